@@ -147,7 +147,7 @@ def test_a_statistic_alone_reads_what_it_reads_of_the_whole_vector(count: dict[s
     places = {feature: whole.places[feature] for feature in workload.scales}
     apart, tied = 0, 0
     for statistic in workload.statistics:
-        asked = workload.asked(statistic)
+        asked = workload.with_columns(statistic)
         part = whole.of_features(asked.features)
         for decoder in (whole, part):
             assert decoder.read.shape[1] == workload.dimension

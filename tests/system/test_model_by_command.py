@@ -189,7 +189,7 @@ def test_what_cannot_be_is_refused(free_ports: Callable[[int], list[int]], capsy
     assert "leave --program out" in refused([*line, "--program", "train.py"], capsys)
     Path("other.csv").write_text("age,ill\n50,1\n")
     assert "arm" in refused([*line, "--data", "other.csv"], capsys)
-    study = Sealed.load(Path("fit.sealed")).asked
+    study = Sealed.load(Path("fit.sealed")).terms
     assert isinstance(study, SessionStudy)
     with pytest.raises(qm.InputError, match="does not know"):
         model_of(study.model_copy(update={"purpose": {"kind": "model", "model": "of-tomorrow"}}), 3)

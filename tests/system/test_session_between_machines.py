@@ -86,7 +86,7 @@ def sealed(terms: dict[str, Any]) -> Path:
             for name, place in ((entry.name, format_address(entry.address)) for entry in Roster.load(Path("roster.toml")).entries)
         ]
         path.write_bytes(Sealed.make(invitation, entries, keys["north"]).signed.to_file())
-    assert Sealed.load(path).asked == SessionStudy.parse(terms).sealable()
+    assert Sealed.load(path).terms == SessionStudy.parse(terms).sealable()
     return path
 
 

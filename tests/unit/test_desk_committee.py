@@ -59,7 +59,7 @@ def test_a_contributor_is_late_after_its_time_and_a_member_is_not(tmp_path: Path
 def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, accepted: str, against: str, by_voucher: str) -> None:
     study = CommitteeStudy(tmp_path, committee={"registrar": Identity.generate().public_key, "vouchers": 40})
     site = SiteFolder(tmp_path, "c1")
-    short = in_short(site.contract(study.sealed), convener_of(study.sealed), decide_by(study.sealed.asked))
+    short = in_short(site.contract(study.sealed), convener_of(study.sealed), decide_by(study.sealed.terms))
     assert (short.members, short.colluding) == (4, 1)
     made = templates(preferred(accepted))
     source = (Path(__file__).parents[2] / "src/quietmean/desk/templates/study.html").read_text()

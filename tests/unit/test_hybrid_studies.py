@@ -90,8 +90,8 @@ def test_the_digest_of_a_policy_without_the_rule_is_what_it_was() -> None:
 
 def test_what_is_sealed_now_has_hybrid_links(kind: Kind, tmp_path: Path) -> None:
     sealed = meet(tmp_path, tables=kind.tables).seal()
-    assert sealed.asked.keyed_by == Links.HYBRID
-    assert sealed.asked.tables()[kind.name]["links"] == "hybrid"
+    assert sealed.terms.keyed_by == Links.HYBRID
+    assert sealed.terms.tables()[kind.name]["links"] == "hybrid"
     assert all(entry.encapsulation for entry in sealed.entries)
     assert contract(sealed).to_json()["links"] == "hybrid"
     assert contract(sealed).post_quantum
@@ -102,7 +102,7 @@ def test_what_is_sealed_now_has_hybrid_links(kind: Kind, tmp_path: Path) -> None
 
 def test_who_asks_for_x25519_gets_the_documents_of_before(kind: Kind, tmp_path: Path) -> None:
     sealed = meet(tmp_path, tables=kind.with_fields(links="x25519").tables).seal()
-    assert "links" not in sealed.asked.tables()[kind.name]
+    assert "links" not in sealed.terms.tables()[kind.name]
     assert not any(entry.encapsulation for entry in sealed.entries)
     assert set(json.loads(sealed.entries[0].signed.body)) == {
         "address", "exchange", "formerly", "identity", "invitation", "mailbox", "name", "nonce"
@@ -236,4 +236,4 @@ def test_an_invitation_follows_with_hybrid_links(kind: Kind) -> None:
     convener = Identity.generate()
     before, after = (any_of_tables(one.tables, "the study") for one in (kind.with_fields(links="x25519"), kind))
     old, new = Invitation.make(before, convener), Invitation.make(after, convener, 2, "0" * 64)
-    assert (old.asked.keyed_by, new.asked.keyed_by) == (Links.X25519, Links.HYBRID)
+    assert (old.terms.keyed_by, new.terms.keyed_by) == (Links.X25519, Links.HYBRID)

@@ -242,7 +242,7 @@ def full_log(party: int, rounds: range, heard: tuple[int, ...] = ()) -> PartyLog
 
 def test_history_of_a_quiet_run() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
-    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=range(4), transfers_mass=True)
     assert trace.online.all()
     assert trace.lost is None
 
@@ -254,7 +254,7 @@ def test_history_with_a_party_gone_for_good() -> None:
         1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)]),
         3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2)]),
     }
-    trace = reconstruct(RING, logs, heard=(0, 1, 3), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=(0, 1, 3), transfers_mass=True)
     np.testing.assert_array_equal(trace.online[:, 2], [True, True, True, False])
     assert trace.online[:, [0, 1, 3]].all()
     assert trace.lost is not None
@@ -269,19 +269,19 @@ def test_what_was_sent_and_did_not_arrive_counts_as_seen() -> None:
         1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (3, 0)]),
         3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (2, 2)]),
     }
-    trace = reconstruct(RING, logs, heard=(0, 1, 3), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=(0, 1, 3), transfers_mass=True)
     assert trace.unused(RING) == [(2, 0, 1), (3, 1, 2)]
     assert (2, 0, 1) not in {(t + 1, i, (i + 1) % 4) for t, i, _ in np.argwhere(trace.delivered(RING)).tolist()}
 
 
 def test_history_of_a_party_that_released_but_left_no_log() -> None:
     logs = {party: full_log(party, range(1, 4), heard=(0, 1, 2, 3)) for party in (0, 1, 3)}
-    assert reconstruct(RING, logs, heard=(), transfers_mass=True).online.all()
+    assert reconstruct(RING, logs, heard_from=(), transfers_mass=True).online.all()
 
 
 def test_messages_between_parties_without_logs_count_as_arrived() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in (0, 3)}
-    trace = reconstruct(RING, logs, heard=(0, 1, 2, 3), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=(0, 1, 2, 3), transfers_mass=True)
     assert trace.online.all()
     assert trace.lost is None
 
@@ -291,7 +291,7 @@ def test_a_missed_round_in_the_middle() -> None:
     logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[2] = log([1, 3], [(1, 3), (3, 3)], [(1, 1), (3, 1)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (3, 2)])
-    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=range(4), transfers_mass=True)
     np.testing.assert_array_equal(trace.online[:, 2], [True, True, False, True])
     assert trace.lost is None
 
@@ -300,14 +300,14 @@ def test_a_share_that_both_ends_count_is_in_the_history() -> None:
     """The receiver took it in, the sender does not know of it, or settled it later as it says."""
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
     logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], list(logs[0].received))
-    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    trace = reconstruct(RING, logs, heard_from=range(4), transfers_mass=True)
     assert (trace.settled.tolist(), trace.lost) == ([[1, 0, 1, 0]], None)
-    assert reconstruct(RING, logs, heard=range(4), transfers_mass=False).settled.tolist() == [[1, 0, 1, 0]]
+    assert reconstruct(RING, logs, heard_from=range(4), transfers_mass=False).settled.tolist() == [[1, 0, 1, 0]]
     logs[0] = msgspec.structs.replace(logs[0], sent=((1, 1), (2, 1), (3, 1)), settled=((1, 1, 3),))
-    assert reconstruct(RING, logs, heard=range(4), transfers_mass=True).settled.tolist() == [[1, 0, 1, 3]]
+    assert reconstruct(RING, logs, heard_from=range(4), transfers_mass=True).settled.tolist() == [[1, 0, 1, 3]]
     # What cannot be is left out: a log is its author's word only.
     logs[0] = msgspec.structs.replace(logs[0], settled=((1, 2, 3), (2, 1, 1)))
-    assert len(reconstruct(RING, logs, heard=range(4), transfers_mass=True).settled) == 0
+    assert len(reconstruct(RING, logs, heard_from=range(4), transfers_mass=True).settled) == 0
 
 
 def test_what_a_party_told_before_it_left_for_good() -> None:

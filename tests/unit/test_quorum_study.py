@@ -160,7 +160,7 @@ def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_sealed_study_keeps_its_start(kind: Kind, tmp_path: Path) -> None:
     names = ("north", "south", "east", "west", "centre")
     sealed = meet(tmp_path, names, agreed(kind).tables()).seal()
-    assert sealed.asked == agreed(kind).sealable()
+    assert sealed.terms == agreed(kind).sealable()
     # The order in which they propose is sealed, the convener first.
     assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
     found = contract_for("south", sealed)

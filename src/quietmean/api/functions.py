@@ -93,10 +93,10 @@ def plan(
     return best if domain is None else best.with_domain(domain)
 
 
-def _colluding(parties: int, given: float | None, committee: Committee | None) -> int:
+def _colluding(parties: int, colluding: float | None, committee: Committee | None) -> int:
     if committee is None:
-        return colluding_count(parties, 0.1 if given is None else given)
-    if given is not None:
+        return colluding_count(parties, 0.1 if colluding is None else colluding)
+    if colluding is not None:
         raise InputError("colluding says nothing beside a committee, which says how many of its members may: leave it out")
     return committee.colluding
 

@@ -74,7 +74,7 @@ class Site:
     def agreed(self, kind: str) -> Mapping[str, Any]:
         """Name and time-outs of a fit of this ``kind``, by the fields of a study file or a session file."""
         if self._sealed is not None:
-            sealed = self._sealed.asked
+            sealed = self._sealed.terms
             return {"name": sealed.name, "round_timeout": sealed.round_timeout, "start_timeout": sealed.start_timeout}
         return {"name": f"{kind}-{self.name}" if self.name else kind, **self._times}
 
@@ -95,8 +95,8 @@ class Site:
 
     def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
         """This party's rounds of a session by the fields of a session file; nothing is sent before they are asked for."""
-        if given := sorted(name for name, value in more.items() if value is not None):
-            raise InputError(f"{given[0]} is for parties in one process: leave it out at a site, which has stores of its own")
+        if unused := sorted(name for name, value in more.items() if value is not None):
+            raise InputError(f"{unused[0]} is for parties in one process: leave it out at a site, which has stores of its own")
         return OneParty(self._session(fields, records), self._place, self.keeps(fields))
 
     def keeps(self, fields: Mapping[str, Any]) -> Path:
@@ -122,13 +122,13 @@ class Site:
         return replace(files, stem=self._base(study.name, ""))
 
     def _session(self, fields: Mapping[str, Any], records: int | None = None) -> session:
-        what: Any = fields
+        subject: Any = fields
         roster: Path | None = self.roster
         if self._sealed is not None:
             self._require_sealed(SessionStudy.parse(fields))
-            what, roster = self.roster, None
+            subject, roster = self.roster, None
         store, receipt = (self._base(fields["name"], end) for end in (".store", ".receipt.json"))
-        return session(what, roster, self.key, records=records, store=store, receipt=receipt, **self._options)
+        return session(subject, roster, self.key, records=records, store=store, receipt=receipt, **self._options)
 
     def _unlock(self, path: Path) -> Identity:
         return identity_at(path, self._options.get("passphrase"))
@@ -137,7 +137,7 @@ class Site:
         """Raises :class:`InputError` unless this very fit was sealed, whichever links it has."""
         if self._sealed is None:
             return
-        sealed = self._sealed.asked
+        sealed = self._sealed.terms
         own, other = (terms.model_copy(update={"links": None}).tables() for terms in (study, sealed))
         if own != other:
             fields = {**_flat(own), **_flat(other)}

@@ -132,7 +132,7 @@ class Study:
 
     def __repr__(self) -> str:
         statistics = ", ".join(statistic.text for statistic in self._terms.workload.statistics)
-        return f"Study({self._terms.name!r}: {statistics}; {self._terms.asked})"
+        return f"Study({self._terms.name!r}: {statistics}; {self._terms.in_words})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self._terms == other._terms

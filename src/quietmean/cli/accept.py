@@ -84,8 +84,8 @@ def command(
     from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
     from quietmean.studies.party import file_name
 
-    asked = Invitation.load(invitation)
-    Distrusted().refuse([("the convener", asked.convener)])
+    invitation_terms = Invitation.load(invitation)
+    Distrusted().refuse([("the convener", invitation_terms.convener)])
     # Before any file is written.
     entry.require_possible()
     if store is not None and not store.is_dir():
@@ -97,22 +97,26 @@ def command(
     output_file = None
     if not line:
         own_key = None if identity is None else identity.public_key
-        output_file = output(target, "the entry", own=partial(_is_own, own_key, asked), kind=is_document(Purpose.ENTRY))
+        output_file = output(
+            target, "the entry", own=partial(_is_own, own_key, invitation_terms), kind=is_document(Purpose.ENTRY)
+        )
     identity = identity or make_identity(key)
     before = None if entry.replaces is None else load_identity(entry.replaces)
-    path = keys_path(key, asked.digest, store)
-    keys = StudyKeys.make(path, asked, identity, entry.name, entry.address, before, entry.member)
+    path = keys_path(key, invitation_terms.digest, store)
+    keys = StudyKeys.make(path, invitation_terms, identity, entry.name, entry.address, before, entry.member)
     if output_file is not None:
         output_file.write(keys.entry.signed.to_file())
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
         named = {"name": entry.name, **({"member": True} if entry.member else {})}
-        print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, **named})
+        print_json(
+            {**text, "keys": str(path), "invitation": invitation_terms.digest, "convener": invitation_terms.convener, **named}
+        )
         return
     if line:
         out.print(keys.entry.signed.to_line(), markup=False)
         return
-    out.print(_summary(asked), markup=False)
+    out.print(_summary(invitation_terms), markup=False)
     if made:
         out.print(f"A new identity: {kept_sentence(key)}", markup=False)
     out.print(f"{target} is your entry: send it to the convener", markup=False)
@@ -133,12 +137,12 @@ def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
 def _summary(received: Invitation) -> str:
     from quietmean.studies.agreement.session_study import SessionStudy
 
-    study = received.asked
+    study = received.terms
     if isinstance(study, SessionStudy):
         kind, about = "session", f"{study.rounds} means of vectors of {study.dimension} coordinates"
     else:
         kind, about = "study", ", ".join(column.name for column in study.columns)
     return (
-        f"{kind} {printable(study.name)!r}: {printable(about)}; {study.asked} for one "
+        f"{kind} {printable(study.name)!r}: {printable(about)}; {study.in_words} for one "
         f"{study.unit}, {study.protocol}; convened by {received.convener}"
     )

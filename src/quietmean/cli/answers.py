@@ -32,8 +32,8 @@ def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> Non
     _print_notes(document["statistics"], counted_text(certificate["unit"], certificate.get("rows")))
 
 
-def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what: str) -> Table:
-    """Means alone, by their columns; ``what`` they are."""
+def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], heading: str) -> Table:
+    """Means alone, by their columns, under a ``heading``."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -41,7 +41,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], what
 
     has_truth = any("true_value" in statistic for statistic in documents)
     table = Table("column", box=None, pad_edge=False)
-    heads = [what, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
+    heads = [heading, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
     for head in heads:
         table.add_column(head, justify="right", overflow="fold")
     for name, document in zip(names, documents, strict=True):

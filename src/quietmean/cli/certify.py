@@ -204,8 +204,8 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
     """Of the receipt of a session: what its rounds cost together, whatever happened in them."""
     from quietmean.sessions.receipt import certified
 
-    if given := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"--{given[0]} is for one execution, and this is the receipt of a session of many: leave it out")
+    if unused := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"--{unused[0]} is for one execution, and this is the receipt of a session of many: leave it out")
     with progress("adding up the rounds"):
         document = certified(raw, delta)
     if json:

@@ -90,7 +90,7 @@ def command(
     files = load_files(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, records, node)
     rules = Policy.load(node.policy)
-    payer = payer_for(rules, files.asked.unit, "" if data is None else account_name(data), node, warn)
+    payer = payer_for(rules, files.terms.unit, "" if data is None else account_name(data), node, warn)
     with progress("calibrating the noise"):
         contract = contract_of(files, agreed.plan, agreed.no_privacy)
     shared = contract.plan
@@ -135,7 +135,7 @@ def _with_others(
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
-            by_folder = files.asked.by_folder
+            by_folder = files.terms.by_folder
             findings.append(_folder(rules) if by_folder else _listen(files, session, asking.node))
             tell_failed(findings)
             if by_folder:

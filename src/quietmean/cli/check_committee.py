@@ -50,9 +50,9 @@ class CommitteePlaces:
 
     def refuse(self) -> None:
         """Raises :class:`InputError` for what says nothing where there is no committee."""
-        given = [name for name, value in vars(self).items() if value is not None]
-        if given:
-            raise InputError(f"--{given[0]} is for a study with a committee, and this one has none: leave it out")
+        unused = [name for name, value in vars(self).items() if value is not None]
+        if unused:
+            raise InputError(f"--{unused[0]} is for a study with a committee, and this one has none: leave it out")
 
 
 NO_PLACES = CommitteePlaces()

@@ -47,8 +47,8 @@ class CommitteeShape:
         """What is given of it but for the number of members, by its name in a study."""
         gone = self.committee_gone if self.committee_gone is not None else self.committee_colluding
         checked = {"verified": self.verified or None, "products": self.products or None}
-        given = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size, **checked}
-        return {name: value for name, value in given.items() if value is not None}
+        dimensions = {"colluding": self.committee_colluding, "gone": gone, "size": self.committee_size, **checked}
+        return {name: value for name, value in dimensions.items() if value is not None}
 
     @property
     def chosen(self) -> Committee | None:
@@ -86,9 +86,9 @@ class CommitteeShape:
         ``others``: when contributions come and by whose vouchers, as far as that is given. Raises :class:`InputError` for options
         of a committee where there is none.
         """
-        given = self.shape | {name: value for name, value in others.items() if value is not None}
+        set_fields = self.shape | {name: value for name, value in others.items() if value is not None}
         if self.committee is None:
-            if given:
+            if set_fields:
                 raise self._alone(others)
             return fields
         options = dict(fields["options"])
@@ -97,7 +97,7 @@ class CommitteeShape:
             "minimum": fields.get("minimum"),
             "largest_weight": options.pop("largest_weight", None),
         }
-        committee = given | {name: value for name, value in moved.items() if value is not None}
+        committee = set_fields | {name: value for name, value in moved.items() if value is not None}
         return fields | {"minimum": None, "options": options, "committee": committee}
 
 

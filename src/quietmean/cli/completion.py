@@ -27,18 +27,18 @@ def command(shell: Shell | None = None, *, install: Annotated[bool, Parameter(ne
     """
     from quietmean.cli.main import make_app
 
-    wanted = shell or _own_shell()
+    shell_name = shell or _own_shell()
     app = make_app(None)
     if install:
         try:
-            path = app.install_completion(shell=wanted)
+            path = app.install_completion(shell=shell_name)
         except OSError as error:
             raise InputError(
-                f"completion for {wanted} cannot be installed ({error.strerror}): show it, and put it in place"
+                f"completion for {shell_name} cannot be installed ({error.strerror}): show it, and put it in place"
             ) from None
-        out.print(f"{path} completes commands for {wanted} in every new shell", markup=False)
+        out.print(f"{path} completes commands for {shell_name} in every new shell", markup=False)
     else:
-        sys.stdout.write(app.generate_completion(shell=wanted))
+        sys.stdout.write(app.generate_completion(shell=shell_name))
 
 
 def _own_shell() -> Shell:

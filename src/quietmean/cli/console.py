@@ -135,12 +135,12 @@ def choice_document(choice: Choice) -> dict[str, Any]:
     return {"protocol": choice.plan.protocol.name, **why}
 
 
-def output(path: Path, what: str, option: str = "--out", **more: Any) -> Output:
-    """Where ``what``, such as "the plan", is written to; free, or of the same kind and the user says --force.
+def output(path: Path, subject: str, option: str = "--out", **more: Any) -> Output:
+    """Where ``subject``, such as "the plan", is written to; free, or of the same kind and the user says --force.
 
     Raises :class:`InputError` where it could not be written. ``more``: the fields of :class:`Output`.
     """
-    output_file = Output(path, what, option, force=output_options.force, **more)
+    output_file = Output(path, subject, option, force=output_options.force, **more)
     output_file.require_free()
     return output_file
 

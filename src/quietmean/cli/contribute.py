@@ -105,7 +105,7 @@ def write_contribution(
     identity: Identity,
     key: Path,
     data: str | Path,
-    given: Path | None,
+    chosen_path: Path | None,
     store: Path | None,
     site: ConsentOptions,
 ) -> tuple[Handed, Path]:
@@ -120,10 +120,10 @@ def write_contribution(
     keys = contributor_keys(sealed, identity, key, store)
     name = own_place(sealed, identity, keys, key)
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
-    if joined.exists() and not has_committee(sealed.asked):
+    if joined.exists() and not has_committee(sealed.terms):
         raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
-    path = given or Path(f"{file_name(name)}.contribution")
-    if has_committee(sealed.asked):
+    path = chosen_path or Path(f"{file_name(name)}.contribution")
+    if has_committee(sealed.terms):
         make_folder(path.parent)
     output(path, "the contribution", own=partial(is_contribution, None))
 

@@ -104,9 +104,9 @@ def command(
     box = DropBox.open(folder, session)
 
     def ready() -> None:
-        where, what = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
+        where, stored = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
         about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
-        tell_listening(json, about, f"drop: listening on {where}, with {what}; receipts are by {identity.public_key}")
+        tell_listening(json, about, f"drop: listening on {where}, with {stored}; receipts are by {identity.public_key}")
 
     try:
         drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)

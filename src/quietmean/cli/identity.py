@@ -91,24 +91,26 @@ def load_identity(path: Path) -> Identity:
     return Identity.load(path, lambda: _ask(f"passphrase of {path}", twice=False))
 
 
-def _ask(what: str, *, twice: bool) -> bytes:
+def _ask(subject: str, *, twice: bool) -> bytes:
     """A passphrase, from the file that the environment names or from the terminal. Raises :class:`InputError`."""
     from getpass import getpass
 
     from quietmean.node.net import PASSPHRASE_FILE
 
-    given = os.environ.get(PASSPHRASE_FILE)
-    if given:
+    passphrase_file = os.environ.get(PASSPHRASE_FILE)
+    if passphrase_file:
         try:
-            text = Path(given).read_text(encoding="utf-8").partition("\n")[0]
+            text = Path(passphrase_file).read_text(encoding="utf-8").partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the passphrase in {given} cannot be read ({reason_of(error)}): mend {PASSPHRASE_FILE}") from None
+            raise InputError(
+                f"the passphrase in {passphrase_file} cannot be read ({reason_of(error)}): mend {PASSPHRASE_FILE}"
+            ) from None
     elif sys.stdin.isatty():
-        text = getpass(f"{what}: ")
+        text = getpass(f"{subject}: ")
         if twice and getpass("again: ") != text:
             raise InputError("the two passphrases are different: try again")
     else:
-        raise InputError(f"the {what} cannot be asked for without a terminal: name a file with it in {PASSPHRASE_FILE}")
+        raise InputError(f"the {subject} cannot be asked for without a terminal: name a file with it in {PASSPHRASE_FILE}")
     if not text:
         raise InputError("the passphrase is empty: choose another, or none")
     return text.encode()

@@ -67,4 +67,4 @@ def command(
     elif line:
         out.print(invitation.signed.to_line(), markup=False)
     else:
-        out.print(f"{path} invites to {invitation.asked.name!r}: send it to all parties", markup=False)
+        out.print(f"{path} invites to {invitation.terms.name!r}: send it to all parties", markup=False)

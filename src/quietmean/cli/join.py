@@ -154,8 +154,8 @@ def needed_data(command: str, data: str | Path | None) -> str | Path:
 
 def _refuse_session_options(options: SessionOptions) -> None:
     """Raises :class:`InputError` for what says nothing about a study."""
-    if given := [name for name, value in vars(options).items() if value is not None]:
-        raise InputError(f"--{given[0]} is for a session, and this is a study of statistics: leave it out")
+    if set_options := [name for name, value in vars(options).items() if value is not None]:
+        raise InputError(f"--{set_options[0]} is for a session, and this is a study of statistics: leave it out")
 
 
 def _show(study: StudyTerms, outcome: StudyOutcome, document: dict[str, Any]) -> None:

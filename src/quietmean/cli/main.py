@@ -123,16 +123,16 @@ def _add_extensions(app: App, first_word: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     _require_streams()
     hide_error_texts()
-    output_options.json = "--json" in given
+    output_options.json = "--json" in words
     with _terminated_like_interrupted():
         try:
-            common, tokens = Common.taken(given)
+            common, tokens = Common.taken(words)
             if _asked(tokens) not in (None, *COMMANDS):
                 # Commands of other distributions have options of their own.
-                common, tokens = Common(), given
+                common, tokens = Common(), words
             with common.applied(), called_by_command():
                 _run(tokens)
         except QuietmeanError as error:

@@ -102,12 +102,12 @@ def _missing(error: MissingArgumentError, command: str | None, listed: str) -> s
     argument = error.argument
     if argument is None:
         return f"{str(error).rstrip('.')}: {listed}"
-    name, given = _shown(argument), len(error.tokens_so_far or ())
+    name, count = _shown(argument), len(error.tokens_so_far or ())
     needed, _ = argument.token_count()
-    if given or error.keyword is not None:
-        what = "two values" if needed == 2 else "a value"
-        has = f" and has {given}" if given else ""
-        return f"{name} of {command} needs {what}{has}: write {name} {_form(argument, needed)}; {listed}"
+    if count or error.keyword is not None:
+        values = "two values" if needed == 2 else "a value"
+        has = f" and has {count}" if count else ""
+        return f"{name} of {command} needs {values}{has}: write {name} {_form(argument, needed)}; {listed}"
     example = f"write for example {EXAMPLES[command]}" if command in EXAMPLES else listed
     return f"{command} needs {name}: {example}"
 

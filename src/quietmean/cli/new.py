@@ -66,9 +66,9 @@ class MeetingOptions:
 
     def _deadlines(self) -> dict[str, Any]:
         """The field of a study through a folder. Raises :class:`InputError` where it is given to another."""
-        given = {"first": self.first_deadline, "interval": self.deadline_interval, "poll": self.poll}
+        deadlines = {"first": self.first_deadline, "interval": self.deadline_interval, "poll": self.poll}
         if self.transport != "folder":
-            if any(value is not None for value in given.values()):
+            if any(value is not None for value in deadlines.values()):
                 raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder: leave them out")
             return {}
         soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
@@ -76,7 +76,7 @@ class MeetingOptions:
             # Room for the attempts to start, once an hour; what is no time is refused with the study.
             soon = max(soon, datetime.fromisoformat(self.start_by or "") + timedelta(days=3))
         usual = {"first": soon.isoformat(), "interval": 86400.0, "poll": 3600.0}
-        return {"deadlines": usual | {name: value for name, value in given.items() if value is not None}}
+        return {"deadlines": usual | {name: value for name, value in deadlines.items() if value is not None}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,11 +245,11 @@ def _kind(text: str) -> str:
     return text
 
 
-def _ask(what: str, read: Callable[[str], Any], default: Any = ...) -> Any:
+def _ask(prompt: str, read: Callable[[str], Any], default: Any = ...) -> Any:
     """The answer to a question; asked again until it can be read."""
     shown = f" [{default}]" if default not in (..., "", None, []) else ""
     while True:
-        err.print(f"{printable(what)}{shown}: ", end="", markup=False)
+        err.print(f"{printable(prompt)}{shown}: ", end="", markup=False)
         text = input().strip()
         if not text and default is not ...:
             return default

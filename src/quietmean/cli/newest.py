@@ -11,13 +11,13 @@ from quietmean.core.errors import InputError
 RUN = "quietmean-run-"
 
 
-def execution_or_newest(given: Path | None) -> Path:
+def execution_or_newest(path: Path | None) -> Path:
     """What was named, or the receipt of the newest run in the working folder, which is said.
 
     Raises :class:`InputError` where neither is there.
     """
-    if given is not None:
-        return given
+    if path is not None:
+        return path
     receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
     if not receipts:
         raise InputError("which execution is not clear: name a receipt or an execution file; there is no run in this folder")

@@ -200,36 +200,38 @@ def _named_of(committee: CommitteeShape) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None and value is not False}
 
 
-def _refuse_beside_study(given: dict[str, Any]) -> None:
+def _refuse_beside_study(target_fields: dict[str, Any]) -> None:
     """Raises :class:`InputError` for options that the study itself says."""
-    option = next((name for name, value in given.items() if value is not None), None)
+    option = next((name for name, value in target_fields.items() if value is not None), None)
     if option is not None:
         raise InputError(f"--{option} stands beside --study, which says what to plan for: leave it out, or change the study")
 
 
-def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
+def _target_asked(parties: int, target_fields: dict[str, Any]) -> dict[str, Any]:
     """What to plan for, from options. Raises :class:`InputError` for options that contradict each other."""
-    dropouts, responding = given["dropouts"], given["responding"]
+    dropouts, responding = target_fields["dropouts"], target_fields["responding"]
     if responding is not None:
         if dropouts is not None:
             raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
         if not 1 <= responding <= parties:
             raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
         dropouts = (parties - responding) / parties
-    dimension = 1 if given["dimension"] is None else given["dimension"]
-    domain, convention = given["domain"], given["convention"]
+    dimension = 1 if target_fields["dimension"] is None else target_fields["dimension"]
+    domain, convention = target_fields["domain"], target_fields["convention"]
     return {
         "parties": parties,
         # A target without an epsilon has none in the cache's key either.
-        "epsilon": (1.0 if given["nats"] is None else None) if given["epsilon"] is None else given["epsilon"],
-        **({} if given["nats"] is None else {"nats": given["nats"]}),
-        "delta": 1e-6 if given["delta"] is None else given["delta"],
+        "epsilon": (1.0 if target_fields["nats"] is None else None)
+        if target_fields["epsilon"] is None
+        else target_fields["epsilon"],
+        **({} if target_fields["nats"] is None else {"nats": target_fields["nats"]}),
+        "delta": 1e-6 if target_fields["delta"] is None else target_fields["delta"],
         "dimension": dimension,
-        "sensitivity": _sensitivity(given["sensitivity"], domain, convention),
-        "colluding": 0.1 if given["colluding"] is None else given["colluding"],
-        **({} if given["eavesdropping"] is None else {"eavesdropping": given["eavesdropping"]}),
+        "sensitivity": _sensitivity(target_fields["sensitivity"], domain, convention),
+        "colluding": 0.1 if target_fields["colluding"] is None else target_fields["colluding"],
+        **({} if target_fields["eavesdropping"] is None else {"eavesdropping": target_fields["eavesdropping"]}),
         "dropouts": dropouts or 0.0,
-        "unit": str(given["unit"] or PrivacyUnit.PARTY),
+        "unit": str(target_fields["unit"] or PrivacyUnit.PARTY),
         # Values in a ball: for protocols that can make use of it.
         "offered": {} if domain is None else {"radius": 1.0},
         "domain": _domain(dimension, domain, convention),
@@ -344,16 +346,16 @@ def _named(protocols: list[str] | None) -> list[str] | None:
 
 def _without_effect(question: dict[str, Any], candidates: Ranking) -> list[str]:
     """What was asked for and changes nothing of some candidates; of those that were not named only where it changes none."""
-    plans, told = [candidate.plan for candidate in candidates], []
+    plans, sentences = [candidate.plan for candidate in candidates], []
     fixed = [plan.protocol.name for plan in plans if plan.prediction.get("calibration") == "direct"]
     if question["calibration"] != CalibrationMethod.EXACT and fixed:
-        told.append(
+        sentences.append(
             f"calibration {question['calibration']} has no effect on {', '.join(fixed)}: the noise there follows from a formula"
         )
     ungated = [plan.protocol.name for plan in plans if not plan.protocol.gated]
     if question["trials"] is not None and (question["protocols"] or len(ungated) == len(plans)) and ungated:
-        told.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
-    return told
+        sentences.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
+    return sentences
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ def about(sealed: Sealed) -> dict[str, Any]:
     with progress("computing the words"):
         print_ = fingerprint(sealed.digest)
     return {
-        "study": sealed.asked.name,
+        "study": sealed.terms.name,
         "version": sealed.invitation.version,
         "previous": sealed.invitation.previous,
         "convener": sealed.invitation.convener,
@@ -84,7 +84,7 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
     from quietmean.studies.agreement.any_study import has_committee
 
     entry = sealed.entries[index]
-    member = {"member": entry.member} if has_committee(sealed.asked) else {}
+    member = {"member": entry.member} if has_committee(sealed.terms) else {}
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
 
 

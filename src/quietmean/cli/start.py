@@ -42,7 +42,7 @@ def command(
     from quietmean.studies.party import PartyFiles, start_request
 
     files = PartyFiles.load(study, roster, key, load_identity, store)
-    if not files.asked.starts_with_quorum:
+    if not files.terms.starts_with_quorum:
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
     first = files.roster.conveners[0]
     if files.party != first:
@@ -50,7 +50,7 @@ def command(
     store_path = files.store(store)
     status = status_path(store_path)
     # Through a folder its next visit does it.
-    visits = files.asked.by_folder and files.begun(store)
+    visits = files.terms.by_folder and files.begun(store)
     if not visits and (not status.exists() or read_status(status)["alive"] is not True):
         raise InputError(f"no join with the store {store_path} runs on this machine: start it first, it goes on by itself then")
     request = start_request(store_path)
@@ -59,5 +59,5 @@ def command(
         print_json({"asked": str(request)})
     else:
         out.print(
-            f"{printable(files.name)} starts {printable(files.asked.name)} as soon as enough parties are there", markup=False
+            f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are there", markup=False
         )

@@ -61,16 +61,16 @@ def command(
     from quietmean.studies.agreement.invitation import Invitation
     from quietmean.studies.agreement.voucher import Registrar, committee_of
 
-    asked = Invitation.load(invitation)
-    registrar = Registrar.of(asked, load_identity(key))
-    terms = committee_of(asked.asked)
+    invitation_terms = Invitation.load(invitation)
+    registrar = Registrar.of(invitation_terms, load_identity(key))
+    terms = committee_of(invitation_terms.terms)
     largest = None if terms is None else terms.largest_weight
     if weight is not None and largest is not None and weight > largest:
         raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}: give no more than that")
     if own_keys is not None and number is not None:
         raise InputError("--number says how many keys this registrar makes, and --own-keys has its own: leave one of them out")
     place = folder or invitation.with_suffix(".vouchers")
-    there = _there(place, asked.digest)
+    there = _there(place, invitation_terms.digest)
     if own_keys is None:
         others = sum(name.startswith("own-") for name in there)
         made = registrar.make(registrar.number - others if number is None else number, weight)
@@ -94,7 +94,9 @@ def command(
         planned.write(content)
     if json:
         names = [str(output.path) for output in outputs if output not in pictures]
-        print_json({"vouchers": names, "registrar": registrar.public_key, "invitation": asked.digest, "of": registrar.number})
+        print_json(
+            {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
+        )
         return
     out.print(
         f"{count_of(len(made.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",

@@ -191,7 +191,7 @@ def dump_state(state: object, keep: Callable[[StableBytes], bytes] = _content_of
 def load_state(kind: type[Decoded], raw: bytes, kept: Callable[[bytes], bytes] = _inline) -> Decoded:
     """The inverse of :func:`dump_state`, ``kept`` that of ``keep``; for what this program wrote: errors are msgspec's."""
 
-    def decode(wanted: type, value: Any) -> Any:
-        return StableBytes(kept(value)) if wanted is StableBytes else _decode_array(wanted, value)
+    def decode(type_: type, value: Any) -> Any:
+        return StableBytes(kept(value)) if type_ is StableBytes else _decode_array(type_, value)
 
     return msgspec.msgpack.decode(raw, type=kind, dec_hook=decode)

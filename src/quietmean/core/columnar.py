@@ -52,7 +52,7 @@ Cells: TypeAlias = Sequence[Any] | Array
 Packed: TypeAlias = tuple[bytes | list[Any], bytes | None]
 
 
-def pieces(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> Iterator[bytes]:
+def pieces(kind: str, path: str, max_cells: int, column_names: Collection[str]) -> Iterator[bytes]:
     """The names of all columns with the places of those that follow, then these piece by piece (:data:`Packed`), all packed.
 
     Those that are ``wanted``, or all where none is. Nothing follows where one of these is not there, or two have one name.
@@ -61,11 +61,11 @@ def pieces(kind: str, path: str, max_cells: int, wanted: Collection[str]) -> Ite
     # Each is imported when the one before it cannot: two take longer to begin than most files to be read.
     heading = _first_that_can([partial(library.names, Path(path), kind) for library in _LIBRARIES.values()])
     names = [plain_name(name) for name in heading]
-    if not set(wanted) <= set(names) or len(set(filter(None, names))) != len([name for name in names if name]):
+    if not set(column_names) <= set(names) or len(set(filter(None, names))) != len([name for name in names if name]):
         yield msgspec.msgpack.encode((heading, []))
         return
     # In the order of the file: in another one, Polars reads ahead more than twice as much.
-    places = sorted(map(names.index, wanted)) or list(range(len(names)))
+    places = sorted(map(names.index, column_names)) or list(range(len(names)))
     yield msgspec.msgpack.encode((heading, places))
     for piece in _pieces(Path(path), kind, [heading[place] for place in places], max_cells):
         yield msgspec.msgpack.encode(piece)

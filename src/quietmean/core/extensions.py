@@ -29,18 +29,18 @@ def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: t
 
 
 def _load(entry: EntryPoint, word: str, base: type) -> Any:
-    what = f"{word} {entry.name!r} ({entry.value})"
+    subject = f"{word} {entry.name!r} ({entry.value})"
     try:
         kind = entry.load()
     # A module of another distribution may raise any exception when it is imported.
     except Exception as error:
-        raise InputError(f"{what} cannot be loaded ({error}): mend or uninstall it") from error
+        raise InputError(f"{subject} cannot be loaded ({error}): mend or uninstall it") from error
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise InputError(f"{what} is no subclass of {base.__name__}: mend or uninstall it")
+        raise InputError(f"{subject} is no subclass of {base.__name__}: mend or uninstall it")
     missing = [name for name in ("name", "summary") if not isinstance(getattr(kind, name, None), str)]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise InputError(f"{what} does not define {', '.join(missing)}: mend or uninstall it")
+        raise InputError(f"{subject} does not define {', '.join(missing)}: mend or uninstall it")
     return kind
 
 

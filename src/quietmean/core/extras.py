@@ -23,10 +23,10 @@ def can_report() -> bool:
     return is_installed(*_REPORT)
 
 
-def require_report(what: str) -> None:
+def require_report(purpose: str) -> None:
     """Raises :class:`InputError` if ``what`` cannot be written, for want of the extra."""
     for module in _REPORT:
-        import_extra(module, "report", what)
+        import_extra(module, "report", purpose)
 
 
 def no_report_sentence(receipt: str) -> str:
@@ -41,11 +41,11 @@ def command_for(extra: str) -> str:
     return f'pip install "quietmean[{extra}]"'
 
 
-def import_extra(module: str, extra: str, what: str) -> Any:
+def import_extra(module: str, extra: str, purpose: str) -> Any:
     """The module. Raises :class:`InputError` that says which ``extra`` ``what`` needs, if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0]:
             raise
-        raise InputError(f"{what} needs the extra {extra!r}, which is not installed: {command_for(extra)}") from None
+        raise InputError(f"{purpose} needs the extra {extra!r}, which is not installed: {command_for(extra)}") from None

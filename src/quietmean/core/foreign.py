@@ -36,7 +36,7 @@ KINDS: Final = {
 _READERS = {SPSS: "read_sav", STATA: "read_dta", SAS: "read_sas7bdat", XPORT: "read_xport"}
 
 
-def pieces(kind: str, path: str, max_cells: int, wanted: Sequence[str]) -> Iterator[bytes]:
+def pieces(kind: str, path: str, max_cells: int, column_names: Sequence[str]) -> Iterator[bytes]:
     """As :func:`columnar.pieces`. Raises :class:`TooManyCellsError`, and whatever the library raises for a file."""
     import pyreadstat
 
@@ -44,10 +44,10 @@ def pieces(kind: str, path: str, max_cells: int, wanted: Sequence[str]) -> Itera
     _, about = read(metadataonly=True)
     heading = [str(name) for name in about.column_names]
     names = [plain_name(name) for name in heading]
-    if not set(wanted) <= set(names):
+    if not set(column_names) <= set(names):
         yield msgspec.msgpack.encode((heading, []))
         return
-    places = [names.index(name) for name in wanted] or list(range(len(names)))
+    places = [names.index(name) for name in column_names] or list(range(len(names)))
     yield msgspec.msgpack.encode((heading, places))
     columns: list[list[Any]] = []
     for place in places:

@@ -36,11 +36,11 @@ _LEAST_RADIX = 2
 _ROUNDED = 1.1
 
 
-def _listed(kind: Any, name: str, wanted: str, help_: str) -> Any:
+def _listed(kind: Any, name: str, type_name: str, help_: str) -> Any:
     """A field that is an array in JSON."""
 
     def read(raw: Any) -> Any:
-        return convert(raw, kind, lambda _: wrong_field(name, raw, wanted))
+        return convert(raw, kind, lambda _: wrong_field(name, raw, type_name))
 
     def write(entries: Any) -> list[Any]:
         return [list(entry) if isinstance(entry, tuple) else entry for entry in entries]

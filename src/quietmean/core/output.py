@@ -158,11 +158,11 @@ class Output:
 
 def require_apart(outputs: Iterable[Output], *others: Path) -> None:
     """Raises :class:`InputError` where two of them, or one of them and another file of the same command, are one file."""
-    taken = {other.resolve(): str(other) for other in others}
+    paths = {other.resolve(): str(other) for other in others}
     for output in outputs:
-        if (before := taken.get(output.path.resolve())) is not None:
+        if (before := paths.get(output.path.resolve())) is not None:
             raise InputError(f"{before} and {output.what} would be one file, {output.path}: name another with {output.option}")
-        taken[output.path.resolve()] = output.what
+        paths[output.path.resolve()] = output.what
 
 
 def json_object(content: bytes) -> dict[str, Any]:

@@ -228,16 +228,16 @@ def _write_down(file: IO[bytes], content: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def allow_descriptors(wanted: int) -> int:
+def allow_descriptors(count: int) -> int:
     """Raise the limit on open files and sockets to ``wanted`` as far as it may be raised; return how many are possible."""
     if sys.platform != "win32":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < count:
+            soft = count if hard == resource.RLIM_INFINITY else min(count, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if soft != resource.RLIM_INFINITY:
-            return min(wanted, soft)
-    return wanted
+            return min(count, soft)
+    return count
 
 
 def user_of_process() -> int | None:

@@ -11,7 +11,7 @@ _LONGEST = 200
 
 
 @contextmanager
-def only_shown(what: str, tell: Callable[[str], None]) -> Iterator[None]:
+def only_shown(subject: str, tell: Callable[[str], None]) -> Iterator[None]:
     """What is done inside only shows a result: if it fails, for any reason, ``tell`` gets one sentence, and nothing is raised.
 
     ``what``: such as "report out/report.html". For what is done after the result is printed and stored.
@@ -19,7 +19,7 @@ def only_shown(what: str, tell: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        tell(f"{what} was not made ({_reason(error)}); the result is complete, and so is its receipt")
+        tell(f"{subject} was not made ({_reason(error)}); the result is complete, and so is its receipt")
 
 
 def _reason(error: Exception) -> str:

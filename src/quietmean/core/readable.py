@@ -174,9 +174,9 @@ def some_of(texts: Sequence[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def count_of(count: int, one: str, many: str = "") -> str:
+def count_of(count: int, singular: str, many: str = "") -> str:
     """How many there are: "1 row" or "2,000 rows"; ``many``: where that is not ``one`` with an s, as in "cells hold"."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+    return f"{count:,} {singular if count == 1 else many or f'{singular}s'}"
 
 
 def for_terminal(text: str) -> str:

@@ -341,8 +341,8 @@ class Configured:
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
-        given = {name: field.parse(raw[field.key]) for name, field in parameters_of(cls).items() if field.key in raw}
-        return cls(**given)
+        fields = {name: field.parse(raw[field.key]) for name, field in parameters_of(cls).items() if field.key in raw}
+        return cls(**fields)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON data, without what is open."""
@@ -377,32 +377,32 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 40 and "\n" not in text else "..."
 
 
-def require_known(what: str, raw: Any, known: Iterable[str]) -> str:
+def require_known(subject: str, raw: Any, known: Iterable[str]) -> str:
     """``raw`` as a text, if it is one of ``known``. Raises :class:`InputError` with all of them and the nearest."""
     choices = [str(choice) for choice in known]
     if raw not in choices:
         shown, near = (str(raw), nearest(raw, choices)) if isinstance(raw, str) else (raw, "")
-        raise InputError(f"{what} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")
+        raise InputError(f"{subject} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")
     return str(raw)
 
 
-def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+def refuse_unknown(subject: str, field_names: Iterable[str], known: Iterable[str]) -> None:
     """Raises :class:`InputError` for a name that is not known, with the nearest one that is."""
     names = list(known)
-    for name in given:
+    for name in field_names:
         if name not in names:
             listed = ", ".join(names) or "none"
-            raise InputError(f"{what} has no field {str(name)!r}{nearest(str(name), names)}: it has {listed}")
+            raise InputError(f"{subject} has no field {str(name)!r}{nearest(str(name), names)}: it has {listed}")
 
 
-def wrong_field(name: str, raw: Any, wanted: str) -> InputError:
+def wrong_field(name: str, raw: Any, expected: str) -> InputError:
     """The error for a field of another type than ``wanted``, in words."""
-    return InputError(f"field {name!r} is {raw!r}: it must be {wanted}")
+    return InputError(f"field {name!r} is {raw!r}: it must be {expected}")
 
 
-def missing_field(name: str, wanted: str) -> InputError:
+def missing_field(name: str, expected: str) -> InputError:
     """The error for a field that a file lacks."""
-    return InputError(f"field {name!r} is missing: add it, it is {wanted}")
+    return InputError(f"field {name!r} is missing: add it, it is {expected}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -125,8 +125,8 @@ class SiteOptions(ConsentOptions, NodeOptions):
     def of(cls, keywords: Mapping[str, Any], store: str | Path | None = None, receipt: str | Path | None = None) -> Self:
         """From what Python was given, of which other keywords are left to who knows them."""
         own = {field.name for field in fields(cls)}
-        given = {"store": store, "receipt": receipt} | {_FIELDS.get(name, name): value for name, value in keywords.items()}
-        return cls(**{name: _READ.get(name, lambda value: value)(value) for name, value in given.items() if name in own})
+        by_field = {"store": store, "receipt": receipt} | {_FIELDS.get(name, name): value for name, value in keywords.items()}
+        return cls(**{name: _READ.get(name, lambda value: value)(value) for name, value in by_field.items() if name in own})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,12 +185,12 @@ class FolderKeywords(NodeKeywords, total=False):
     once: bool
 
 
-def path_of(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
+def path_of(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
-def _digest(given: str | _WithDigest | None) -> str | None:
-    return given if given is None or isinstance(given, str) else given.digest
+def _digest(study: str | _WithDigest | None) -> str | None:
+    return study if study is None or isinstance(study, str) else study.digest
 
 
 # Keywords that have another name than their field, and how fields are read that keywords say in more ways than one.

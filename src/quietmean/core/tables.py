@@ -28,8 +28,8 @@ def frame_of(rows: Rows, kinds: Kinds | None = None) -> DataFrame:
     """
     polars = import_extra("polars", "tables", "making a data frame")
     records = [dict(row) for row in rows]
-    given: dict[str, Any] = {"schema_overrides": kinds} if records else {"schema": kinds}
-    frame: DataFrame = polars.DataFrame(records, infer_schema_length=None, **given)
+    schema: dict[str, Any] = {"schema_overrides": kinds} if records else {"schema": kinds}
+    frame: DataFrame = polars.DataFrame(records, infer_schema_length=None, **schema)
     return frame
 
 

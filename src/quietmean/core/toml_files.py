@@ -14,25 +14,25 @@ from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest
 
 
-def read_tables(path: Path, what: str) -> dict[str, Any]:
-    """The tables of a file, ``what`` in sentences. Raises :class:`InputError` for one that is missing or cannot be read."""
+def read_tables(path: Path, subject: str) -> dict[str, Any]:
+    """The tables of a file, ``subject`` in sentences. Raises :class:`InputError` for one that is missing or cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise unreadable(path, what, error) from None
-    return decode_tables(content, path, what)
+        raise unreadable(path, subject, error) from None
+    return decode_tables(content, path, subject)
 
 
-def decode_tables(content: bytes, path: Path, what: str) -> dict[str, Any]:
+def decode_tables(content: bytes, path: Path, subject: str) -> dict[str, Any]:
     """The same of what was read already."""
-    return decode_toml(content, lambda reason: InputError(f"{what} {path} cannot be read ({reason}): mend it"))
+    return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}): mend it"))
 
 
-def unreadable(path: Path, what: str, error: OSError) -> InputError:
+def unreadable(path: Path, subject: str, error: OSError) -> InputError:
     """Why it cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{what} {path} does not exist: check the path")
-    return InputError(f"{what} {path} cannot be read ({reason_of(error)}): mend it")
+        return InputError(f"{subject} {path} does not exist: check the path")
+    return InputError(f"{subject} {path} cannot be read ({reason_of(error)}): mend it")
 
 
 # What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.

@@ -153,8 +153,8 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                more = [(name.encode(), text.encode()) for name, text in _HEADERS.items() if name.encode() not in given]
+                header_names = {name for name, _ in message["headers"]}
+                more = [(name.encode(), text.encode()) for name, text in _HEADERS.items() if name.encode() not in header_names]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 

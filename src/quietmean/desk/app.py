@@ -95,7 +95,7 @@ class Desk:
             "contract": contract,
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
-            "short": in_short(contract, convener_of(sealed), decide_by(sealed.asked, member=is_member(sealed, self.site.party))),
+            "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
             "policy": policy,
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
@@ -106,7 +106,7 @@ class Desk:
             "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             "answer": self.site.answer(name),
             "account": account_name(self.here.data) if self.here.data is not None else "",
-            "starts": self.here.starts(sealed.asked),
+            "starts": self.here.starts(sealed.terms),
             "running": part if part in self.site.nodes() or self._started(part) else "",
             "typed": typed or {},
             "mistakes": mistakes or {},
@@ -158,7 +158,7 @@ class Desk:
             signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
             path = self.site.sign(name, signed)
             self._tell(request, f"signed {name}")
-            return {"name": name, "place": path, "until": until, "account": account, "starts": self.here.starts(sealed.asked)}
+            return {"name": name, "place": path, "until": until, "account": account, "starts": self.here.starts(sealed.terms)}
 
         return await self._answer(request, name, "approved.html", content, fields)
 

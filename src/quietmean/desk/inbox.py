@@ -97,14 +97,14 @@ def _asked(site: SiteFolder, name: str, results: Container[str], nodes: Containe
         sealed = site.sealed(name)
     except InputError as error:
         return AskedStudy(name, State.UNREADABLE, why=str(error))
-    last, part = decide_by(sealed.asked, member=is_member(sealed, site.party)), part_name(name, site.party)
+    last, part = decide_by(sealed.terms, member=is_member(sealed, site.party)), part_name(name, site.party)
     if part in results:
         state = State.DONE
     elif part in nodes:
         state = State.RUNNING if site.runs(part) else State.STOPPED
     else:
         state = _answered(site, name, last)
-    return AskedStudy(name, state, sealed.asked.name, convener_of(sealed), last, part)
+    return AskedStudy(name, state, sealed.terms.name, convener_of(sealed), last, part)
 
 
 def _answered(site: SiteFolder, name: str, last: datetime | None) -> State:

@@ -40,8 +40,8 @@ def _title(receipt: Mapping[str, Any]) -> Any:
     if receipt.get("format") == SESSION_RECEIPT:
         return _field(receipt, "session", "name")
     # A study may be asked for with its columns or alone.
-    asked = _field(receipt, "origin", "study")
-    return asked.get("study") if isinstance(asked, dict) else asked
+    title = _field(receipt, "origin", "study")
+    return title.get("study") if isinstance(title, dict) else title
 
 
 def _answers(receipt: Mapping[str, Any]) -> list[ResultTable]:

@@ -63,12 +63,12 @@ class Here:
 
     def options(self, study: AnyStudy) -> list[str]:
         """For the command line."""
-        given: dict[str, str | int | Path | None] = {"--data": self.data}
+        paths: dict[str, str | int | Path | None] = {"--data": self.data}
         if isinstance(study, SessionStudy):
             records = self.records if study.unit == PrivacyUnit.RECORD else None
-            given = {"--program": self.program, "--records": records}
-        given |= {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
-        return [text for option, value in given.items() if value is not None for text in (option, str(value))]
+            paths = {"--program": self.program, "--records": records}
+        paths |= {"--key": self.key, "--policy": self.policy, "--ledger": self.ledger}
+        return [text for option, value in paths.items() if value is not None for text in (option, str(value))]
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ class Starter:
         if self.runs(part) or (part in self.site.nodes() and self.site.runs(part)):
             raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
         sealed = self.site.sealed(name)
-        if not self.here.starts(sealed.asked):
+        if not self.here.starts(sealed.terms):
             raise InputError(f"{name} cannot be started here: start the pages with --data, and with --program for sessions")
         approval, policy = self.site.approval(name), Policy.load(self.here.policy)
         # Where the policy names nobody who signs, a signature is no answer to it.
         signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
         study = str(self.site.studies()[name])
-        command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.asked)]
+        command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.terms)]
         command += [*payer, "--accept", sealed.digest[:32], *signed]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
@@ -134,10 +134,10 @@ class Starter:
         A member of a committee takes what is in the folder STUDY.contributions there.
         """
         own = next((entry for entry in sealed.entries if entry.name == self.site.party), None)
-        if own is not None and has_committee(sealed.asked):
+        if own is not None and has_committee(sealed.terms):
             if own.member:
                 return ["join", "--contributions", str(self.site.folder / f"{Path(name).stem}.contributions")]
-        elif own is None or own.address is not None or sealed.asked.by_folder:
+        elif own is None or own.address is not None or sealed.terms.by_folder:
             return ["join"]
         return ["contribute", "--out", str(self.site.folder / f"{file_name(own.name)}.contribution")]
 

@@ -102,12 +102,12 @@ class Drop:
             return JSONResponse({"error": error.why}, error.status, {**again, "Connection": "close"})
 
     def _size(self, request: Request) -> int:
-        given = request.headers.get("content-length", "")
-        if not given.isdecimal() or len(given) > 12:
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or len(length) > 12:
             raise RefusedError(411, "a contribution comes with its length: send the file as it is")
-        if int(given) > self._largest:
+        if int(length) > self._largest:
             raise RefusedError(413, "it is larger than any contribution to this study")
-        return int(given)
+        return int(length)
 
     async def _body(self, request: Request, size: int) -> bytes:
         content = bytearray()

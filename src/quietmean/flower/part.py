@@ -77,7 +77,7 @@ class _Own:
     keys: StudyKeys | None = None
 
     @property
-    def asked(self) -> SessionStudy:
+    def terms(self) -> SessionStudy:
         return self.home.contract.study
 
     @property
@@ -88,7 +88,7 @@ class _Own:
     def name(self) -> str:
         return self.home.contract.own.name
 
-    def begun(self, given: Path | None) -> bool:
+    def begun(self, path: Path | None) -> bool:
         return self.yes
 
 

@@ -285,9 +285,9 @@ class StarParty:
 
     def _admitted(self, update: Vector) -> Vector:
         """In the plan's domain. Raises :class:`InputError` for another shape."""
-        wanted = (self._agreement.terms.dimension,)
-        if update.shape != wanted:
-            raise InputError(f"the update has shape {update.shape} and the agreement {wanted}: agree on this model")
+        shape = (self._agreement.terms.dimension,)
+        if update.shape != shape:
+            raise InputError(f"the update has shape {update.shape} and the agreement {shape}: agree on this model")
         return self._plan.admit(clipped_vector(update, self._agreement.clip)).vector
 
     def _open(self, request: Deliver, sender: PartyId, frame: bytes) -> list[Message]:

@@ -75,5 +75,5 @@ def read_answer(raw: bytes) -> ClientAnswer:
     return decode(raw, ClientAnswer, partial(_other_version, "a client's answer is none"))
 
 
-def _other_version(what: str, reason: str) -> InputError:
-    return InputError(f"{what} of this version of quietmean: use one version")
+def _other_version(subject: str, reason: str) -> InputError:
+    return InputError(f"{subject} of this version of quietmean: use one version")

@@ -179,15 +179,15 @@ def complete_pairs(parties: int) -> Ints:
 def _distinct_others(stream: BitStream, parties: int, count: int) -> NDArray[np.int32]:
     """For each party, ``count`` distinct others in uniform random order: shape (n, count)."""
     own = np.arange(parties)[:, None]
-    taken = own
+    excluded = own
     picks = np.empty((parties, count), dtype=np.int32)
     for position in range(count):
         pick = stream.integers(parties - 1 - position, parties)
         # The pick counts only free parties: step over the taken ones, in rising order.
-        for occupied in np.sort(taken, axis=1).T:
+        for occupied in np.sort(excluded, axis=1).T:
             pick = pick + (pick >= occupied)
         picks[:, position] = pick
-        taken = np.hstack([taken, pick[:, None]])
+        excluded = np.hstack([excluded, pick[:, None]])
     return picks
 
 

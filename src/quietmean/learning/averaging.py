@@ -165,8 +165,8 @@ class ModelAveraging:
             raise InputError("models are averaged where whole parties are protected: hand gradients of records to descend")
         self._resume()
         trained = self._by_party(models)
-        given = {party: self._shared.difference(model, f"the model of party {party}") for party, model in trained.items()}
-        return self._moved(given, leaves)
+        vectors = {party: self._shared.difference(model, f"the model of party {party}") for party, model in trained.items()}
+        return self._moved(vectors, leaves)
 
     @python_call
     def descend(self, gradients: Any, *, leaves: Mapping[PartyId, int] | None = None) -> Any:
@@ -179,11 +179,11 @@ class ModelAveraging:
             raise InputError("gradients of records are for unit='record': hand whole models to average")
         self._resume()
         held = self._by_party(gradients)
-        given = {party: self._shared.steps(gradient, f"the gradients of party {party}") for party, gradient in held.items()}
-        return self._moved(given, leaves)
+        vectors = {party: self._shared.steps(gradient, f"the gradients of party {party}") for party, gradient in held.items()}
+        return self._moved(vectors, leaves)
 
-    def _moved(self, given: Mapping[PartyId, Array], leaves: Mapping[PartyId, int] | None) -> Any:
-        self.last = self.session.mean(given, clip=1.0, leaves=leaves)
+    def _moved(self, vectors: Mapping[PartyId, Array], leaves: Mapping[PartyId, int] | None) -> Any:
+        self.last = self.session.mean(vectors, clip=1.0, leaves=leaves)
         self._kept.move(self.last)
         return self._shared.model
 
@@ -204,9 +204,9 @@ class ModelAveraging:
             )
         return t
 
-    def _by_party(self, given: Any) -> dict[PartyId, Any]:
+    def _by_party(self, values: Any) -> dict[PartyId, Any]:
         if not self.all_here:
             (own,) = self._site.here(self.session.terms.parties)
-            return {own: given}
-        listed = given if isinstance(given, Mapping) else dict(enumerate(given))
+            return {own: values}
+        listed = values if isinstance(values, Mapping) else dict(enumerate(values))
         return {party: model for party, model in listed.items() if model is not None}

@@ -151,13 +151,13 @@ def site_of(given: Any) -> FitSite:
     return given
 
 
-def parties_of(site: FitSite, given: int | None) -> int:
+def parties_of(site: FitSite, parties: int | None) -> int:
     """How many there are. Raises :class:`InputError` where nobody says it, or the roster says another number."""
-    count = given if site.members is None else site.members
+    count = parties if site.members is None else site.members
     if count is None:
         raise InputError("parties is not given: say how many there are, or give a quietmean.Site, whose roster says it")
-    if given not in (None, count):
-        raise InputError(f"parties is {given} and the roster has {count}: leave parties out")
+    if parties not in (None, count):
+        raise InputError(f"parties is {parties} and the roster has {count}: leave parties out")
     return count
 
 

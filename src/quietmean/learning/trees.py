@@ -70,12 +70,12 @@ class Tree:
         leaves = dict(_leaves(model, ""))
         for name in [*self._shapes, *leaves]:
             if name not in leaves or name not in self._shapes:
-                what = "has no array" if name not in leaves else "has an array more,"
-                raise InputError(f"{whose} {what} {name or 'itself'}: all models need the structure of the first")
+                fault = "has no array" if name not in leaves else "has an array more,"
+                raise InputError(f"{whose} {fault} {name or 'itself'}: all models need the structure of the first")
         for name, shape in self._shapes.items():
-            array, wanted = _numbers(leaves[name]), shaped(shape)
-            if array.shape != wanted:
-                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {wanted}: mend it")
+            array, expected = _numbers(leaves[name]), shaped(shape)
+            if array.shape != expected:
+                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {expected}: mend it")
             yield array
 
 

@@ -57,7 +57,7 @@ class Mesh:
     """One party's connections with all others of its roster; :meth:`bind`, :meth:`start`, then :meth:`close` however it ends.
 
     ``member``: who answers; without one there are no links, and whoever calls is only told about ``readiness``.
-    ``asked``: called with each party that was told.
+    ``on_check``: called with each party that was told.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Mesh:
         endpoint: Endpoint,
         member: Member | None,
         readiness: Callable[[], Readiness],
-        asked: Callable[[PartyId], None] = lambda party: None,
+        on_check: Callable[[PartyId], None] = lambda party: None,
     ) -> None:
-        self._endpoint, self._member, self._readiness, self._asked = endpoint, member, readiness, asked
+        self._endpoint, self._member, self._readiness, self._asked = endpoint, member, readiness, on_check
         self._dialer = Dialer(identity, endpoint.roster)
         self._listening: socket.socket | None = None
         self._listener: Listener | None = None
@@ -108,7 +108,7 @@ class Mesh:
             None if member is None else member.handle,
             self._position,
             readiness=self._readiness,
-            asked=self._asked,
+            on_check=self._asked,
             links=self.links,
         )
         self._listener.start()

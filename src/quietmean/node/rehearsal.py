@@ -104,7 +104,7 @@ def rehearse(
             held,
             noise(Seed.from_os()),
         )
-    taken = time.perf_counter()
+    seconds = time.perf_counter()
     states, sent = run_members(machines)
     done = next((state for state in states.values() if state.has_result), None)
     if done is None:
@@ -121,7 +121,7 @@ def rehearse(
         member_bytes=max(sent.bytes for sent in sent_by_members),
         messages=len(files) + sum(sent.messages for sent in sent_by_members),
         bytes_sent=sum(map(len, files)) + sum(sent.bytes for sent in sent_by_members),
-        seconds=(contributed - began, taken - contributed, time.perf_counter() - taken),
+        seconds=(contributed - began, seconds - contributed, time.perf_counter() - seconds),
     )
 
 

@@ -80,12 +80,12 @@ def choose_from(
     ``options``, or none of those promises the target.
     """
     names = _with_options(options)
-    wanted, against = preferred(ranking.target, options, domain, max_messages)
+    preferences, against = preferred(ranking.target, options, domain, max_messages)
     places = {
         candidate.plan.protocol.name: rank for rank, candidate in enumerate(ranking) if candidate.plan.protocol.name in names
     }
-    if wanted is not None:
-        return places[PREFERRED], _preferred_sentence(wanted)
+    if preferences is not None:
+        return places[PREFERRED], _preferred_sentence(preferences)
     others = [ranking[rank] for name, rank in places.items() if name != PREFERRED]
     if not others:
         raise InputError(against)

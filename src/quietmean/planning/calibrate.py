@@ -101,8 +101,8 @@ def calibrate(
     if target.nats is not None and not (isinstance(protocol, SelfCalibrating) and protocol.keeps_nats):
         raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats: name adqsp, or give epsilon")
 
-    def planned(wanted: Target) -> Plan:
-        return _calibrated(wanted, protocol, calibration, dissemination, executions, trials, seed)
+    def planned(goal: Target) -> Plan:
+        return _calibrated(goal, protocol, calibration, dissemination, executions, trials, seed)
 
     with protocol.saying_what_was_chosen():
         protocol.require_enough(target.parties)
@@ -156,9 +156,9 @@ def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
         return
     target = plan.target
 
-    def keeps(wanted: Target) -> bool:
+    def keeps(goal: Target) -> bool:
         try:
-            return _is_kept(planned(wanted))
+            return _is_kept(planned(goal))
         except InputError:
             return False
 

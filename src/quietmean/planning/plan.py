@@ -203,7 +203,7 @@ class Plan:
 
     def __repr__(self) -> str:
         target = self.target
-        return f"Plan({self.protocol!r}, {target.parties} parties, {target.asked})"
+        return f"Plan({self.protocol!r}, {target.parties} parties, {target.in_words})"
 
     def simulate(
         self,

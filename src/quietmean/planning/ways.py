@@ -97,8 +97,8 @@ def _by_peers(ranking: Ranking, target: Target) -> _Planned:
 
 
 def _by_committee(target: Target, committee: Committee, domain: InputDomain | None) -> _Planned:
-    wanted = replace(target, committee=committee, colluding=committee.colluding)
-    candidate = rank(wanted, [CommitteeSharing()], domain=domain)[0]
+    committee_target = replace(target, committee=committee, colluding=committee.colluding)
+    candidate = rank(committee_target, [CommitteeSharing()], domain=domain)[0]
     against = f"all other sites with any {committee.colluding} of the {committee.members} members"
     return candidate, against, "1 file; members are online together"
 

@@ -72,11 +72,11 @@ class Committee:
         if self.members > MOST_MEMBERS:
             raise InputError(f"a committee of {self.members} is too large: choose {MOST_MEMBERS} members or fewer")
         if self.secrets < 1:
-            what = "gone or lying" if self.corrects else "gone"
+            absent = "gone or lying" if self.corrects else "gone"
             checks = " that checks contributions" if self.verified else ""
             raise InputError(
-                f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {what}: take "
-                f"{self.fewest_members} members or more, or count on fewer"
+                f"a committee of {self.members}{checks} is too small for {self.colluding} colluding and {self.gone} {absent}: "
+                f"take {self.fewest_members} members or more, or count on fewer"
             )
         if self.votes_needed > self.members - self.gone:
             raise InputError(

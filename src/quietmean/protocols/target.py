@@ -123,10 +123,10 @@ class Target:
         return half_range(self.sensitivity)
 
     @property
-    def asked(self) -> str:
+    def in_words(self) -> str:
         """What is asked for, in words."""
         if self.nats is not None:
-            return asked_in_nats(self.nats)
+            return nats_in_words(self.nats)
         return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
 
     def describe(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _read_committee(raw: Any) -> Committee:
 LARGEST_USUAL_EPSILON = 10.0
 
 
-def asked_in_nats(nats: float) -> str:
+def nats_in_words(nats: float) -> str:
     """What a target in nats asks for, in words."""
     return f"the exact mean for at most {nats:g} nats, no differential privacy"
 

@@ -23,8 +23,8 @@ def discrete_pieces(noise: NoiseSource, purpose: str, index: int, scale: float, 
         stream = noise.discrete_stream(purpose, index, scale)
         yield from (stream.next(size) for size in sizes)
         return
-    wanted = list(sizes)
-    yield from np.split(noise.discrete(purpose, index, scale, sum(wanted)), np.cumsum(wanted)[:-1])
+    sizes_left = list(sizes)
+    yield from np.split(noise.discrete(purpose, index, scale, sum(sizes_left)), np.cumsum(sizes_left)[:-1])
 
 
 class SecureNoise:

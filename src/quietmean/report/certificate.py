@@ -215,7 +215,7 @@ class CertificatePage:
 
     def _protection(self) -> dict[str, Any]:
         explanation = self.explanation
-        who = self.name(explanation.party)
+        party_name = self.name(explanation.party)
         against = (
             self._against()
             if explanation.adversary.observed or not explanation.adversary.corrupt
@@ -223,7 +223,7 @@ class CertificatePage:
         )
         return {
             "heading": self._protection_heading(),
-            "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(explanation.epsilon)}.",
+            "setting": f"All of this is about {party_name}, against {against}: ε = {words.rounded_up(explanation.epsilon)}.",
             "lost": math.isinf(explanation.epsilon),
             "messages": self._message_rows(),
             "messages_note": self._messages_note(),
@@ -416,9 +416,9 @@ def _static_warning(execution: Execution, watched: Sequence[PartyId], names: Seq
     if not has_static_neighbours(execution):
         return ""
     if len(watched) >= 2:
-        who = words.listed([names[party] if names else f"{party}" for party in watched])
+        party_names = words.listed([names[party] if names else f"{party}" for party in watched])
         return (
-            f"Every party sends to the same others in every round, and the adversary saw all that parties {who} sent and "
+            f"Every party sends to the same others in every round, and the adversary saw all that parties {party_names} sent and "
             "received. More rounds do not help them (IncA, Theorem 4.9): take a schedule whose neighbours change."
         )
     return (

@@ -209,6 +209,6 @@ def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str
         parts.append(f"Hollow dots: {counts} random coalitions of that size; a worse one may exist.")
     parts.append("The diamond is what remains if everybody else colludes: no coalition learns more.")
     if trusted:
-        who = listed([f"party {party}" for party in trusted])
-        parts.append(f"This protocol trusts {who}: never among the colluders, except for the diamond.")
+        trusted_names = listed([f"party {party}" for party in trusted])
+        parts.append(f"This protocol trusts {trusted_names}: never among the colluders, except for the diamond.")
     return " ".join(parts)

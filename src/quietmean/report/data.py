@@ -204,8 +204,8 @@ class StudyReport:
 
 def _not_flagged(outcome: ReportedOutcome) -> tuple[str, ...]:
     """How far one party can have moved the answers, without what is said at them."""
-    said = {flag.text for answer in outcome.answers for flag in answer.estimates.flags}
-    return tuple(sentence for sentence in outcome.influence_sentences if sentence not in said)
+    flag_texts = {flag.text for answer in outcome.answers for flag in answer.estimates.flags}
+    return tuple(sentence for sentence in outcome.influence_sentences if sentence not in flag_texts)
 
 
 def _population(estimates: Estimates) -> Array | None:

@@ -128,9 +128,9 @@ def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: floa
 
 def against_whom(adversary: str, everybody: float) -> Glance:
     """``adversary`` in words; ``everybody``: epsilon if all others collude."""
-    who, _, detail = adversary.partition(" (")
+    adversaries, _, detail = adversary.partition(" (")
     proof = f"{_upper(detail.removesuffix(')'))}. " if detail else ""
-    return Glance("Against whom?", _upper(who), f"{proof}Should everybody else collude: {bound(everybody)}.")
+    return Glance("Against whom?", _upper(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
 
 
 def what_is_left(account: Account | None, reason: str = "") -> Glance:
@@ -139,8 +139,8 @@ def what_is_left(account: Account | None, reason: str = "") -> Glance:
         return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a budget for the data (join --ledger).")
     left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
     frozen = " The account is frozen." if account.frozen is not None else ""
-    given = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
-    return Glance("What is left?", f"ε = {left}", given)
+    budget = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
+    return Glance("What is left?", f"ε = {left}", budget)
 
 
 def records_in(execution: Execution, records: int) -> int:

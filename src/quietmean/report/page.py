@@ -149,13 +149,13 @@ def _parties(report: StudyReport) -> dict[str, Any]:
 
 def _parties_heading(report: StudyReport) -> str:
     counted, parties = int(report.execution.contributors().sum()), report.execution.parties
-    who = f"all {parties}" if counted == parties else f"{counted} of {parties}"
+    counted_parties = f"all {parties}" if counted == parties else f"{counted} of {parties}"
     if report.counts_are_private:
-        return f"Whose data are in: {who} parties; how many {report.counts} each has is private"
+        return f"Whose data are in: {counted_parties} parties; how many {report.counts} each has is private"
     if report.records_total is None:
-        return f"Whose data are in: {who} parties"
+        return f"Whose data are in: {counted_parties} parties"
     inside = glance.records_in(report.execution, report.records_total)
-    return f"Whose data are in: {who} parties, {inside:,} of {report.counted(report.records_total)}"
+    return f"Whose data are in: {counted_parties} parties, {inside:,} of {report.counted(report.records_total)}"
 
 
 def _answer(report: StudyReport) -> dict[str, Any]:
@@ -244,8 +244,8 @@ def _nouns(report: StudyReport) -> tuple[str, str]:
 
 def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     if len(rows) == 1:
-        what = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
-        return f"The {_adjective(report)}{what} is {rows[0]['estimate']} ± {rows[0]['error']}"
+        estimated = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
+        return f"The {_adjective(report)}{estimated} is {rows[0]['estimate']} ± {rows[0]['error']}"
     nouns = _nouns(report)[1]
     has_error = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
     exact = has_error & ~(report.standard_error > 0)
@@ -256,12 +256,12 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     about_noise = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
     blurred = has_error & ~exact & np.isfinite(np.nan if report.truth is None else report.truth)
     if report.truth is None or not blurred.any():
-        what = "columns" if report.only_means else "terms"
-        return f"The {_adjective(report)}{nouns} of {len(rows)} {what}, and how far privacy blurs them{about_noise}"
+        estimated = "columns" if report.only_means else "terms"
+        return f"The {_adjective(report)}{nouns} of {len(rows)} {estimated}, and how far privacy blurs them{about_noise}"
     worst = float(np.max(np.abs(report.estimate - report.truth)[blurred] / report.standard_error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
-    who = "All" if blurred.all() else f"{int(blurred.sum())} of"
-    return f"{who} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
+    which_numbers = "All" if blurred.all() else f"{int(blurred.sum())} of"
+    return f"{which_numbers} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:

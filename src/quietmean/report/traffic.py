@@ -84,8 +84,8 @@ def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
     messages = count_of(traffic.arrived, "message")
     if not coalition:
         return f"Whoever is outside sees none of the {messages}, only what is made public at the end"
-    who = "One colluder receives" if len(coalition) == 1 else f"{len(coalition)} colluders together receive"
-    return f"{who} {traffic.seen:,} of the {messages}"
+    colluders = "One colluder receives" if len(coalition) == 1 else f"{len(coalition)} colluders together receive"
+    return f"{colluders} {traffic.seen:,} of the {messages}"
 
 
 def shown_parties(execution: Execution, coalition: Collection[PartyId]) -> list[PartyId]:

@@ -31,7 +31,7 @@ class SessionFiles(PartyFiles):
     @cached_property
     def contract(self) -> SessionContract:
         """What this party says yes to."""
-        return SessionContract.for_party(self.name, self.sealed or (self.asked, self.roster))
+        return SessionContract.for_party(self.name, self.sealed or (self.terms, self.roster))
 
     def settings(self, options: SiteOptions, records: int | None, usual_folder: str | None = None) -> NodeSettings:
         """Of this party's node in every round, without a value; ``records``: how many it has, where records are protected;
@@ -73,7 +73,7 @@ class SessionFiles(PartyFiles):
 def is_session(path: Path) -> bool:
     """Whether a file holds a session, sealed or not; not where it cannot be read."""
     try:
-        terms = Sealed.load(path).asked if is_signed_document(path) else load_any(path)
+        terms = Sealed.load(path).terms if is_signed_document(path) else load_any(path)
     except InputError:
         return False
     return isinstance(terms, SessionStudy)

@@ -116,9 +116,9 @@ class Session:
         """
         bound = self.clip if clip is None else checked_clip(clip)
         plan, terms = self.terms.plan, self.terms
-        given = self._given(vectors)
+        party_vectors = self._given(vectors)
         values, weights = {}, np.ones(terms.parties)
-        for party, value in given.items():
+        for party, value in party_vectors.items():
             if terms.unit == PrivacyUnit.RECORD:
                 weights[party] = len(value)
                 total = clipped_rows(value, bound, plan.value_step)
@@ -168,8 +168,8 @@ class Session:
                 continue
             array = _numbers(value, party)
             if array.shape[-1:] != (dimension,) or array.ndim != 1 + by_record:
-                wanted = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
-                raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {wanted}")
+                shape = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
+                raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {shape}")
             arrays[int(party)] = array
         if not arrays:
             raise InputError("nobody is there: give the vector of at least one party")

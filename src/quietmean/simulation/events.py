@@ -89,8 +89,8 @@ class _World:
         for party in range(len(self.nodes)):
             self._enter_round(party)
         while self._queue:
-            self.clock, _, (what, *arguments) = heapq.heappop(self._queue)
-            getattr(self, f"_on_{what}")(*arguments)
+            self.clock, _, (kind, *arguments) = heapq.heappop(self._queue)
+            getattr(self, f"_on_{kind}")(*arguments)
 
     def _schedule(self, delay: float, *event: Any) -> None:
         heapq.heappush(self._queue, (self.clock + delay, next(self._order), event))

@@ -121,8 +121,10 @@ class Column(BaseModel):
         if self.origin and self.boolean and not Transform(self.origin).compares:
             raise InputError(f"column {self.name!r} is boolean but its transform compares nothing: write for example bmi >= 30")
         if self.origin and (self.levels or self.missing_codes):
-            what = "levels" if self.levels else "missing codes"
-            raise InputError(f"column {self.name!r} is a transform and has no {what}: declare them for the columns it is made of")
+            setting = "levels" if self.levels else "missing codes"
+            raise InputError(
+                f"column {self.name!r} is a transform and has no {setting}: declare them for the columns it is made of"
+            )
 
     def _check_bins(self) -> None:
         """Raises :class:`InputError` for bins that are impossible."""

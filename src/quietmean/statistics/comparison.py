@@ -113,10 +113,10 @@ def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
     }
 
 
-def too_few_bins(what: str) -> str:
+def too_few_bins(subject: str) -> str:
     """Why there is no comparison."""
     return (
-        f"{what} needs {LEAST_BINS} bins or more, or one for each whole number, to know how much the bins leave open: choose "
+        f"{subject} needs {LEAST_BINS} bins or more, or one for each whole number, to know how much the bins leave open: choose "
         f"bins={LEAST_BINS} or more edges"
     )
 

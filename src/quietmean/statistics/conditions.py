@@ -109,15 +109,15 @@ class RowCondition(Expression):
         """A column with levels, or dates, against a constant; ``first``: the column stands before it."""
         constant = other.value if isinstance(other, ast.Constant) else None
         if column.numeric:
-            wanted, values = self._day(column, constant), np.zeros(0) if records is None else records[raw(column.name)]
+            constant_value, values = self._day(column, constant), np.zeros(0) if records is None else records[raw(column.name)]
         elif type(op) in _EQUALS:
-            wanted, values = self._level(column, constant), np.zeros(0) if records is None else records[column.name]
+            constant_value, values = self._level(column, constant), np.zeros(0) if records is None else records[column.name]
         else:
             raise self._refused(f"has an order of {column.name}, whose levels have none: use == != or in")
         compare = COMPARISONS.get(type(op), _EQUALS.get(type(op)))
         if compare is None:
             raise self._refused("compares in a way that is not known: use one of < <= > >= == != in")
-        against = np.full(len(values), wanted)
+        against = np.full(len(values), constant_value)
         return _open_where_missing(compare(values, against) if first else compare(against, values), values)
 
     def _numbers(self, node: ast.expr, columns: Mapping[str, Column], records: Records | None) -> Array:

@@ -193,7 +193,7 @@ class Expectation:
         weight = self.records * more
         noise = self.noise / less_noise / weight
         means, added = source.drawn(spread, weight, count)
-        resolved, decoder = self.workload.asked(statistic), source.decoder
+        resolved, decoder = self.workload.with_columns(statistic), source.decoder
         with np.errstate(all="ignore"):
             decoded = [resolved.decode(decoder.of_quantities(mean, noise, weight)) for mean in means + noise * added]
         return summed_up(decoded, statistic.null)
@@ -236,7 +236,7 @@ class _Studies:
     def __init__(self, workload: Workload, statistic: Statistic, step: float) -> None:
         whole = workload.decoder(step)
         self._workload, self._statistic, self._step = workload, statistic, step
-        self.decoder = whole.of_features(workload.asked(statistic).features)
+        self.decoder = whole.of_features(workload.with_columns(statistic).features)
         self._features = self.decoder.features_read({feature: whole.places[feature] for feature in workload.scales})
         self._places = np.concatenate([whole.places[feature] for feature in self._features])
         self._populations: dict[float, Array] = {}
@@ -276,12 +276,12 @@ class _Studies:
 def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:
     """The columns that a statistic names, in fields and formulas; all of them where it names none."""
     named: set[str] = set()
-    for value in statistic.asked().values():
+    for value in statistic.agreed_fields().values():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str):
                 named |= {text, *(word.strip() for side in text.split("~") for word in side.split("+"))}
     names = [name for name in workload.columns.names if name in named]
-    if names and (condition := workload.asked(statistic).condition) is not None:
+    if names and (condition := workload.with_columns(statistic).condition) is not None:
         names += [name for name in condition.sources if name not in names]
     return names or list(workload.columns.names)
 

@@ -60,10 +60,10 @@ def edges_field() -> Any:
     return numbers_field(None, "rising edges of the bins, in the column's units", "edges")
 
 
-def require_names(what: str, names: tuple[str, ...], fewest: int) -> None:
+def require_names(subject: str, names: tuple[str, ...], fewest: int) -> None:
     """Raises :class:`InputError` for too few columns, or one that is named twice."""
     if len(names) < fewest or len(set(names)) < len(names):
-        raise InputError(f"{what} needs {fewest} or more different columns: name each once")
+        raise InputError(f"{subject} needs {fewest} or more different columns: name each once")
 
 
 def sides_of(formula: str) -> tuple[str, list[str]]:
@@ -77,11 +77,11 @@ def sides_of(formula: str) -> tuple[str, list[str]]:
     return outcome, names
 
 
-def boolean_column(columns: Columns, name: str, what: str) -> Column:
-    """A boolean column that says ``what``. Raises :class:`InputError` for any other."""
+def boolean_column(columns: Columns, name: str, subject: str) -> Column:
+    """A boolean column that says ``subject``. Raises :class:`InputError` for any other."""
     column = columns[name]
     if not column.boolean:
-        raise InputError(f"column {name!r} must say {what}: declare it as boolean")
+        raise InputError(f"column {name!r} must say {subject}: declare it as boolean")
     return column
 
 

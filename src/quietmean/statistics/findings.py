@@ -103,11 +103,11 @@ def _first(answer: StatedAnswer) -> str:
     return stated + answer.p(*answer.tests) if stated else ""
 
 
-def _one(what: str) -> Callable[[StatedAnswer], str]:
+def _one(subject: str) -> Callable[[StatedAnswer], str]:
     """The sentence of a statistic that is one number: "The mean is ..."."""
 
     def says(answer: StatedAnswer) -> str:
-        return f"The {what} is {answer.value(WHOLE)}" if answer.known(WHOLE) else ""
+        return f"The {subject} is {answer.value(WHOLE)}" if answer.known(WHOLE) else ""
 
     return says
 
@@ -175,8 +175,8 @@ def _group_means(answer: StatedAnswer) -> str:
     if answer.known("difference"):
         p = answer.p("t-test") or answer.p_of("difference")
         groups = [name for name in answer.terms if name not in _COMPARED]
-        who = f"{groups[1]} minus {groups[0]}" if len(groups) == 2 else "second minus first group"
-        return f"The difference of means, {who}, is {answer.value('difference')}{p}"
+        difference = f"{groups[1]} minus {groups[0]}" if len(groups) == 2 else "second minus first group"
+        return f"The difference of means, {difference}, is {answer.value('difference')}{p}"
     means = [term for term in answer.all_known if term.term not in _COMPARED]
     if not means:
         return ""
@@ -257,9 +257,9 @@ def _table_1(answer: StatedAnswer) -> str:
 
 
 def _rates(answer: StatedAnswer) -> str:
-    for name, what in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
+    for name, label in (("rate-ratio", "rate ratio"), ("standardised", "standardised rate")):
         if answer.known(name):
-            return f"The {what} is {answer.value(name)}{answer.p_of(name)}"
+            return f"The {label} is {answer.value(name)}{answer.p_of(name)}"
     rates = [term for term in answer.all_known if term.term != "rate-difference"]
     return capital("; ".join(f"the rate of {term.term} is {with_interval(term)}" for term in rates[:_MOST_NAMED]))
 

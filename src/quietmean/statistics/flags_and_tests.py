@@ -74,10 +74,10 @@ def in_part(parts: Collection[float], parties: int) -> Flag:
     """A flag of an answer in which some of the ``parties`` count in part; ``parts``: how far each of these counts, in 0..1."""
     lowest, highest = (percent_text(part) for part in (min(parts), max(parts)))
     by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
-    who = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
+    counted_parties = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
     text = (
-        f"not all records count alike, as a party left in mid-run: {who} by {by}; no interval says how far that is from whole "
-        "records: where it matters, ask once more"
+        f"not all records count alike, as a party left in mid-run: {counted_parties} by {by}; no interval says how far that is "
+        "from whole records: where it matters, ask once more"
     )
     return Flag(IN_PART, text)
 

@@ -126,10 +126,10 @@ class _Sums:
     def by_groups(self) -> None:
         columns = self._workload.columns
         tried = self._workload.inside(np.full((1, len(columns)), np.nan))
-        asked: dict[Question, list[Feature]] = {}
+        by_question: dict[Question, list[Feature]] = {}
         for feature in self.totals:
-            asked.setdefault(question_of(feature, columns, tried), []).append(feature)
-        for question, features in asked.items():
+            by_question.setdefault(question_of(feature, columns, tried), []).append(feature)
+        for question, features in by_question.items():
             if not self._counted(question, features):
                 self.left += features
 
@@ -160,8 +160,8 @@ class _Sums:
             seen += _strange(self._workload, rows, counts)
             count += int(counts.sum())
         self._require_all(count)
-        asked = [column.name in question.columns for column in self._workload.columns]
-        self.strange[:, asked] = seen[:, asked]
+        counted = [column.name in question.columns for column in self._workload.columns]
+        self.strange[:, counted] = seen[:, counted]
         return True
 
     def _add(self, rows: Array, counts: Ints, features: list[Feature]) -> None:
@@ -197,13 +197,13 @@ def question_of(feature: Feature, columns: Columns, records: Mapping[str, Array]
             own = cuts.get(name, ())
             edges[name] = own if edges.get(name, own) == own else ()
     needed = _with_sources(set(edges), columns)
-    asked = [column for column in columns if column.name in needed]
+    questioned = [column for column in columns if column.name in needed]
     cuts = {
         column.name: _with_codes((*edges[column.name], column.low, column.high), column)
-        for column in asked
+        for column in questioned
         if edges.get(column.name) and not column.origin
     }
-    return Question(tuple(column.name for column in asked), tuple((name, cut) for name, cut in cuts.items() if cut))
+    return Question(tuple(column.name for column in questioned), tuple((name, cut) for name, cut in cuts.items() if cut))
 
 
 def question_about(column: Column, columns: Columns) -> Question:

@@ -89,12 +89,12 @@ def fisher(value: float, reach: float) -> tuple[float, float]:
     return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
 
 
-def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
+def few(subject: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
     """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:
         return []
     limit = max(math.ceil(upper), 1)
-    return [Flag(FEW, f"{what}: fewer than {limit:,}, the noise hides how many", terms, float(limit))]
+    return [Flag(FEW, f"{subject}: fewer than {limit:,}, the noise hides how many", terms, float(limit))]
 
 
 def most_of(count: float, error: float, records: float = math.inf) -> int:
@@ -102,7 +102,7 @@ def most_of(count: float, error: float, records: float = math.inf) -> int:
     return math.floor(min(max(count, 0.0) + Z * error, records)) + 1
 
 
-def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
+def near_threshold(subject: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
     """Flags of terms that are shown because a quantity is ``ratio`` times the threshold that noise sets.
 
     Just above the threshold, up to 1.5 times, chance decides whether they are shown: those that are lie beyond the truth on
@@ -111,7 +111,7 @@ def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag
     if not 1 < ratio < _CLEAR:
         return []
     text = "only just above the noise; such values are shown by chance, and lie too far out on average"
-    return [Flag.shared("near-threshold", what, text, terms)]
+    return [Flag.shared("near-threshold", subject, text, terms)]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

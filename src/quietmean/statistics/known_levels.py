@@ -134,14 +134,14 @@ class KnownLevels:
                 if index in visible:
                     continue
                 upper = most_of(*counts[index], released.weight)
-                what = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
+                prefix = f"{column.name}: fewer than {upper:,.0f} records have the level {level}"
                 if index:
-                    flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[index - 1],), upper))
+                    flags.append(Flag(LEFT_OUT, f"{prefix}, too few for the noise: no coefficient", (names[index - 1],), upper))
                 elif stay:
                     others = f"coefficients are against {column.categories[visible[0]]}"
-                    flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: {others}", names, upper))
+                    flags.append(Flag(LEFT_OUT, f"{prefix}, which others are compared with: {others}", names, upper))
                 else:
-                    flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: no coefficient", names, upper))
+                    flags.append(Flag(LEFT_OUT, f"{prefix}, which others are compared with: no coefficient", names, upper))
         return cls(tuple(kept), tuple(flags))
 
     def completed(self, estimates: Estimates, terms: tuple[str, ...]) -> Estimates:

@@ -61,13 +61,13 @@ def around_of(decoder: Decoder, shift: Shift, mean: Vector | None) -> Around:
 def _moves(workload: Workload, around: Around, decoder: Decoder, answers: Mapping[str, Estimates]) -> Iterator[Move]:
     made_up: dict[str, Estimates] = {}
     for statistic in workload.statistics:
-        asked = workload.asked(statistic)
-        seen = asked.around(around, decoder.whole)
-        if readings := asked.statistic.readings(asked.seen):
+        features_of = workload.with_columns(statistic)
+        seen = features_of.around(around, decoder.whole)
+        if readings := features_of.statistic.readings(features_of.seen):
             # Ratios are released as they come out, beyond the ends of their range too: it bounds nothing.
             yield from (Move(statistic.text, reading.term, _moved(seen, reading)) for reading in readings)
             continue
-        bounds = dict(asked.statistic.moved(seen, asked.seen))
+        bounds = dict(features_of.statistic.moved(seen, features_of.seen))
         if statistic.text not in answers and not made_up:
             made_up = _made_up(workload)
         estimates = (answers or made_up)[statistic.text]

@@ -37,10 +37,10 @@ ENOUGH_SITES = 40
 _MOST_STEPS, _CLOSE, _ROUNDING = 200, 1e-14, 1e-12
 
 
-def few_sites(count: int, terms: tuple[str, ...], what: str = "") -> list[Flag]:
+def few_sites(count: int, terms: tuple[str, ...], prefix: str = "") -> list[Flag]:
     """A flag of the mean over all sites like ``count`` known ones, where no more than their number makes its interval doubtful.
 
-    ``what``: what it is of, where an answer has several.
+    ``prefix``: of what in sentences, where an answer has several.
     """
     if count >= ENOUGH_SITES:
         return []
@@ -48,7 +48,7 @@ def few_sites(count: int, terms: tuple[str, ...], what: str = "") -> list[Flag]:
         f"{count} sites do not show how sites like these are distributed: the interval of what they have in common holds if "
         "their true values are normally distributed, and in as few as 88 of 100 studies if these are skewed as waiting times are"
     )
-    return [Flag.shared("few-sites", what, text, terms) if what else Flag("few-sites", text, terms)]
+    return [Flag.shared("few-sites", prefix, text, terms) if prefix else Flag("few-sites", text, terms)]
 
 
 def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: str | None) -> Column:
@@ -77,12 +77,12 @@ UNKNOWN_SITE = SiteEstimate(math.nan, math.inf, math.inf)
 
 def paule_mandel(means: Array, variances: Array) -> float:
     """The variance between sites; 0 where they differ no more than their own variances say."""
-    between, wanted = 0.0, len(means) - 1
+    between, freedom = 0.0, len(means) - 1
     for _ in range(_MOST_STEPS):
         weights = 1 / (variances + between)
         squares = weights * (means - weights @ means / weights.sum()) ** 2
         # Convex and falling: Newton's steps from 0 rise to the root.
-        excess, slope = float(squares.sum()) - wanted, float(weights @ squares)
+        excess, slope = float(squares.sum()) - freedom, float(weights @ squares)
         if excess <= 0 or slope <= 0:
             return between
         change = excess / slope
@@ -163,12 +163,12 @@ class AcrossSites:
         """
         lost = [name for name, site in zip(self.names, sites, strict=True) if not site.known]
         known_sites = [site for site in sites if site.known]
-        what = f"{term}: " if term else ""
+        prefix = f"{term}: " if term else ""
         if lost:
-            text = f"{what}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
+            text = f"{prefix}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
             self.flags.append(Flag("group-left-out", text, (term,)))
         if len(known_sites) < 2:
-            self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
+            self.flags.append(Flag("one-site", f"{prefix}fewer than two sites are known: nothing is said about others", (term,)))
             self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
             return
         self.flags.extend(few_sites(len(known_sites), (term,), term))

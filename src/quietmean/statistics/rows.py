@@ -142,10 +142,10 @@ def assembled(rows: Sequence[Row], *, parties: bool = False, flags: tuple[Flag, 
 
 
 def nothing_present(
-    what: str, terms: tuple[str, ...], limits: Sequence[tuple[float, float]], headline: tuple[str, ...] = ()
+    subject: str, terms: tuple[str, ...], limits: Sequence[tuple[float, float]], headline: tuple[str, ...] = ()
 ) -> Estimates:
     """Where noise hides whether anything is present, nothing is known, but between which ``limits`` each term is."""
-    text = f"{what} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
+    text = f"{subject} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
     ends, unknown = np.array(limits, dtype=np.float64), np.full(len(terms), math.inf)
     return Estimates(
         terms,

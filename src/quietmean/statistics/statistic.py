@@ -161,7 +161,7 @@ class Feature(ABC):
         return None
 
     @classmethod
-    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
+    def joined(cls, features: Mapping[Any, float]) -> Feature:
         """One feature instead of several of a family, from their shares of the budget; it has the factor 1 in the vector.
 
         Its squared sensitivity is at most the sum of the shares.
@@ -341,15 +341,15 @@ class Statistic(Configured, ABC):
     @property
     def text(self) -> str:
         """The name of the statistic in reports: as on the command line, without its share and what it expects."""
-        given = self.describe()
-        by_place = [_brief(given[name]) for name in self.by_place if name in given]
-        if self.takes_all and self.by_place[-1] in given:
-            by_place[-1:] = given[self.by_place[-1]]
-        meant = self.meant_in_words(given)
+        fields = self.describe()
+        by_place = [_brief(fields[name]) for name in self.by_place if name in fields]
+        if self.takes_all and self.by_place[-1] in fields:
+            by_place[-1:] = fields[self.by_place[-1]]
+        meant = self.meant_in_words(fields)
         named = [
             f"{field.key}={_brief(field.to_json(getattr(self, name)))}"
             for name, field in parameters_of(type(self)).items()
-            if field.key in (*given, *meant) and field.key not in (*self.by_place, "share", EXPECT)
+            if field.key in (*fields, *meant) and field.key not in (*self.by_place, "share", EXPECT)
             if field.default is OPEN or getattr(self, name) != meant.get(field.key, field.default)
         ]
         return f"{self.name}({', '.join([*by_place, *named])})"
@@ -374,7 +374,7 @@ class Statistic(Configured, ABC):
     def suppose(self, made: Supposed) -> None:
         """Relates the columns of made-up records as the question asks, with what is expected. Before a study, for its plan."""
 
-    def asked(self) -> dict[str, Any]:
+    def agreed_fields(self) -> dict[str, Any]:
         """What parties agree on: the statistic as in a study file, without what is for planning only."""
         return {name: value for name, value in self.describe().items() if name != EXPECT}
 

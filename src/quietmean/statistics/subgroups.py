@@ -103,9 +103,9 @@ class Within(Feature):
         return None if family is None else ("within", self.condition, family)
 
     @classmethod
-    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
-        first: Within = next(iter(wanted))
-        return replace(first, inner=type(first.inner).joined({feature.inner: share for feature, share in wanted.items()}))
+    def joined(cls, features: Mapping[Any, float]) -> Feature:
+        first: Within = next(iter(features))
+        return replace(first, inner=type(first.inner).joined({feature.inner: share for feature, share in features.items()}))
 
     def places_of(self, part: Any) -> Ints:
         return self.inner.places_of(part.inner)
@@ -130,7 +130,7 @@ class Inside(Feature):
 
 
 @dataclass(frozen=True, eq=False)
-class AskedOf:
+class DeclaredStatistic:
     """A statistic of declared columns, as a study asks for it: of all records, or of those in which its condition holds."""
 
     statistic: Statistic

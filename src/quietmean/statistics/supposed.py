@@ -90,8 +90,8 @@ class Supposed:
 
     def happen(self, name: str, log_odds: Array, part: float | None = None) -> None:
         """A column of two levels whose second has the log odds, (rows,), and a constant: that of the part it has so far."""
-        wanted = float(np.mean(self.values[name] == 1)) if part is None else part
-        self.values[name] = (self.chance < chances(log_odds, wanted)).astype(np.float64)
+        chance = float(np.mean(self.values[name] == 1)) if part is None else part
+        self.values[name] = (self.chance < chances(log_odds, chance)).astype(np.float64)
 
     def normal(self, name: str) -> Array:
         """Normal scores of a column of numbers as it is now, (rows,)."""
@@ -303,16 +303,16 @@ def _lognormal(mean: float, deviation: float, median: float | None, drawn: Array
     return values
 
 
-def require_expected(what: str, expect: Mapping[str, float], names: Sequence[str]) -> None:
+def require_expected(subject: str, expect: Mapping[str, float], names: Sequence[str]) -> None:
     """Raises :class:`InputError` for an expectation that the statistic does not know, or that cannot be."""
     for name, value in expect.items():
         if name not in names:
             near = nearest(name, names)
-            raise InputError(f"{what} cannot expect {name!r}{near}: choose of {', '.join(names)}")
+            raise InputError(f"{subject} cannot expect {name!r}{near}: choose of {', '.join(names)}")
         low, high = RANGES.get(name, (-math.inf, math.inf))
         if not low < value < high or not math.isfinite(value):
             limits = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-            raise InputError(f"{what} expects {name} = {value:g}, which cannot be: choose a finite number {limits}")
+            raise InputError(f"{subject} expects {name} = {value:g}, which cannot be: choose a finite number {limits}")
 
 
 def part_of_events(column: Column) -> float | None:

@@ -42,7 +42,7 @@ class TimeBins:
         elif len(ends) > edges:
             numbers[-1] = 1.0
         shown = np.append(np.arange(1, edges - 1), len(ends) - 1)
-        ends, first, last = (np.concatenate([[0.0], given]) for given in (ends[1:], first, last))
+        ends, first, last = (np.concatenate([[0.0], ends_from_1]) for ends_from_1 in (ends[1:], first, last))
         return cls(ends, first, last, np.concatenate([[1.0], numbers]), shown)
 
     def __len__(self) -> int:

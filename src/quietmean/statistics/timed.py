@@ -29,7 +29,7 @@ ALL = "all"
 
 
 def time_axis(
-    what: str, columns: Columns, name: str, horizon: float | None, bins: int, edges: tuple[float, ...] | None
+    subject: str, columns: Columns, name: str, horizon: float | None, bins: int, edges: tuple[float, ...] | None
 ) -> tuple[Axis, int]:
     """Bins (a, b] of a column from 0 to the horizon, and how many edges they have without that of the last time's own bin.
 
@@ -37,16 +37,16 @@ def time_axis(
     observed after it. Raises :class:`InputError` where the column's bounds do not hold both.
     """
     time = columns.number(name)
-    given = edges if edges is not None else time.edges if bins == USUAL_BINS else ()
-    last = horizon if horizon is not None else given[-1] if given else time.high
+    edges_in_use = edges if edges is not None else time.edges if bins == USUAL_BINS else ()
+    last = horizon if horizon is not None else edges_in_use[-1] if edges_in_use else time.high
     if time.low > 0 or not last <= time.high:
         raise InputError(
-            f"{what} needs times from 0 to the horizon {last:g}, but column {name!r} has bounds {time.low:g} to {time.high:g}: "
-            "declare bounds that hold both"
+            f"{subject} needs times from 0 to the horizon {last:g}, but column {name!r} has bounds {time.low:g} to "
+            f"{time.high:g}: declare bounds that hold both"
         )
     if edges is not None and not (edges[0] >= 0 and edges[-1] > 0 and all(a < b for a, b in pairwise(edges))):
-        raise InputError(f"{what} needs edges that rise from 0 on: sort them, and leave those below 0 out")
-    cut = time.model_copy(update={"edges": given, "whole": time.whole and not given})
+        raise InputError(f"{subject} needs edges that rise from 0 on: sort them, and leave those below 0 out")
+    cut = time.model_copy(update={"edges": edges_in_use, "whole": time.whole and not edges_in_use})
     rising = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
     # Whoever is last seen at the horizon is at risk for all events before.
     before = math.ceil(last) - 1.0 if time.whole else math.nextafter(last, 0.0)

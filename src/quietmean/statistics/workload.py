@@ -32,7 +32,7 @@ from quietmean.statistics.statistic import (
     raw,
     scaled_domain,
 )
-from quietmean.statistics.subgroups import AskedOf
+from quietmean.statistics.subgroups import DeclaredStatistic
 
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
@@ -59,13 +59,13 @@ def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
     clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
     outside = count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
-    told = [
+    kinds = [
         (clamped, f"{outside} as the nearest bound"),
         (missing, count_of(missing, "cell holds no number", "cells hold no number")),
         (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
     ]
-    said = " and ".join(sentence for count, sentence in told if count)
-    return [f"{said} (for you only: who else learns these numbers learns something about the data)"] if said else []
+    phrase = " and ".join(sentence for count, sentence in kinds if count)
+    return [f"{phrase} (for you only: who else learns these numbers learns something about the data)"] if phrase else []
 
 
 def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
@@ -180,9 +180,9 @@ class Workload:
         """The columns, with the unit that is protected."""
         return Columns(self.columns, self.unit)
 
-    def asked(self, statistic: Statistic) -> AskedOf:
+    def with_columns(self, statistic: Statistic) -> DeclaredStatistic:
         """A statistic of the declared columns."""
-        return AskedOf(statistic, self.declared)
+        return DeclaredStatistic(statistic, self.declared)
 
     @cached_property
     def shares(self) -> dict[Feature, float]:
@@ -191,11 +191,11 @@ class Workload:
         A statistic's share is that of all its features together; features that several ask for have the sum.
         """
         shares: dict[Feature, float] = {}
-        allocated = self.allocated or tuple(self.asked(statistic).total_share for statistic in self.statistics)
+        allocated = self.allocated or tuple(self.with_columns(statistic).total_share for statistic in self.statistics)
         for statistic, share in zip(self.statistics, allocated, strict=True):
-            wanted = dict.fromkeys(self.asked(statistic).features)
-            for feature in wanted:
-                shares[feature] = shares.get(feature, 0.0) + share / len(wanted)
+            features = dict.fromkeys(self.with_columns(statistic).features)
+            for feature in features:
+                shares[feature] = shares.get(feature, 0.0) + share / len(features)
         return shares
 
     @cached_property
@@ -205,7 +205,7 @@ class Workload:
         for feature, share in self.shares.items():
             if (family := feature.family()) is not None:
                 families.setdefault(family, {})[feature] = share
-        return {family: type(next(iter(wanted))).joined(wanted) for family, wanted in families.items()}
+        return {family: type(next(iter(weights))).joined(weights) for family, weights in families.items()}
 
     def whole(self, feature: Feature) -> Feature:
         """The released feature that includes one that a statistic asks for."""
@@ -231,7 +231,7 @@ class Workload:
 
     def budget_part(self, statistic: Statistic) -> float:
         """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""
-        used = dict.fromkeys(self.whole(feature) for feature in self.asked(statistic).features)
+        used = dict.fromkeys(self.whole(feature) for feature in self.with_columns(statistic).features)
         return sum((self.scales[feature] * self._change(feature)) ** 2 for feature in used) / self.sensitivity_of_record**2
 
     @property
@@ -261,8 +261,8 @@ class Workload:
 
     def is_stated_in_full(self, statistic: Statistic) -> bool:
         """Is what a statistic reads of a contribution the sum of as many records, once its bounds and relations hold?"""
-        wanted = [self.whole(feature) for feature in self.asked(statistic).features]
-        return not self.hides_count and all(feature.domain.is_stated_in_full for feature in wanted)
+        features = [self.whole(feature) for feature in self.with_columns(statistic).features]
+        return not self.hides_count and all(feature.domain.is_stated_in_full for feature in features)
 
     def encode(self, records: Array | Grouped | Groups | Iterable[Array | Grouped], *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
@@ -388,14 +388,14 @@ class Workload:
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
-        asked = self.asked(statistic)
-        estimates = self._of_rows(asked.decode(released))
+        needs = self.with_columns(statistic)
+        estimates = self._of_rows(needs.decode(released))
         flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
         # A statistic of many features has stated of how many records each term is.
-        estimates = estimates if estimates.n is not None else asked.counted(estimates, released)
+        estimates = estimates if estimates.n is not None else needs.counted(estimates, released)
         return estimates.in_words(partial(in_words_of, self.unit, rows=self.rows)) if self.of_persons else estimates
 
     def _of_rows(self, estimates: Estimates) -> Estimates:
@@ -414,7 +414,7 @@ class Workload:
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
-        features = [feature for statistic in statistics or self.statistics for feature in self.asked(statistic).features]
+        features = [feature for statistic in statistics or self.statistics for feature in self.with_columns(statistic).features]
         return tuple(dict.fromkeys(column for feature in features for column in feature.filled_in))
 
     def decoder(self, step: float = 0.0) -> Decoder:

@@ -32,8 +32,8 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
     nothing = np.zeros((len(rows), len(rows)))
     units = _unit(first) | _unit(second)
     for key in sorted(grams.keys() | other_grams.keys()):
-        what = f"covariance of {key[0]!r} noise known to {list(key[1])}, {one} and {other}"
-        _assert_close(grams.get(key, nothing), other_grams.get(key, nothing), what, tolerance, units[key[0]])
+        subject = f"covariance of {key[0]!r} noise known to {list(key[1])}, {one} and {other}"
+        _assert_close(grams.get(key, nothing), other_grams.get(key, nothing), subject, tolerance, units[key[0]])
 
 
 def _message_keys(transcript: Transcript) -> tuple[list[MessageKey], list[int]]:
@@ -65,7 +65,7 @@ def _unit(transcript: Transcript) -> dict[str, float]:
     return {str(group): float(sizes[groups == group].max(initial=0.0)) for group in np.unique(transcript.noise_group)}
 
 
-def _assert_close(first: Matrix, second: Matrix, what: str, tolerance: float, unit: float = 1.0) -> None:
+def _assert_close(first: Matrix, second: Matrix, subject: str, tolerance: float, unit: float = 1.0) -> None:
     scale = max(unit, float(np.abs(first).max(initial=0.0)))
     worst = float(np.abs(first - second).max(initial=0.0))
-    assert worst <= tolerance * scale, f"{what} differ by {worst:.3g}"
+    assert worst <= tolerance * scale, f"{subject} differ by {worst:.3g}"

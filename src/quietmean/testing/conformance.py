@@ -92,8 +92,8 @@ def check_weights(execution: Execution) -> None:
     result = execution.run(execution.weights[:, None], InsecureSilentPopulation(execution.parties))
     for party, release in result.releases.items():
         weight = np.array([release.weight])
-        what = f"weight against values of party {party}"
-        _assert_close(release.vector, weight, float(execution.weights.sum()), what, _rounding(execution))
+        subject = f"weight against values of party {party}"
+        _assert_close(release.vector, weight, float(execution.weights.sum()), subject, _rounding(execution))
 
 
 def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
@@ -111,8 +111,8 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")
     noise = InsecurePopulationNoise(seed, execution.parties)
     everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _KeptNoise(execution.parties, noise)))
-    what = f"total with all noise against that with '{NoiseGroup.INDEPENDENT}' noise only"
-    _assert_close(everything, kept, scale, what, _rounding(execution))
+    subject = f"total with all noise against that with '{NoiseGroup.INDEPENDENT}' noise only"
+    _assert_close(everything, kept, scale, subject, _rounding(execution))
 
 
 def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
@@ -133,11 +133,13 @@ def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
         assert receivers == reached, (
             f"the drive of party {steady_message.sender} differs in round {steady_message.round}: it is not deterministic"
         )
-        what = f"message of party {steady_message.sender} in round {steady_message.round}"
+        subject = f"message of party {steady_message.sender} in round {steady_message.round}"
         _assert_identical(
-            Release(steady_message.vector, steady_message.weight), Release(resumed_message.vector, resumed_message.weight), what
+            Release(steady_message.vector, steady_message.weight),
+            Release(resumed_message.vector, resumed_message.weight),
+            subject,
         )
-        assert steady_message.content == resumed_message.content, f"{what} has other content after a restart"
+        assert steady_message.content == resumed_message.content, f"{subject} has other content after a restart"
     assert steady.result.releases.keys() == restarted.result.releases.keys(), "a restart changes who releases"
     for party, release in steady.result.releases.items():
         _assert_identical(release, restarted.result.releases[party], f"release of party {party}")
@@ -279,11 +281,11 @@ def _rounding(execution: Execution) -> float:
     return float(grid * steps * 3**settled)
 
 
-def _assert_close(first: Vector, second: Vector, scale: float, what: str, slack: float = 0.0) -> None:
+def _assert_close(first: Vector, second: Vector, scale: float, subject: str, slack: float = 0.0) -> None:
     worst = float(np.abs(first - second).max(initial=0.0))
-    assert worst <= TOLERANCE * scale + slack, f"{what}: {first} differs from {second} by {worst:.3g}"
+    assert worst <= TOLERANCE * scale + slack, f"{subject}: {first} differs from {second} by {worst:.3g}"
 
 
-def _assert_identical(first: Release, second: Release, what: str) -> None:
+def _assert_identical(first: Release, second: Release, subject: str) -> None:
     same = first.vector.tobytes() == second.vector.tobytes() and first.weight == second.weight
-    assert same, f"{what} differs after a restart: {first} and {second}"
+    assert same, f"{subject} differs after a restart: {first} and {second}"

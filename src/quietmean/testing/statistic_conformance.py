@@ -32,9 +32,11 @@ def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed
         assert parse_statistic(read_text(statistic.text)) == statistic, f"{statistic.text} is not what its own text says"
     everybody = np.vstack([records, _corners(columns), _incomplete(records)])
     workload = Workload(columns, (statistic,), PrivacyUnit.RECORD)
-    features = workload.asked(statistic).features
+    features = workload.with_columns(statistic).features
     assert features, f"{statistic.text} asks for no feature"
-    assert features == workload.asked(statistic).features, f"the features of {statistic.text} are others when asked for again"
+    assert features == workload.with_columns(statistic).features, (
+        f"the features of {statistic.text} are others when asked for again"
+    )
     for feature in features:
         check_feature(feature, workload.inside(everybody))
     for step in (0.0, _STEP):

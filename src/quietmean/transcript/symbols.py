@@ -70,8 +70,8 @@ class Entries(NamedTuple):
             # As what parties keep that are offline: every row goes to one place.
             index = np.empty(size, dtype=np.int64)
             index[source] = np.arange(source.size)
-            taken = index[self.row]
-            return Entries(to[taken], self.column, weight[taken] * self.weight)
+            places = index[self.row]
+            return Entries(to[places], self.column, weight[places] * self.weight)
         return self._moved_in_runs(flow)
 
     def _moved_in_runs(self, flow: Flow) -> Entries:
@@ -82,8 +82,8 @@ class Entries(NamedTuple):
         first, count = (in_row.cumsum() - in_row)[source], in_row[source]
         # Every entry of the flow takes the run of entries of its source.
         begin = (first - count.cumsum() + count).repeat(count)
-        taken = order[begin + np.arange(begin.size)]
-        return Entries(to[there].repeat(count), self.column[taken], weight[there].repeat(count) * self.weight[taken])
+        places = order[begin + np.arange(begin.size)]
+        return Entries(to[there].repeat(count), self.column[places], weight[there].repeat(count) * self.weight[places])
 
 
 class LinearForms(Rows):

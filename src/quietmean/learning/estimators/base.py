@@ -132,9 +132,9 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if listed is not None:
             if groups is not None:
                 raise InvalidInput("a list has the data of one party each: leave out groups, or give one table")
-            held = [self._checked(one, other, supervised, reset and not index) for index, (one, other) in enumerate(listed)]
+            held = [self._checked(part, other, supervised, reset and not index) for index, (part, other) in enumerate(listed)]
             self._require_parties(len(held))
-            return [one for one, _ in held], [other for _, other in held]
+            return [part for part, _ in held], [other for _, other in held]
         rows, outcome = self._checked(X, y, supervised, reset)
         holder = self._holders(len(rows), groups)
         count = int(holder.max()) + 1
@@ -143,9 +143,9 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, supervised: bool, reset: bool) -> tuple[Array, Any]:
         """By scikit-learn's rules, but no message quotes a cell."""
-        given = {"y": y} if supervised else {}
+        outcomes = {"y": y} if supervised else {}
         try:
-            validated = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **given)
+            validated = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **outcomes)
         except ValueError as error:
             if "could not convert" in str(error) or "invalid literal" in str(error):
                 raise InvalidInput("X holds texts, not numbers only: encode them as numbers between public bounds") from None
@@ -224,10 +224,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
     def _number(self, name: str, *, least: float | None = None) -> float:
         """A parameter that is a finite number, > 0 or not below ``least``. Raises :class:`InvalidInput`."""
         value = getattr(self, name)
-        wanted = "> 0" if least is None else f">= {least:g}"
+        range_ = "> 0" if least is None else f">= {least:g}"
         number = not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating)
         if not (number and math.isfinite(value) and (value > 0 if least is None else value >= least)):
-            raise InvalidInput(f"{name} is {value!r}: choose a finite number {wanted}")
+            raise InvalidInput(f"{name} is {value!r}: choose a finite number {range_}")
         return float(value)
 
     def _whole(self, name: str, *, least: int = 1) -> int:
@@ -315,10 +315,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
         for sentence in sentences:
             warnings.warn(sentence, stacklevel=6)
 
-    def _known(self, array: Any, what: str) -> Any:
+    def _known(self, array: Any, subject: str) -> Any:
         """Raises :class:`InvalidInput` where noise left nothing to use."""
         if not np.isfinite(array).all():
-            raise InvalidInput(f"noise hides {what}: fit with a larger epsilon, with more records, or with narrower bounds")
+            raise InvalidInput(f"noise hides {subject}: fit with a larger epsilon, with more records, or with narrower bounds")
         return array
 
     def _rows(self, X: Any) -> Array:

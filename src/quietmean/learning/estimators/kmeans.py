@@ -238,8 +238,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         session = self._open()
         by_party = session.terms.unit == PrivacyUnit.PARTY
         vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
-        given = [vector.mean(axis=0) if by_party else vector for vector in vectors]
-        mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), given, strict=True)))
+        party_vectors = [vector.mean(axis=0) if by_party else vector for vector in vectors]
+        mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), party_vectors, strict=True)))
         self._kept.move(mean)
         self._executions.append(mean.execution)
         self._take_over()

@@ -197,16 +197,20 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         model = self._newton(limits)
         held = [np.column_stack([np.clip(one, *limits.T), other]) for one, other in zip(rows, outcomes, strict=True)]
         session = model.fit_parts(held)
-        found = model.coefficients
-        places = [found.terms.index(name) for name in ("Intercept", *self._names(len(limits)))]
-        value, error, ends = found.value[places], found.standard_error[places], np.asarray(found.of_population)[places]
+        coefficients = model.coefficients
+        places = [coefficients.terms.index(name) for name in ("Intercept", *self._names(len(limits)))]
+        value, error, ends = (
+            coefficients.value[places],
+            coefficients.standard_error[places],
+            np.asarray(coefficients.of_population)[places],
+        )
         self.intercept_, self.coef_ = value[:1], value[None, 1:]
         self.intercept_standard_error_, self.coef_standard_error_ = error[:1], error[None, 1:]
         self.intercept_interval_, self.coef_interval_ = ends[:1], ends[None, 1:]
         self._missing_errors("", "")
-        self.estimates_, self.n_iter_ = (found,), session.begun
+        self.estimates_, self.n_iter_ = (coefficients,), session.begun
         self._certify(FitCertificate.of_session(session, model.executions))
-        self._tell([*clamped_note(rows, limits), *dict.fromkeys(flag.message for flag in found.flags)])
+        self._tell([*clamped_note(rows, limits), *dict.fromkeys(flag.message for flag in coefficients.flags)])
         return self
 
     def _newton(self, limits: Array) -> GeneralizedLinearModel:
@@ -295,8 +299,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         # A row with a missing value has no target, and with it no gradient.
         labelled = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
         held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, labelled, strict=True)]
-        given = [(self._trained if self.unit == "party" else _gradients)(averaging.model, *own) for own in held]
-        (averaging.average if self.unit == "party" else averaging.descend)(given if averaging.all_here else given[0])
+        vectors = [(self._trained if self.unit == "party" else _gradients)(averaging.model, *own) for own in held]
+        (averaging.average if self.unit == "party" else averaging.descend)(vectors if averaging.all_here else vectors[0])
         if averaging.last is not None:
             self._executions.append(averaging.last.execution)
         self._take_over(averaging, limits)

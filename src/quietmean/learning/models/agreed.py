@@ -24,21 +24,23 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
 
     Raises :class:`InputError` for one that is not what this program makes of the same words, as of another version.
     """
-    said: Mapping[str, Any] = study.purpose
-    kind = _KINDS.get(str(said.get("model")))
+    purpose: Mapping[str, Any] = study.purpose
+    kind = _KINDS.get(str(purpose.get("model")))
     if kind is None:
-        raise InputError(f"the session fits {said.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}")
-    if said.get("version") != VERSION:
         raise InputError(
-            f"the session fits a model by version {said.get('version', 1)} of its rounds, and this program by version {VERSION}: "
-            "install at all sites the version that its convener has"
+            f"the session fits {purpose.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}"
         )
-    given = {name: value for name, value in said.items() if name not in _NAMES}
+    if purpose.get("version") != VERSION:
+        raise InputError(
+            f"the session fits a model by version {purpose.get('version', 1)} of its rounds, and this program by version "
+            f"{VERSION}: install at all sites the version that its convener has"
+        )
+    fields_of_model = {name: value for name, value in purpose.items() if name not in _NAMES}
     try:
-        model = kind(**given, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
+        model = kind(**fields_of_model, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
     except TypeError:
         raise InputError("the session says no whole model: its convener writes it by save_study") from None
     fields = model._asked(model._design_for(parties), OnPaper(count=parties))
-    if fields["purpose"] != said or fields["dimension"] != study.dimension:
+    if fields["purpose"] != purpose or fields["dimension"] != study.dimension:
         raise InputError("the session and its model do not belong together: its convener writes both by save_study")
     return model

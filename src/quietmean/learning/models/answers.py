@@ -121,12 +121,12 @@ class Fit:
             if own @ newton.information @ own - abs(own @ newton.score) <= _APART * noise:
                 names.append(level.name)
                 terms.update(level.terms)
-        told = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
+        estimated = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
         text = (
             "outcomes there are none, or all that can be, as far as the noise shows: what depends on them may be any distance "
             "further away, and no interval holds for it"
         )
-        return [Flag("separated", f"{some_of(names, 3)}: {text}", told)] if told else []
+        return [Flag("separated", f"{some_of(names, 3)}: {text}", estimated)] if estimated else []
 
     @cached_property
     def coefficients(self) -> Estimates:

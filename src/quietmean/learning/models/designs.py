@@ -86,11 +86,11 @@ class ModelDesign:
         values = np.column_stack(list(there.values())).astype(np.float64)
         public = self.terms.public @ self.scaling.T
         rows = np.linalg.solve(public.T @ public, public.T @ values).T
-        told = np.abs(public @ rows.T - values).max(axis=0) <= _NONE
+        matched = np.abs(public @ rows.T - values).max(axis=0) <= _NONE
         terms = np.abs(rows @ self.scaling) > _NONE
         return tuple(
             Level(name, np.asarray(own), tuple(np.array(self.names)[depends].tolist()))
-            for name, own, depends, tells in zip(there, rows, terms, told.tolist(), strict=True)
+            for name, own, depends, tells in zip(there, rows, terms, matched.tolist(), strict=True)
             if tells
         )
 

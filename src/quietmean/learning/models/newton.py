@@ -104,25 +104,25 @@ class Newton:
         squares = family.residual**2 * whole / c if c else 0.0
         return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
 
-    def vectors(self, given: DesignRows) -> Array:
+    def vectors(self, rows: DesignRows) -> Array:
         """Of the records of one party, (records, dimension), none longer than 1."""
         family = self._family
-        beyond = given.rows @ self.coefficients
+        beyond = rows.rows @ self.coefficients
         eta = np.clip(beyond, -family.farthest, family.farthest)
-        residual, information = family.scores(eta + given.offset, given.outcome)
-        total = np.zeros((given.records, self.dimension))
+        residual, information = family.scores(eta + rows.offset, rows.outcome)
+        total = np.zeros((rows.records, self.dimension))
         by_score, by_information, by_squares, by_present, by_cut = self._scales(self.round + 1)
         size, many = self._size, len(self._upper[0])
-        scores = _summed(given, residual[:, None] * given.rows)
-        products = _folded(given.rows[:, self._upper[0]] * given.rows[:, self._upper[1]], self._upper)
-        matrices = _summed(given, information[:, None] * products)
+        scores = _summed(rows, residual[:, None] * rows.rows)
+        products = _folded(rows.rows[:, self._upper[0]] * rows.rows[:, self._upper[1]], self._upper)
+        matrices = _summed(rows, information[:, None] * products)
         total[:, :size], total[:, size : size + many] = scores / by_score, matrices / by_information
         if by_squares:
             squares = scores[:, self._upper[0]] * scores[:, self._upper[1]]
             total[:, size + many : -2] = _folded(squares, self._upper) / by_squares
-        total[given.record, -2] = 1 / by_present
-        bounded = (beyond != eta) | family.beyond(eta + given.offset)
-        cut = _summed(given, bounded.astype(np.float64)[:, None])[:, 0] > 0
+        total[rows.record, -2] = 1 / by_present
+        bounded = (beyond != eta) | family.beyond(eta + rows.offset)
+        cut = _summed(rows, bounded.astype(np.float64)[:, None])[:, 0] > 0
         length = np.linalg.norm(total, axis=1)
         total[:, -1] = (cut | (length > 1 + 1e-9)) / by_cut
         shortened: Array = total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1.0)
@@ -244,10 +244,10 @@ def _folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
     return np.where(upper[0] == upper[1], products, products * math.sqrt(2))
 
 
-def _summed(given: DesignRows, values: Array) -> Array:
+def _summed(rows: DesignRows, values: Array) -> Array:
     """Over the rows of each record, (records, k)."""
-    total = np.zeros((given.records, values.shape[1]))
-    if len(given.record):
-        first = np.flatnonzero(np.diff(given.record, prepend=-1))
-        total[given.record[first]] = np.add.reduceat(values, first, axis=0)
+    total = np.zeros((rows.records, values.shape[1]))
+    if len(rows.record):
+        first = np.flatnonzero(np.diff(rows.record, prepend=-1))
+        total[rows.record[first]] = np.add.reduceat(values, first, axis=0)
     return total

@@ -86,7 +86,7 @@ class Outbox:
         key = slot.kind, slot.number, slot.receiver
         self._execute("UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *key))
 
-    def asked(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
+    def last_request(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
         """The number of the last request with this digest, and its answer if that has come."""
         row = self._execute(
             "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",

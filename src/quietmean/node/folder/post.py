@@ -165,7 +165,7 @@ class FolderTransport:
             raise TimeoutError
         peer = self._peers[party]
         digest = hashlib.sha256(encode_frame(msgspec.structs.replace(request, number=0), len(payload)) + payload).digest()
-        number, before = self._outbox.asked(party, digest) or (0, None)
+        number, before = self._outbox.last_request(party, digest) or (0, None)
         if before is not None and (earlier := _answer(before)).status == ACCEPTED:
             on_answer(earlier)
             return earlier

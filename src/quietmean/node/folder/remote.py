@@ -53,9 +53,9 @@ def _sftp(url: SplitResult) -> _Opened:
                 raise OSError(f"the key of {hostname} is not the one in known_hosts: log in once with ssh, and compare it")
 
     # Without a name, this account's.
-    given = {name: value for name, value in (("port", url.port), ("username", url.username)) if value}
+    address = {name: value for name, value in (("port", url.port), ("username", url.username)) if value}
     files = SFTPFileSystem(
-        url.hostname, timeout=_LONGEST_ANSWER, host_key_policy=OfKnownHosts(), skip_instance_cache=True, **given
+        url.hostname, timeout=_LONGEST_ANSWER, host_key_policy=OfKnownHosts(), skip_instance_cache=True, **address
     )
     files.ftp.get_channel().settimeout(_LONGEST_ANSWER)
     return _Opened(files, url.path, files.mv)

@@ -112,7 +112,7 @@ class Listener:
     """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is.
 
     ``handle`` is None where nobody is admitted yet. ``readiness`` gives the answer to checks, which have no other effect;
-    ``asked`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
+    ``on_check`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
     handshake and greeting. ``links`` may use the connections that their peers dialled. ``listening`` is None where
     connections come from a relay only, through :meth:`take`.
     """
@@ -125,7 +125,7 @@ class Listener:
         position: Callable[[], Position],
         handshake_seconds: float = HANDSHAKE_SECONDS,
         readiness: Callable[[], Readiness] | None = None,
-        asked: Callable[[PartyId], None] = lambda party: None,
+        on_check: Callable[[PartyId], None] = lambda party: None,
         links: Mapping[PartyId, Link] | None = None,
     ) -> None:
         self._endpoint = endpoint
@@ -134,7 +134,7 @@ class Listener:
         self._position = position
         self._handshake_seconds = handshake_seconds
         self._readiness = readiness
-        self._asked = asked
+        self._asked = on_check
         self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
         self._connections: dict[PartyId, list[Duplex]] = {}
         self._links = links or {}

@@ -152,7 +152,7 @@ def parse_place(text: str) -> Address:
     return RelayAddress(*parse_address(relayed)) if relayed != text and ":" in relayed else parse_address(text)
 
 
-def _refuse_duplicates(what: str, values: list[str]) -> None:
+def _refuse_duplicates(subject: str, values: list[str]) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise InputError(f"{what} {value!r} is in the roster twice: every party needs its own")
+            raise InputError(f"{subject} {value!r} is in the roster twice: every party needs its own")

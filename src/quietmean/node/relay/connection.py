@@ -248,10 +248,10 @@ class RelayConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def read(self, wanted: bool) -> None:
+    def read(self, reading: bool) -> None:
         """Read on, or let the other side wait."""
         if self._transport is not None and not self._transport.is_closing():
-            if wanted:
+            if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()

@@ -66,9 +66,9 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
     return context
 
 
-def connections_possible(wanted: int) -> int:
+def connections_possible(count: int) -> int:
     """So many connections, or what the system lets this process have; its own limit is raised as far as it may."""
-    return allow_descriptors(wanted + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS
+    return allow_descriptors(count + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS
 
 
 _SWEEP_SECONDS = 1.0

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 def own_log(context: Context, came: Came) -> PartyLog:
     """This party's log. Those are named, too, of whom it was handed a release besides those that ``came``."""
     store = context.store
-    mixing, heard = Phase.MIXING, came.parties
+    mixing, heard_from = Phase.MIXING, came.parties
     if context.settings.plan.releases_are_copies:
-        heard = tuple(sorted({*heard, *(sender for _, sender in store.seen_here(Phase.DISSEMINATION))}))
+        heard_from = tuple(sorted({*heard_from, *(sender for _, sender in store.seen_here(Phase.DISSEMINATION))}))
     return PartyLog(
         store.rounds_online(mixing),
         store.arrived_there(mixing),
         store.arrived_here(mixing),
-        heard,
+        heard_from,
         store.settled(mixing),
         store.seen_here(mixing),
         releases=came.digests,

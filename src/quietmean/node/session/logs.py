@@ -70,15 +70,15 @@ def encode_log(log: PartyLog) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(columns))
 
 
-def unfold(raw: Payload, limit: int, what: str) -> bytes:
+def unfold(raw: Payload, limit: int, subject: str) -> bytes:
     """What was compressed, of which no more than ``limit`` bytes are made: a few could unfold to gigabytes. Raises PeerError."""
     unfolding = zlib.decompressobj()
     try:
         unfolded = unfolding.decompress(raw, limit)
     except zlib.error as error:
-        raise PeerError(f"{what} that cannot be read ({error})") from None
+        raise PeerError(f"{subject} that cannot be read ({error})") from None
     if not unfolding.eof or unfolding.unused_data:
-        raise PeerError(f"{what} that does not end, or not within {limit} bytes")
+        raise PeerError(f"{subject} that does not end, or not within {limit} bytes")
     return unfolded
 
 

@@ -42,7 +42,7 @@ from quietmean.node.session.logs import PartyLog
 def reconstruct(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
-    heard: Iterable[PartyId],
+    heard_from: Iterable[PartyId],
     gossip: Mapping[PartyId, PartialLog] | None = None,
     *,
     transfers_mass: bool,
@@ -55,7 +55,7 @@ def reconstruct(
     ``heard``: parties whose releases this party has, besides those that the logs name. ``gossip``: logs up to some round, which
     serve for parties whose final log did not come. ``transfers_mass``: whether a cancelled message may count in both places.
     """
-    released = {*heard, *(party for log in logs.values() for party in log.heard)}
+    released = {*heard_from, *(party for log in logs.values() for party in log.heard)}
     partial = {party: partial_log for party, partial_log in (gossip or {}).items() if party not in logs}
     both = {**logs, **{party: partial_log.log for party, partial_log in partial.items()}}
     until = dict.fromkeys(logs, schedule.rounds) | {party: partial_log.until for party, partial_log in partial.items()}

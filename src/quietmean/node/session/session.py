@@ -280,10 +280,10 @@ class StudySession:
         trace = reconstruct(self._schedule, logs, came.parties, gossip, transfers_mass=plan.protocol.transfers_mass)
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
-        heard = came.heard or tuple(np.nonzero(trace.finished)[0].tolist())
+        heard_from = came.heard or tuple(np.nonzero(trace.finished)[0].tolist())
         gate = self._gate.record(published=bool(store.passed_gate())) if plan.gated else None
         try:
-            total = self._total(heard)
+            total = self._total(heard_from)
         except ProtocolFailure:
             if gate is None or gate.published:
                 raise
@@ -291,7 +291,7 @@ class StudySession:
         result = NodeResult(
             total_vector=total.vector,
             total_weight=total.weight,
-            heard=heard,
+            heard=heard_from,
             execution=replace(plan.execution(self._seed, trace, self._weights), protocol=self._carried_out),
             public_seed=self._seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
@@ -333,13 +333,13 @@ class StudySession:
                 self.refused(self._settings.names[sender], str(error))
         return self._context.gossip.logs()
 
-    def _total(self, heard: tuple[PartyId, ...]) -> Release:
+    def _total(self, heard_from: tuple[PartyId, ...]) -> Release:
         plan = self._settings.plan
         if not plan.protocol.releases_are_public:
             return self._own_result()
         total = self._store.release(Phase.DISSEMINATION)
         others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
-        if total is None or total.weight <= 0 or (others and not others & set(heard)):
+        if total is None or total.weight <= 0 or (others and not others & set(heard_from)):
             reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
             raise ProtocolFailure(f"no other party's result arrived here: {reason}")
         return total

@@ -122,11 +122,11 @@ class RelayStream(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(opcode, payload, masked=True))
 
-    def read(self, wanted: bool) -> None:
+    def read(self, reading: bool) -> None:
         """Read on, or let the relay wait."""
-        self._paused = not wanted
+        self._paused = not reading
         if self._transport is not None and not self._transport.is_closing():
-            if wanted:
+            if reading:
                 self._heard = self._loop.time()
                 self._transport.resume_reading()
             else:
@@ -280,9 +280,9 @@ class _Inner(asyncio.BufferedProtocol):
         if self._transport is not None and content:
             self._transport.write(content)
 
-    def read(self, wanted: bool) -> None:
+    def read(self, reading: bool) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            if wanted:
+            if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()

@@ -156,8 +156,8 @@ class CoalitionBatches:
 
     def _batch(self, given: _Given, later: Sequence[int]) -> CoalitionBatch:
         first = self._first(given)
-        taken = np.array(later, dtype=np.int64) - first
-        added, error = _added(given.own[taken], given.values[taken])
+        places = np.array(later, dtype=np.int64) - first
+        added, error = _added(given.own[places], given.values[places])
         information = (given.information + (added**2).sum(axis=1)) / self._variance
         parties = self._members.parties
         prefix = tuple(parties[place] for place in given.prefix)

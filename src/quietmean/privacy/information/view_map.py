@@ -105,13 +105,13 @@ class Repairer:
 
     def repair(self, missing: Matrix) -> Matrix:
         """Noise u, shape (K, q), with V u = ``missing``, shape (O, q), up to rounding."""
-        wanted = np.zeros((self._observed.size, missing.shape[1]))
-        wanted[self._observed] = missing
-        wanted = wanted[self._rows]
-        left, change = wanted, np.zeros((self._both.shape[1], missing.shape[1]))
+        right_sides = np.zeros((self._observed.size, missing.shape[1]))
+        right_sides[self._observed] = missing
+        right_sides = right_sides[self._rows]
+        left, change = right_sides, np.zeros((self._both.shape[1], missing.shape[1]))
         for _ in range(_REFINEMENTS):
             change += np.asarray(self._transposed @ self._factors.solve(left))
-            left = wanted - np.asarray(self._both @ change)
+            left = right_sides - np.asarray(self._both @ change)
         if not np.abs(left).max(initial=0.0) <= _LEFT * max(np.abs(missing).max(initial=0.0), np.finfo(float).tiny):
             raise NumericalError("some observed messages carry no noise that hides them: use an exact method")
         result: Matrix = change[: self._terms]

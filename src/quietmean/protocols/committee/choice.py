@@ -97,8 +97,8 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
     dealers = np.array(sorted(session.raw_members[dealer] for dealer in choice.noise), dtype=named[0].noise["dealer"].dtype)
     noise = named[0].noise[np.isin(named[0].noise["dealer"], dealers)]
     numbers, noise_numbers = (
-        told_of(chosen, [own.values for own in named]),
-        told_of(noise, [own.noise for own in named]),
+        stated_numbers(chosen, [own.values for own in named]),
+        stated_numbers(noise, [own.noise for own in named]),
     )
     if len(noise) != parameters.dealings or numbers is None or noise_numbers is None:
         return None
@@ -110,25 +110,25 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
     return Resolved(choice, choice.digest(session.session), chosen, noise, numbers, noise_numbers)
 
 
-def told_of(wanted: Entries, lists: Sequence[Entries]) -> Residues | None:
-    """The check numbers that each of the ``lists`` has of the ``wanted`` entries, (lists, n, 6 or 12); None if one lacks any."""
-    stated = np.empty((len(lists), len(wanted), wanted["numbers"].shape[1]), dtype=np.uint32)
+def stated_numbers(chosen: Entries, lists: Sequence[Entries]) -> Residues | None:
+    """Of the ``chosen`` entries, the check numbers in each of the ``lists``, (lists, n, 6 or 12); None if one lacks any."""
+    stated = np.empty((len(lists), len(chosen), chosen["numbers"].shape[1]), dtype=np.uint32)
     for row, entries in enumerate(lists):
-        places = places_of(wanted, entries)
+        places = places_of(chosen, entries)
         if (places < 0).any():
             return None
         stated[row] = entries["numbers"][places]
     return stated
 
 
-def places_of(wanted: Entries, entries: Entries) -> Ints:
+def places_of(chosen: Entries, entries: Entries) -> Ints:
     """Where ``entries``, sorted by dealer, have the same header digest, dealer and weight; -1 where they have not. Shape (n,)."""
     if not len(entries):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    places = np.minimum(np.searchsorted(entries["dealer"], wanted["dealer"]), len(entries) - 1)
-    same = np.ones(len(wanted), dtype=np.bool_)
+        return np.full(len(chosen), -1, dtype=np.int64)
+    places = np.minimum(np.searchsorted(entries["dealer"], chosen["dealer"]), len(entries) - 1)
+    same = np.ones(len(chosen), dtype=np.bool_)
     for name in CHOSEN.names or ():
-        same &= entries[name][places] == wanted[name]
+        same &= entries[name][places] == chosen[name]
     return np.where(same, places, -1).astype(np.int64)
 
 

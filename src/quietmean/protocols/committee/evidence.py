@@ -90,9 +90,9 @@ class Evidence:
                 if digest:
                     votes[digest] = votes.get(digest, 0) | 1 << sender
             state = self._with_sum(state, sender, statement)
-        wanted = {sender: statement.wants for sender, statement in statements.items() if statement.wants}
+        requests = {sender: statement.wants for sender, statement in statements.items() if statement.wants}
         result = next((statement.result for statement in statements.values() if statement.result), b"")
-        return Taken(replace(state, wanted=wanted), HeardVotes(tuple(proposals), echoes, locks, votes), result)
+        return Taken(replace(state, wanted=requests), HeardVotes(tuple(proposals), echoes, locks, votes), result)
 
     def _with_list(self, state: CommitteeState, raw: bytes) -> CommitteeState:
         digest = list_digest(raw)
@@ -241,6 +241,6 @@ class Evidence:
         return tuple(wrong)
 
 
-def _named(state: CommitteeState, member: int, what: str) -> CommitteeState:
-    remark = f"member {member + 1} {what}: it lies"
+def _named(state: CommitteeState, member: int, statement: str) -> CommitteeState:
+    remark = f"member {member + 1} {statement}: it lies"
     return state if remark in state.remarks else replace(state, remarks=(*state.remarks, remark))

@@ -80,13 +80,13 @@ def _quantisation(requested: ConsensusParameters, iteration: ConsensusParameters
             f"delta_min is {requested.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
         )
     two_step = given_value(requested.two_step, iteration.theta == 0 and not iteration.broadcast)
-    given = requested.gamma is not OPEN
-    rate = slowest_difference(Dynamics.of(iteration), iteration.broadcast) if automatic or not given else 0.0
-    gamma = requested.gamma if given else default_gamma(rate)
+    gamma_chosen = requested.gamma is not OPEN
+    rate = slowest_difference(Dynamics.of(iteration), iteration.broadcast) if automatic or not gamma_chosen else 0.0
+    gamma = requested.gamma if gamma_chosen else default_gamma(rate)
     spread = float(np.sqrt((iteration.deviations**2).mean())) if iteration.deviations.size else 0.0
     delta_0 = given_value(requested.delta_0, max(default_delta_0(bits, spread, requested.value_sd), requested.delta_min))
     chosen = Quantisation(bits, gamma, delta_0, requested.delta_min, two_step, requested.dither_seed)
-    if given:
+    if gamma_chosen:
         check_quantisation(iteration, chosen)
     if not automatic:
         return chosen

@@ -74,11 +74,11 @@ class ConsensusLossConversion(GridLossConversion):
         if not self._own:
             return np.where(view > 0, np.inf, 0.0)
         hiding = self._hidden(adversary, honest)
-        given = np.maximum(view, sensitivity * np.sqrt(self._information(honest, hiding)) * (1 + _MARGIN))
+        at_least = np.maximum(view, sensitivity * np.sqrt(self._information(honest, hiding)) * (1 + _MARGIN))
         # Who sent nothing is not among what is given away.
-        given = np.where(view > 0, given, 0.0)
+        at_least = np.where(view > 0, at_least, 0.0)
         rounded = float(self._norms[hiding].sum()) * self._unit / 4.0
-        return np.minimum(self._widened(given, rounded), self._alone(sensitivity))
+        return np.minimum(self._widened(at_least, rounded), self._alone(sensitivity))
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
         if not self._own:
@@ -94,9 +94,9 @@ class ConsensusLossConversion(GridLossConversion):
 
     def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
         seen, hiding = information.mutual_information(prior_sd), self._hidden(adversary, honest)
-        given = nats_of_hidden(self._covariance(honest, hiding), prior_sd)
+        hidden = nats_of_hidden(self._covariance(honest, hiding), prior_sd)
         # Who sent nothing is not among what is given away.
-        return np.where(seen > 0, self._in_whole_numbers(np.maximum(seen, given), prior_sd), 0.0)
+        return np.where(seen > 0, self._in_whole_numbers(np.maximum(seen, hidden), prior_sd), 0.0)
 
     def nats_against_any(self, size: int, prior_sd: float) -> float:
         """Every coalition is tried where there are few; else by the connectivity of the graph of edges that hide."""

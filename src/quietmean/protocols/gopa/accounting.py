@@ -56,10 +56,10 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
     from scipy.optimize import brentq
 
     eigenvalues, basis = np.linalg.eigh(graph)
-    wanted = (largest_mu / sensitivity) ** 2
+    information = (largest_mu / sensitivity) ** 2
 
     def excess(variance: float) -> float:
-        return float(_information(eigenvalues, basis, sigma_star**2, variance).max()) / wanted - 1.0
+        return float(_information(eigenvalues, basis, sigma_star**2, variance).max()) / information - 1.0
 
     if excess(math.inf) >= 0:
         raise InputError(
@@ -68,7 +68,7 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
         )
     if excess(0.0) <= 0:
         return 0.0
-    high = sigma_star**2 + 1.0 / wanted
+    high = sigma_star**2 + 1.0 / information
     while excess(high) > 0:
         high *= 4.0
     return math.sqrt(float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)))

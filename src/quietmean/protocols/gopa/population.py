@@ -80,9 +80,9 @@ def _collected(
 
     def collected(rows: Rows, senders: Mask, arrived: Mask, round_: int) -> Rows:
         """The sum, in the aggregator's row, of the rows of ``senders`` that ``arrived`` there, and of its own."""
-        who = np.nonzero(arrived & ~is_aggregator)[0]
-        sent = out.send(rows, senders & ~is_aggregator, round_, (who, np.full(who.size, aggregator)))
-        added = np.append(who, aggregator)
+        arrived_from = np.nonzero(arrived & ~is_aggregator)[0]
+        sent = out.send(rows, senders & ~is_aggregator, round_, (arrived_from, np.full(arrived_from.size, aggregator)))
+        added = np.append(arrived_from, aggregator)
         return Flow.of((parties, parties), np.full(added.size, aggregator), added) @ sent
 
     # A message that did not arrive in time may have been read.

@@ -43,16 +43,16 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
     responded, informed = _exchanges(parameters, schedule, trace)
     shared = arrived = present = np.ones(schedule.parties, dtype=np.bool_)
     handed = nobody
-    for stage, what in enumerate(("keys", "shares", "inputs")):
-        if what == "inputs":
+    for stage, sent_kind in enumerate(("keys", "shares", "inputs")):
+        if sent_kind == "inputs":
             handed = present & trace.handed(schedule)[INPUT_ROUND - 1].any(axis=1)
         present = present & responded[stage]
         if present.sum() < parameters.minimum:
-            return SecAggOutcome(nobody, nobody, handed, away or f"too few {what}")
+            return SecAggOutcome(nobody, nobody, handed, away or f"too few {sent_kind}")
         arrived = present
         # A client goes on only if enough holders of its shares are still online.
         present = present & informed[stage] & (holders @ arrived.astype(np.int64) >= parameters.threshold)
-        if what == "shares":
+        if sent_kind == "shares":
             shared = arrived
     answering = present & responded[3]
     shares = holders @ answering.astype(np.int64)

@@ -155,16 +155,16 @@ class Client:
         self._check_circle(arrived, "inputs")
         return arrived
 
-    def _check_circle(self, members: frozenset[PartyId], what: str) -> None:
+    def _check_circle(self, members: frozenset[PartyId], subject: str) -> None:
         parameters = self._rules.parameters
         if self._party not in members:
-            raise ContentError(f"this party's {what} did not arrive")
+            raise ContentError(f"this party's {subject} did not arrive")
         if len(members) < parameters.minimum:
-            raise ContentError(f"{what} of {len(members)} parties arrived, fewer than the minimum of {parameters.minimum}")
+            raise ContentError(f"{subject} of {len(members)} parties arrived, fewer than the minimum of {parameters.minimum}")
         present = sum(other in members for other in self._circle)
         if present < parameters.threshold:
             raise ContentError(
-                f"{what} of {present} of this party's neighbours arrived, below the threshold {parameters.threshold}"
+                f"{subject} of {present} of this party's neighbours arrived, below the threshold {parameters.threshold}"
             )
 
     def _others(self, members: frozenset[PartyId]) -> list[PartyId]:

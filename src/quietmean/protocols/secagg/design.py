@@ -210,14 +210,14 @@ def _with_grid(requested: Settings, target: Target, parameters: Settings) -> Set
     words, half = parameters.words(target.dimension), 2.0 ** (parameters.bits - 1)
     fine = min(target.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _USUAL_STEPS)
     fine = round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
-    given = requested.largest_weight is not OPEN
-    single = replace(parameters, largest_weight=parameters.largest_weight if given else 1.0)
+    chosen = requested.largest_weight is not OPEN
+    single = replace(parameters, largest_weight=parameters.largest_weight if chosen else 1.0)
     needed = sum_bound(single, target.parties, words, WRAP_CHANCE) / half
     granularity = fine if needed <= fine else round_up(needed)
     if granularity > parameters.sigma:
         raise _too_few_bits(single, target)
     gridded = replace(single, granularity=granularity)
-    weight = single.largest_weight if given else _headroom(gridded, target.parties, words)
+    weight = single.largest_weight if chosen else _headroom(gridded, target.parties, words)
     sized = replace(gridded, largest_weight=weight)
     covers_values = target.sensitivity >= 2 * sized.clip * sized.largest_weight
     return replace(sized, rounding=CONDITIONAL if covers_values else INDEPENDENT)

@@ -238,10 +238,10 @@ class AggregatorParty:
     def _shared(self, state: AggregatorState) -> Shared:
         return self._client.read_shares(self._keyed(state), state.own)
 
-    def _check_minimum(self, count: int, what: str) -> None:
+    def _check_minimum(self, count: int, subject: str) -> None:
         minimum = self._rules.parameters.minimum
         if count < minimum:
-            raise ProtocolFailure(f"{what} of {count} parties arrived, fewer than the minimum of {minimum}: run again")
+            raise ProtocolFailure(f"{subject} of {count} parties arrived, fewer than the minimum of {minimum}: run again")
 
     def _send(self, state: AggregatorState, contents: Mapping[PartyId, bytes]) -> Step[AggregatorState]:
         following = replace(state, round=state.round + 1, due=())

@@ -105,8 +105,11 @@ class SecretSharingParty:
     def _masked(self, shares: dict[PartyId, Integers]) -> SecretSharingState:
         masked = list(self._encoded)
         for slot, other in enumerate(self._neighbours):
-            given = self._share(slot)
-            masked = [value - out + taken for value, out, taken in zip(masked, given, shares[other], strict=True)]
+            sent_shares = self._share(slot)
+            masked = [
+                value - out + received_share
+                for value, out, received_share in zip(masked, sent_shares, shares[other], strict=True)
+            ]
         masked = [value % self._parameters.modulus for value in masked]
         nothing = self._pack([0] * self._count)
         everywhere, weights = (nothing,) * len(self._neighbours), (0.0,) * len(self._neighbours)

@@ -238,19 +238,19 @@ class Moments(Feature):
         return ("moments", frozenset(self.demanded), self.by)
 
     @classmethod
-    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
-        edges, squares = _graph(wanted)
+    def joined(cls, features: Mapping[Any, float]) -> Feature:
+        edges, squares = _graph(features)
         higher: dict[Higher, float] = {}
-        for feature, share in wanted.items():
+        for feature, share in features.items():
             for product, weight in zip(feature.higher, feature.higher_weights, strict=True):
                 higher[product] = higher.get(product, 0.0) + share * weight**2 / feature.sensitivity**2
-        by = next(iter(wanted)).by
+        by = next(iter(features)).by
         weights = tuple(math.sqrt(squares[key]) for key in edges)
         if not higher:
             return cls(tuple(edges.values()), weights, by)
         # What is free is so beside the moments of its own statistic: these count in full, and by a cut all others together.
-        proven = math.fsum(share for feature, share in wanted.items() if feature.higher)
-        others, cut = _graph({feature: share for feature, share in wanted.items() if not feature.higher})
+        proven = math.fsum(share for feature, share in features.items() if feature.higher)
+        others, cut = _graph({feature: share for feature, share in features.items() if not feature.higher})
         if others:
             proven += moment_sensitivity(tuple(others.values()), tuple(math.sqrt(cut[key]) for key in others)) ** 2
         roots = tuple(math.sqrt(square) for square in higher.values())
@@ -261,11 +261,11 @@ class Moments(Feature):
         return np.concatenate([own + group * self.block for group in range(self.groups)])
 
 
-def _graph(wanted: Mapping[Any, float]) -> tuple[dict[frozenset[Any], Edge], dict[frozenset[Any], float]]:
+def _graph(features: Mapping[Any, float]) -> tuple[dict[frozenset[Any], Edge], dict[frozenset[Any], float]]:
     """The edges of several moments with these shares together, and their squared weights."""
     squares: dict[frozenset[Any], float] = {}
     edges: dict[frozenset[Any], Edge] = {}
-    for feature, share in wanted.items():
+    for feature, share in features.items():
         for edge, weight in zip(feature.edges, feature.weights, strict=True):
             key = frozenset(edge)
             edges.setdefault(key, edge)

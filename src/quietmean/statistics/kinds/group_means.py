@@ -127,10 +127,10 @@ class GroupMeans(Statistic):
         return across.estimates((DIFFERENCE,) if len(groups) == 2 else ())
 
 
-def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, index: int) -> Flag:
+def left_out(subject: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, index: int) -> Flag:
     """What is said of a group that noise hides, by its place."""
     upper = most_of(*present_in(released, block, index), released.weight)
-    return Flag("group-left-out", f"{what}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
+    return Flag("group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 
 def _mean(group: str, group_summary: Summary | None, column: Column) -> _Row:

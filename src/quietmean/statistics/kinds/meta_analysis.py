@@ -79,7 +79,11 @@ class MetaAnalysis(Statistic):
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
         inner, sites = self._inner, columns.category(self.by)
-        named = {value for name, value in inner.asked().items() if isinstance(value, str) and name in parameters_of(type(inner))}
+        named = {
+            value
+            for name, value in inner.agreed_fields().items()
+            if isinstance(value, str) and name in parameters_of(type(inner))
+        }
         if self.by in named:
             raise InputError(f"{self.text} names {self.by!r} twice: the column of the sites is no other")
         return tuple(self._at_sites(feature, sites) for feature in inner.features(columns))

@@ -135,18 +135,18 @@ def _weights(labels: tuple[str, ...], level: str) -> tuple[Array, Array]:
     return cells[labels.index(level)], np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
 
 
-def part_of(released: Released, table: Feature, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
+def part_of(released: Released, table: Feature, chosen: Array, counted: Array, subject: str, parties: bool) -> PartOf:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if part <= LEAST_PRESENT * error_of_part:
         text = "too few values for the noise: nothing is known about them; ask for a larger epsilon"
-        return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag.shared("nothing-present", what, text)]
+        return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag.shared("nothing-present", subject, text)]
     value = released.weighted(table, chosen)[0] / part
     error = released.weighted(table, (chosen - value * counted) / part)[1]
     records = released.weight * part
     ends = wilson(value, records, error**2)
     inside = min(max(value, 0.0), 1.0)
-    flags = [] if parties else few(what, value, error, ends[1] * records)
+    flags = [] if parties else few(subject, value, error, ends[1] * records)
     return value, error, math.sqrt(error**2 + inside * (1 - inside) / records), ends, flags
 
 

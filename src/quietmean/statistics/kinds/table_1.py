@@ -114,7 +114,7 @@ class Table1(Statistic):
                     table = self._prefixes(column, by) if self.medians else None
                     quantiles = [] if table is None else moved_quantiles(around, table, _QUARTERS, index)
                     own |= dict(zip((QUARTILES[0], MEDIAN, QUARTILES[1]), quantiles, strict=False))
-                    moved |= {f"{group} {column.name} {what}": most for what, most in own.items()}
+                    moved |= {f"{group} {column.name} {moment}": most for moment, most in own.items()}
                 else:
                     moved |= {f"{group} {term}": most for term, most in _moved_levels(around, feature, column, index)}
             if isinstance(feature, ColumnBlock) and len(groups) == 2:
@@ -216,15 +216,17 @@ def _numbers(
     rows: list[Row] = []
     for index, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
         if group_summary is None:
-            terms = tuple(f"{group} {column.name} {what}" for what in ("mean", "sd"))
+            terms = tuple(f"{group} {column.name} {moment}" for moment in ("mean", "sd"))
             flags.append(
                 Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
             )
         rows += [_mean(group_summary, column).of(group), _deviation(group_summary, column, group, flags).of(group)]
         if not feature.filled_in:
-            what = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
+            moment = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
             row = _missing(released, column, feature, index, size).of(group)
-            hidden = few(what, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
+            hidden = (
+                few(moment, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
+            )
             rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
     present = [group_summary for group_summary in summaries if group_summary is not None]
     if len(groups) == 2:
@@ -354,8 +356,8 @@ def _levels(
         own = _of_group(feature, index)
         for level in (YES, MISSING) if column.boolean else labels:
             chosen, counted = _level_weights(feature, own, labels, level, len(feature.axes) - 1)
-            what = f"{column.name} {level}" + (f" in {group}" if grouped else "")
-            value, noise, error, ends, own_flags = part_of(released, feature, chosen, counted, what, False)
+            level_name = f"{column.name} {level}" + (f" in {group}" if grouped else "")
+            value, noise, error, ends, own_flags = part_of(released, feature, chosen, counted, level_name, False)
             term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
             with_interval = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
             row = replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else with_interval, of_population=ends).of(group)

@@ -23,11 +23,11 @@ _POLLS_OF_AN_ATTEMPT = 5
 _DAY = 86400.0
 
 
-def _no_bare_number(given: Any) -> Any:
+def _no_bare_number(value: Any) -> Any:
     """A bare number would be taken for seconds since 1970. Raises ValueError."""
-    if given is not None and not isinstance(given, str | datetime):
+    if value is not None and not isinstance(value, str | datetime):
         raise ValueError("no time with its offset from UTC")
-    return given
+    return value
 
 
 TimeWithOffset = Annotated[AwareDatetime, BeforeValidator(_no_bare_number)]

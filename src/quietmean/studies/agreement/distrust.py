@@ -23,9 +23,9 @@ def revocation(identity: Identity) -> bytes:
     return Signed.sign(Purpose.REVOCATION, {"key": identity.public_key}, identity).to_file()
 
 
-def revoked_key(given: str | Path) -> str:
+def revoked_key(source: str | Path) -> str:
     """The key of a revocation, from a file or a line. Raises :class:`InputError` unless that key signed it."""
-    signed = read_signed(Purpose.REVOCATION, given)
+    signed = read_signed(Purpose.REVOCATION, source)
     key = signed.decode(_Body).key
     if not signed.is_by(key):
         raise InputError(f"the revocation of {key} is not signed by that key: it was changed, or is not its owner's")
@@ -51,12 +51,12 @@ class Distrusted:
             public_key_bytes(key)
         return keys
 
-    def add(self, given: str) -> str:
+    def add(self, source: str) -> str:
         """Distrust a key, given as its line or as a revocation; durable when this returns. Returns the key's line.
 
         Raises :class:`InputError` for what is no key, and where it cannot be written.
         """
-        key = given if given.startswith(KEY_PREFIX) else revoked_key(given)
+        key = source if source.startswith(KEY_PREFIX) else revoked_key(source)
         public_key_bytes(key)
         keys = self.keys()
         if key not in keys:
@@ -70,6 +70,6 @@ class Distrusted:
     def refuse(self, holders: Iterable[tuple[str, str]]) -> None:
         """Raises :class:`InputError` if one of (what it is, key) is distrusted here."""
         keys = frozenset(self.keys())
-        for what, key in holders:
+        for holder, key in holders:
             if key in keys:
-                raise InputError(f"{what} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")
+                raise InputError(f"{holder} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")

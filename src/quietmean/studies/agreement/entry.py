@@ -119,9 +119,9 @@ class Entry:
         return cls.verified(Signed.sign(Purpose.ENTRY, msgspec.to_builtins(body), identity))
 
     @classmethod
-    def load(cls, given: str | Path) -> Entry:
+    def load(cls, source: str | Path) -> Entry:
         """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
-        return cls.verified(read_signed(Purpose.ENTRY, given))
+        return cls.verified(read_signed(Purpose.ENTRY, source))
 
     @classmethod
     def of_file(cls, content: bytes) -> Entry:
@@ -142,8 +142,8 @@ class Entry:
             _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
             _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
         if body.encapsulation:
-            what = f"encapsulation key in {party}"
-            _require_ml_kem(decode_base64(body.encapsulation, KEM_BYTES, what), what)
+            subject = f"encapsulation key in {party}"
+            _require_ml_kem(decode_base64(body.encapsulation, KEM_BYTES, subject), subject)
         decode_base64(body.nonce, NONCE_BYTES, f"nonce in {party}")
         formerly = None if body.formerly is None else _replaced(body.formerly, body.identity, party)
         return cls(
@@ -210,24 +210,24 @@ def _replaced(rotation: _Rotation, identity: str, party: str) -> str:
     return rotation.key
 
 
-def _require_ml_kem(raw: bytes, what: str) -> None:
+def _require_ml_kem(raw: bytes, subject: str) -> None:
     """Raises :class:`InputError` for bytes that are no key, or one in a spelling that is not canonical."""
     try:
         MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
-        raise InputError(f"{what} is no ML-KEM-768 key: ask for the entry again") from None
+        raise InputError(f"{subject} is no ML-KEM-768 key: ask for the entry again") from None
 
 
-def _require_mailbox(raw: bytes, what: str) -> None:
-    _require_ml_kem(raw[:-X25519_BYTES], what)
-    _require_x25519(raw[-X25519_BYTES:], what)
+def _require_mailbox(raw: bytes, subject: str) -> None:
+    _require_ml_kem(raw[:-X25519_BYTES], subject)
+    _require_x25519(raw[-X25519_BYTES:], subject)
 
 
-def _require_x25519(raw: bytes, what: str) -> None:
+def _require_x25519(raw: bytes, subject: str) -> None:
     """Raises :class:`InputError` for a key in another spelling, or one with which everybody would share the same secret."""
     if int.from_bytes(raw, "little") >= _X25519_PRIME:
-        raise InputError(f"{what} is not in its one spelling: ask for the entry again")
+        raise InputError(f"{subject} is not in its one spelling: ask for the entry again")
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:
-        raise InputError(f"{what} is of small order, a secret with it is none: ask for the entry again") from None
+        raise InputError(f"{subject} is of small order, a secret with it is none: ask for the entry again") from None

@@ -38,7 +38,7 @@ class Invitation:
     """
 
     signed: Signed
-    asked: AnyStudy
+    terms: AnyStudy
     convener: str
     version: int
     previous: str | None
@@ -53,9 +53,9 @@ class Invitation:
         return cls.verified(Signed.sign(Purpose.INVITATION, msgspec.to_builtins(body), convener))
 
     @classmethod
-    def load(cls, given: str | Path) -> Invitation:
+    def load(cls, source: str | Path) -> Invitation:
         """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
-        return cls.verified(read_signed(Purpose.INVITATION, given))
+        return cls.verified(read_signed(Purpose.INVITATION, source))
 
     @classmethod
     def verified(cls, signed: Signed) -> Invitation:
@@ -81,11 +81,11 @@ class Invitation:
     @property
     def study(self) -> StudyTerms:
         """Raises :class:`InputError` where it is a session."""
-        return require_study(self.asked)
+        return require_study(self.terms)
 
     def fields(self) -> dict[str, Any]:
         """All that it says, in plain data."""
-        return {**self.asked.tables(), "convener": self.convener, "version": self.version, "previous": self.previous or ""}
+        return {**self.terms.tables(), "convener": self.convener, "version": self.version, "previous": self.previous or ""}
 
 
 def is_digest(text: str) -> bool:

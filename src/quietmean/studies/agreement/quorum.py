@@ -22,10 +22,10 @@ _LEAST_INPUTS = "minimum"
 Planned = Callable[[int, str, Mapping[str, Any]], Plan]
 
 
-def minimum_of(given: int | None, parties: int, colluding: int) -> int:
+def minimum_of(chosen: int | None, parties: int, colluding: int) -> int:
     """With how many parties a study may start, by default all. Raises :class:`InputError` where two results could be made."""
     least = least_minimum(parties, colluding)
-    minimum = parties if given is None else given
+    minimum = parties if chosen is None else chosen
     if not least <= minimum <= parties:
         raise InputError(
             f"minimum is {minimum}: with {parties} parties of whom {colluding} may collude choose {least}..{parties}, more than "
@@ -36,10 +36,10 @@ def minimum_of(given: int | None, parties: int, colluding: int) -> int:
     return minimum
 
 
-def require_start_by(minimum: int | None, start_by: datetime | None, what: str) -> None:
-    """Raises :class:`InputError` for a least number of parties without a time; ``what`` it is of."""
+def require_start_by(minimum: int | None, start_by: datetime | None, subject: str) -> None:
+    """Raises :class:`InputError` for a least number of parties without a time; ``subject`` it is of."""
     if minimum is not None and start_by is None:
-        raise InputError(f"the {what} has a minimum and no start_by: say when it starts with those who are there")
+        raise InputError(f"the {subject} has a minimum and no start_by: say when it starts with those who are there")
 
 
 def require_ahead(start_by: datetime | None, now: datetime) -> None:

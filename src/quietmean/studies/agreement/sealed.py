@@ -76,9 +76,9 @@ class Sealed:
         return cls.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))
 
     @classmethod
-    def load(cls, given: str | Path) -> Sealed:
+    def load(cls, source: str | Path) -> Sealed:
         """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
-        return _verified(read_signed(Purpose.SEAL, given, _LARGEST))
+        return _verified(read_signed(Purpose.SEAL, source, _LARGEST))
 
     @classmethod
     def verified(cls, signed: Signed) -> Sealed:
@@ -107,8 +107,8 @@ class Sealed:
         return digest({"format": _FORMAT, "invitation": self.invitation.digest, **self._own_fields()})
 
     @property
-    def asked(self) -> AnyStudy:
-        return self.invitation.asked
+    def terms(self) -> AnyStudy:
+        return self.invitation.terms
 
     @property
     def study(self) -> StudyTerms:
@@ -135,7 +135,7 @@ class Sealed:
         """Who exchanges messages, dialled unless these are files. Raises :class:`InputError` if one gave no address for that."""
         places = {entry.identity: index for index, entry in enumerate(self.computing)}
         seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
-        folder = self.asked.by_folder
+        folder = self.terms.by_folder
         return Roster(tuple(entry.in_roster(index if folder else None) for index, entry in enumerate(self.computing)), seal)
 
     def fields(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def sealed_with_committee(path: Path) -> Sealed | None:
     """The sealed study in a file, where it has a committee; None for anything else. Raises :class:`InputError` if it is not as
     its convener signed it."""
     sealed = Sealed.load(path) if is_signed_document(path) else None
-    return sealed if sealed is not None and has_committee(sealed.asked) else None
+    return sealed if sealed is not None and has_committee(sealed.terms) else None
 
 
 def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
@@ -195,12 +195,12 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
         if entry.invitation != invitation.digest:
             raise InputError(f"the entry of {entry.name!r} is for another invitation: ask for one for this invitation")
     computing = _require_roles(invitation, entries)
-    for what in ("identity", "name", "nonce"):
-        _require_unique(what, entries)
-    for what in ("exchange", "mailbox"):
-        _require_unique(what, computing)
+    for field in ("identity", "name", "nonce"):
+        _require_unique(field, entries)
+    for field in ("exchange", "mailbox"):
+        _require_unique(field, computing)
     _require_unique("encapsulation", [entry for entry in entries if entry.encapsulation])
-    if invitation.asked.keyed_by == Links.HYBRID:
+    if invitation.terms.keyed_by == Links.HYBRID:
         for entry in computing:
             if not entry.encapsulation:
                 raise InputError(
@@ -215,7 +215,7 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
 
 
 def _computing(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    return tuple(entry for entry in entries if entry.member) if has_committee(invitation.asked) else tuple(entries)
+    return tuple(entry for entry in entries if entry.member) if has_committee(invitation.terms) else tuple(entries)
 
 
 def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -223,7 +223,7 @@ def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[En
 
     Raises :class:`InputError` for another number of members than the study has, and for keys that do not fit an entry's role.
     """
-    committee = invitation.study.committee if has_committee(invitation.asked) else None
+    committee = invitation.study.committee if has_committee(invitation.terms) else None
     for entry in entries:
         if entry.member and committee is None:
             raise InputError(f"{entry.name!r} accepted as a member, and the study has no committee: ask for another entry")
@@ -241,12 +241,14 @@ def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[En
     return computing
 
 
-def _require_unique(what: str, entries: Sequence[Entry]) -> None:
+def _require_unique(field: str, entries: Sequence[Entry]) -> None:
     holders: dict[str, Entry] = {}
     for entry in entries:
-        before = holders.setdefault(getattr(entry, what), entry)
+        before = holders.setdefault(getattr(entry, field), entry)
         if before is not entry:
-            raise InputError(f"the entries of {before.name!r} and {entry.name!r} have the same {what}: every party needs its own")
+            raise InputError(
+                f"the entries of {before.name!r} and {entry.name!r} have the same {field}: every party needs its own"
+            )
 
 
 @lru_cache(maxsize=2)

@@ -87,8 +87,8 @@ class SessionStudy(TransportTerms, BaseModel):
 
     @field_validator("purpose")
     @classmethod
-    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Any] = to_plain(given)
+    def _plain(cls, document: dict[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = to_plain(document)
         try:
             canonical_json(plain)
         except TypeError:
@@ -117,7 +117,7 @@ class SessionStudy(TransportTerms, BaseModel):
         return self.start_by is not None
 
     @property
-    def asked(self) -> str:
+    def in_words(self) -> str:
         """What is asked for, in words."""
         return f"epsilon {self.epsilon:g}, delta {self.delta:g}"
 

@@ -91,16 +91,16 @@ class Signed:
         return ".".join((_tag(self.purpose), *parts))
 
 
-def read_signed(purpose: Purpose, given: str | Path, largest: int = _LARGEST) -> Signed:
+def read_signed(purpose: Purpose, source: str | Path, largest: int = _LARGEST) -> Signed:
     """A document from a file, which holds JSON or one line of text, or from the line itself. No signature is checked yet.
 
     No more than ``largest`` bytes are read.
 
     Raises :class:`InputError` that names the file and what it is instead.
     """
-    if isinstance(given, str) and _is_line(given):
-        return _from_line(purpose, given, "the line of text")
-    path = Path(given)
+    if isinstance(source, str) and _is_line(source):
+        return _from_line(purpose, source, "the line of text")
+    path = Path(source)
     text = read_bounded(path, largest).decode("utf-8", errors="replace")
     if _is_line(text):
         return _from_line(purpose, text, f"file {path}")
@@ -141,24 +141,24 @@ def signed_in(purpose: Purpose, content: bytes) -> Signed:
     return _from_json(purpose, content.decode("utf-8", errors="replace"), "the file")
 
 
-def decode_base64(text: str, size: int, what: str) -> bytes:
+def decode_base64(text: str, size: int, subject: str) -> bytes:
     """The bytes of a text in base64's one spelling. Raises :class:`InputError` unless they are ``size`` bytes."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != size or base64.b64encode(raw).decode() != text:
-        raise InputError(f"{what} is not {size} bytes in base64: it was changed, ask for it again")
+        raise InputError(f"{subject} is not {size} bytes in base64: it was changed, ask for it again")
     return raw
 
 
-def from_parts(purpose: Purpose, parts: Any, what: str) -> Signed:
+def from_parts(purpose: Purpose, parts: Any, subject: str) -> Signed:
     """A document inside another. Raises :class:`InputError`."""
     try:
         body = parts.body.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{what} is no text: it was changed, ask for it again") from None
-    return Signed(purpose, body, decode_base64(parts.signature, 64, f"the signature of {what}"))
+        raise InputError(f"{subject} is no text: it was changed, ask for it again") from None
+    return Signed(purpose, body, decode_base64(parts.signature, 64, f"the signature of {subject}"))
 
 
 def _format(purpose: Purpose) -> str:
@@ -179,8 +179,8 @@ def _article(purpose: str) -> str:
 
 def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
     other = next((kind for kind in Purpose if _format(kind) == form), None)
-    what = "something else" if other is None else _article(other)
-    return InputError(f"{source} holds {what}, not {_article(purpose)}: give the right one")
+    kind_name = "something else" if other is None else _article(other)
+    return InputError(f"{source} holds {kind_name}, not {_article(purpose)}: give the right one")
 
 
 def _from_json(purpose: Purpose, text: str, source: str) -> Signed:

@@ -25,7 +25,7 @@ from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target, configure, get_protocol, resolve
 from quietmean.protocols.eavesdropping import require_eavesdropping
-from quietmean.protocols.target import asked_in_nats
+from quietmean.protocols.target import nats_in_words
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
@@ -115,16 +115,16 @@ class StudyTerms(TransportTerms, BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_name(cls, given: Any) -> Any:
+    def _own_name(cls, fields: Any) -> Any:
         """What the parties agree on has a protocol's own name, whichever was written."""
-        if isinstance(given, Mapping) and given.get("unit") == PrivacyUnit.PERSON:
+        if isinstance(fields, Mapping) and fields.get("unit") == PrivacyUnit.PERSON:
             usual = {"rows": MEAN_OF_ROWS, "sites_per_person": 1}
-            given = {**given, **{name: value for name, value in usual.items() if given.get(name) is None}}
-        named = isinstance(given, Mapping) and isinstance(given.get("protocol"), str)
-        if not named or not isinstance(given.get("options", {}), Mapping):
-            return given
-        name, options = resolve(given["protocol"], given.get("options", {}))
-        return given if name == given["protocol"] else {**given, "protocol": name, "options": options}
+            fields = {**fields, **{name: value for name, value in usual.items() if fields.get(name) is None}}
+        named = isinstance(fields, Mapping) and isinstance(fields.get("protocol"), str)
+        if not named or not isinstance(fields.get("options", {}), Mapping):
+            return fields
+        name, options = resolve(fields["protocol"], fields.get("options", {}))
+        return fields if name == fields["protocol"] else {**fields, "protocol": name, "options": options}
 
     @classmethod
     def load(cls, path: Path) -> StudyTerms:
@@ -328,15 +328,15 @@ class StudyTerms(TransportTerms, BaseModel):
         )
 
     @property
-    def asked(self) -> str:
+    def in_words(self) -> str:
         """What is asked for, in words."""
-        return f"epsilon {self.epsilon:g}, delta {self.delta:g}" if self.nats is None else asked_in_nats(self.nats)
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g}" if self.nats is None else nats_in_words(self.nats)
 
-    def public_records(self, parties: int, given: int | None = None) -> float | None:
+    def public_records(self, parties: int, stated: int | None = None) -> float | None:
         """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
         if self.unit == PrivacyUnit.PARTY:
             return float(parties)
-        records = self.records if given is None else given
+        records = self.records if stated is None else stated
         return None if records is None else float(records)
 
     def contributions_expected(self, parties: int) -> int:
@@ -410,7 +410,7 @@ class StudyTerms(TransportTerms, BaseModel):
         context |= {name: to_plain(limit) for name, limit in limits.items() if limit is not None}
         if not self.statistics:
             return context
-        return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}
+        return context | {"statistics": [statistic.agreed_fields() for statistic in self.workload.statistics]}
 
 
 def _fault(detail: ErrorDetails) -> str:

@@ -113,7 +113,7 @@ class StudyKeys:
 
         Raises :class:`InputError` then, for an impossible name or address, or if the file cannot be written.
         """
-        committee = has_committee(invitation.asked)
+        committee = has_committee(invitation.terms)
         if member and not committee:
             raise InputError("this study has no committee, all its parties are alike: leave --member out")
         if committee and not member and address:
@@ -130,7 +130,7 @@ class StudyKeys:
         if member or not committee:
             exchange = X25519PrivateKey.generate()
             mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
-            encapsulation = MLKEM768PrivateKey.generate() if invitation.asked.keyed_by == Links.HYBRID else None
+            encapsulation = MLKEM768PrivateKey.generate() if invitation.terms.keyed_by == Links.HYBRID else None
         entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox, encapsulation), before, member)
         keys = cls(path, entry, exchange, mailbox, encapsulation=encapsulation, voucher=voucher)
         keys._write()

@@ -41,8 +41,10 @@ class TransportTerms:
                     f'the {self.called} has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
                 )
             return
-        if given := sorted(self.model_fields_set & TIMEOUTS):
-            raise InputError(f"{given[0]} says nothing in a {self.called} through a folder, which has deadlines: leave it out")
+        if time_outs := sorted(self.model_fields_set & TIMEOUTS):
+            raise InputError(
+                f"{time_outs[0]} says nothing in a {self.called} through a folder, which has deadlines: leave it out"
+            )
         self.required_deadlines.require_possible()
         if self.start_by is not None:
             self.required_deadlines.require_attempts(self.start_by)

@@ -57,9 +57,9 @@ class Voucher:
         return cls.verified(Signed.sign(Purpose.COMMITTEE_VOUCHER, msgspec.to_builtins(body), registrar))
 
     @classmethod
-    def load(cls, given: str | Path) -> Self:
+    def load(cls, source: str | Path) -> Self:
         """From a file or the line. Raises :class:`InputError` that says what is wrong with it."""
-        return cls.verified(read_signed(Purpose.COMMITTEE_VOUCHER, given))
+        return cls.verified(read_signed(Purpose.COMMITTEE_VOUCHER, source))
 
     @classmethod
     def verified(cls, signed: Signed) -> Self:
@@ -170,7 +170,7 @@ def _short(key: str) -> str:
 
 def vouching_of(invitation: Invitation) -> Vouching | None:
     """Who admits contributors to a study by vouchers, and how many; None where nobody does."""
-    terms = committee_of(invitation.asked)
+    terms = committee_of(invitation.terms)
     if terms is None or terms.registrar is None or terms.vouchers is None:
         return None
     return Vouching(terms.registrar, invitation.digest, terms.vouchers)

@@ -79,11 +79,11 @@ class ColumnReader:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
         if not self.strange:
             return
-        many, what = "cells hold" if self.strange > 1 else "cell holds", _STRANGE_WORDS[kind_of(self.column)]
+        many, words = "cells hold" if self.strange > 1 else "cell holds", _STRANGE_WORDS[kind_of(self.column)]
         if self.strange == 1:
-            what = what.replace("count", "counts")
+            words = words.replace("count", "counts")
         stands = where(word, self.lines, self.strange)
-        tell(f"{place}, column {self.column.name!r}: {self.strange} {many} {what} ({stands})")
+        tell(f"{place}, column {self.column.name!r}: {self.strange} {many} {words} ({stands})")
         if self.unclear:
             tell(
                 f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: quietmean "
@@ -283,10 +283,10 @@ def _levels(cells: Sequence[Any], column: Column) -> Array:
     def place(text: str | None) -> float:
         if text is None or text in codes:
             return np.nan
-        wanted = text.lower() if column.boolean else text
-        if wanted in places:
-            return places[wanted]
-        meaning = meaning_of(wanted)
+        level = text.lower() if column.boolean else text
+        if level in places:
+            return places[level]
+        meaning = meaning_of(level)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0

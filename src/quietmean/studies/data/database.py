@@ -44,8 +44,8 @@ _TABLES = {
 }
 
 
-def read_database(location: Location, kind: str, wanted: Collection[str]) -> Pieces:
-    """What the query says, the table that was named, or the only one with the ``wanted`` columns. ``kind``: sqlite or duckdb.
+def read_database(location: Location, kind: str, column_names: Collection[str]) -> Pieces:
+    """What the query says, the table that was named, or the only one with the named columns. ``kind``: sqlite or duckdb.
 
     Raises :class:`InputError` if the file or the query cannot be read, or if several tables have these columns.
     """
@@ -56,7 +56,7 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Pie
         connect, failure = _sqlite, sqlite3.Error
     query = query_of(location)
     with failing(location, failure), closing(connect(location.path)) as base, in_time(base):
-        yield from selected(base, query or quoted(_chosen(base, kind, location, wanted)), kind, location, wanted)
+        yield from selected(base, query or quoted(_chosen(base, kind, location, column_names)), kind, location, column_names)
 
 
 @contextmanager
@@ -66,17 +66,17 @@ def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
         yield
     # Names in a damaged file may not be valid text.
     except (failure, UnicodeError):
-        what = "it" if location.query is None else f"the query in {location.query}"
+        subject = "it" if location.query is None else f"the query in {location.query}"
         raise InputError(
-            f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
-            f"no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
+            f"{location.name} cannot be read, {subject} is refused by the database: check the query, that the file is whole, "
+            f"that no view reaches beyond the file or takes {MOST_SECONDS / 60:g} minutes, and that no other program has it open"
         ) from None
 
 
-def selected(base: Any, chosen: str, kind: str, location: Location, wanted: Collection[str]) -> Pieces:
-    """The ``wanted`` columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
+def selected(base: Any, chosen: str, kind: str, location: Location, column_names: Collection[str]) -> Pieces:
+    """The named columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
     described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
-    names, places = wanted_places(location.name, [column[0] for column in described], wanted)
+    names, places = wanted_places(location.name, [column[0] for column in described], column_names)
     if location.query is not None:
         # What is not asked for may stand there twice, as a join has it: the database calls the second one otherwise.
         called, needed = _as_written(base, chosen, kind, names), {names[place] for place in places}
@@ -160,14 +160,14 @@ def query_of(location: Location) -> str:
     return f"({text.strip().rstrip(';')}\n)"
 
 
-def _chosen(base: Any, kind: str, location: Location, wanted: Collection[str]) -> str:
+def _chosen(base: Any, kind: str, location: Location, column_names: Collection[str]) -> str:
     tables = sorted(str(row[0]) for row in base.execute(_TABLES[kind]).fetchall())
     named = location.settings.get("table")
     if named is not None:
         if named not in tables:
             raise InputError(f"{location.name} has no table {named!r}{nearest(named, tables)}: check its name")
         return named
-    names = {plain_name(name) for name in wanted}
+    names = {plain_name(name) for name in column_names}
     fitting = [table for table in tables if names <= _columns(base, table)]
     if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
         many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"

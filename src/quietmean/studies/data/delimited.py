@@ -60,8 +60,8 @@ class _Heading:
 _Record: TypeAlias = tuple[list[str] | None, int, bool]
 
 
-def read_delimited(location: Location, wanted: Collection[str] | None, tell: Tell) -> Pieces:
-    """The ``wanted`` columns of a file of text; without names, all that the first line names.
+def read_delimited(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
+    """The named columns of a file of text; without names, all that the first line names.
 
     Raises :class:`InputError` if they are named in none of its first lines. ``tell`` gets sentences for the owner of the data
     alone, after the last piece.
@@ -73,7 +73,7 @@ def read_delimited(location: Location, wanted: Collection[str] | None, tell: Tel
         head += chunk
     encoding, mark = Encoding.of(head, location)
     head = head[mark:]
-    names = None if wanted is None else {plain_name(name) for name in wanted}
+    names = None if column_names is None else {plain_name(name) for name in column_names}
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
     places = [index for index, name in enumerate(heading.names) if (name if names is None else name in names)]
@@ -131,8 +131,8 @@ class _Reading:
         others = _records(map(encoding.decode, filter(None, records.others)), self._heading, line)
         one_by_one = self._columns(others)
         first = 1 if self._has_row_names else 0
-        wanted = [place + first for place in self._places]
-        at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, wanted)
+        places = [place + first for place in self._places]
+        at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, places)
         plain = records.plain[there]
         order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
         columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}

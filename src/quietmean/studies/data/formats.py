@@ -55,13 +55,13 @@ _BINARY = {
 _WORKBOOKS = {".xlsx", ".xlsm", ".xlsb", ".ods"}
 
 
-def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces:
-    """The ``wanted`` columns of a file with settings, piece by piece.
+def read_file(location: Location, column_names: Collection[str], tell: Tell) -> Pieces:
+    """The named columns of a file with settings, piece by piece.
 
     Raises :class:`InputError` where it cannot be read, for a column that is absent, and for a file that changes meanwhile.
     """
     if location.database:
-        yield from read_postgresql(location, wanted)
+        yield from read_postgresql(location, column_names)
         return
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
@@ -72,10 +72,10 @@ def read_file(location: Location, wanted: Collection[str], tell: Tell) -> Pieces
         kind = _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
             # A database itself reads from one point in time.
-            yield from read_database(location, kind, wanted)
+            yield from read_database(location, kind, column_names)
             return
         reader = _reader(location, kind, tell)
-        yield from reader(location, wanted) if location.query is None else read_query(location, kind, reader, wanted)
+        yield from reader(location, column_names) if location.query is None else read_query(location, kind, reader, column_names)
         if state_of(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
     except FileNotFoundError:

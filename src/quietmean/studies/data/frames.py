@@ -23,14 +23,14 @@ from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, too_many_cells
 
 
-def read_foreign(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
-    """The ``wanted`` columns, or all; codes are codes, whatever labels the file has for them.
+def read_foreign(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:
+    """The named columns, or all; codes are codes, whatever labels the file has for them.
 
     Raises :class:`InputError` if it cannot be read, or its library is not there.
     """
     location.only(f"a file of {kind}", ())
     import_extra("pyreadstat", "foreign", f"{location.name} is a file of {kind}, and reading it")
-    return columns_apart(foreign, kind, f"a damaged file of {kind}", location, wanted)
+    return columns_apart(foreign, kind, f"a damaged file of {kind}", location, column_names)
 
 
 @python_class
@@ -46,8 +46,8 @@ class GroupedFrame:
     data: Any = field(repr=False)
 
 
-def read_columnar(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
-    """The ``wanted`` columns of a file of ``kind`` parquet or arrow, or all of them; it may have others of any type.
+def read_columnar(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:
+    """The named columns of a file of ``kind`` parquet or arrow, or all of them; it may have others of any type.
 
     Raises :class:`InputError` if it cannot be read, or if no library for it is there.
     """
@@ -57,12 +57,14 @@ def read_columnar(location: Location, wanted: Collection[str] | None, kind: str)
             f"{location.name} is a {kind.capitalize()} file, and reading it needs the extra 'tables', which is not installed: "
             f"{command_for('tables')}"
         )
-    return columns_apart(columnar, kind, f"a damaged {kind.capitalize()} file", location, wanted)
+    return columns_apart(columnar, kind, f"a damaged {kind.capitalize()} file", location, column_names)
 
 
-def columns_apart(module: ModuleType, kind: str, damaged: str, location: Location, wanted: Collection[str] | None) -> Pieces:
+def columns_apart(
+    module: ModuleType, kind: str, damaged: str, location: Location, column_names: Collection[str] | None
+) -> Pieces:
     """The same by a ``module`` that runs as a process. Raises :class:`InputError`; ``damaged``: what the file may be."""
-    names = sorted({plain_name(name) for name in wanted or ()})
+    names = sorted({plain_name(name) for name in column_names or ()})
     unreadable = InputError(
         f"file {location.name} cannot be read as a table: it is {damaged}, or reading it takes more "
         f"than {columnar.MOST_MEMORY >> 30} GiB of memory or {MOST_SECONDS / 60:g} minutes"
@@ -88,8 +90,8 @@ def columns_apart(module: ModuleType, kind: str, damaged: str, location: Locatio
         raise unreadable from None
 
 
-def table_of_frame(frame: Any, wanted: Collection[str], source: str = "the data frame") -> Pieces:
-    """The ``wanted`` columns of a data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
+def table_of_frame(frame: Any, column_names: Collection[str], source: str = "the data frame") -> Pieces:
+    """The named columns of a data frame of any library that narwhals knows. Raises :class:`InputError` for anything else."""
     narwhals = import_extra("narwhals", "tables", "reading a data frame")
     try:
         wrapped = narwhals.from_native(frame)

@@ -32,7 +32,7 @@ Counted: TypeAlias = Iterator[tuple[Table, Ints]]
 
 
 class CountingEngine(ABC):
-    """What holds a table with the ``wanted`` columns of the study. Its methods raise :class:`InputError` where it fails."""
+    """What holds a table with the named columns of the study. Its methods raise :class:`InputError` where it fails."""
 
     location: Location
 

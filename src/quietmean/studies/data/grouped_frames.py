@@ -43,9 +43,9 @@ class GroupsOfFrame(CountingEngine):
             raise InputError(f"counting groups of rows of {called} needs PyArrow, which is not installed: pip install pyarrow")
         self._schema = dict(_answer(self._frame.collect_schema))
         self._called = {plain_name(name): name for name in self._schema}
-        wanted = [column.name for column in columns if not column.origin]
-        if not set(map(plain_name, wanted)) <= set(self._called):
-            raise heading_absent(self.location.name, wanted, tuple(self._called))
+        column_names = [column.name for column in columns if not column.origin]
+        if not set(map(plain_name, column_names)) <= set(self._called):
+            raise heading_absent(self.location.name, column_names, tuple(self._called))
 
     def count(self) -> int:
         counted = self._frame.select(rows=self._narwhals.len())

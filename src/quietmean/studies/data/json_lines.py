@@ -22,13 +22,13 @@ from quietmean.studies.data.text import Encoding, Tell, unpacked
 _LOOK, _MOST_NAMES = 4096, 10_000
 
 
-def read_json_lines(location: Location, wanted: Collection[str] | None, tell: Tell) -> Pieces:
-    """The ``wanted`` columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read.
+def read_json_lines(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
+    """The named columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read.
 
     ``tell`` gets sentences for the owner of the data about a name that is in no record, and about lines that are no object.
     """
     location.only("a file of JSON lines", {"encoding"})
-    names = _all_names(location) if wanted is None else tuple(sorted({plain_name(name) for name in wanted}))
+    names = _all_names(location) if column_names is None else tuple(sorted({plain_name(name) for name in column_names}))
     read, absent = _records(location), set(names)
     no_objects, first_lines = 0, list[int]()
     while True:

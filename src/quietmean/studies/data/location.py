@@ -227,8 +227,8 @@ def _with_format_file(settings: dict[str, str], path: Path | None) -> tuple[dict
         beside = _beside(path)
     else:
         return settings, SiteMapping()
-    said, mapping = _in_format_file(beside, must_be=named is not None)
-    return said | settings, mapping
+    in_file, mapping = _in_format_file(beside, must_be=named is not None)
+    return in_file | settings, mapping
 
 
 def _in_format_file(beside: Path, must_be: bool) -> tuple[dict[str, str], SiteMapping]:

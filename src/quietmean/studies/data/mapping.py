@@ -54,9 +54,9 @@ class SiteMapping:
     def of(self, column: str) -> ColumnMapping:
         return self.columns.get(plain_name(column), _UNCHANGED)
 
-    def names(self, wanted: Collection[str]) -> dict[str, str]:
-        """The site's names of the ``wanted`` columns."""
-        return {plain_name(name): self.of(name).name or plain_name(name) for name in wanted}
+    def names(self, column_names: Collection[str]) -> dict[str, str]:
+        """The site's names of the named columns."""
+        return {plain_name(name): self.of(name).name or plain_name(name) for name in column_names}
 
 
 _UNCHANGED = ColumnMapping()

@@ -67,21 +67,21 @@ class PolarsTexts(Texts):
         return Cells([None if cell is None else cell[:LONGEST_CELL] for cell in values], codes)
 
 
-def cells_of_plain(block: bytes, delimiter: str, width: int, wanted: Sequence[int]) -> dict[int, polars.Series]:
-    """The ``wanted`` columns of plain records (:mod:`quietmean.studies.data.plain_records`) that have ``width`` cells each."""
+def cells_of_plain(block: bytes, delimiter: str, width: int, places: Sequence[int]) -> dict[int, polars.Series]:
+    """The named columns of plain records (:mod:`quietmean.studies.data.plain_records`) that have ``width`` cells each."""
     # What a library does with the beginning of a file, such as to leave out a mark, it does to this record.
     guard = delimiter.join("0" * width).encode() + b"\n"
     frame = polars.read_csv(
         guard + block,
         has_header=False,
         schema={_NAME.format(place): polars.String for place in range(width)},
-        columns=[_NAME.format(place) for place in wanted],
+        columns=[_NAME.format(place) for place in places],
         separator=delimiter,
         quote_char=None,
         infer_schema=False,
         eol_char="\n",
     )
-    return {place: frame[_NAME.format(place)][1:] for place in wanted}
+    return {place: frame[_NAME.format(place)][1:] for place in places}
 
 
 def in_order(first: polars.Series, second: Sequence[str | None], order: NDArray[np.intp]) -> PolarsTexts:

@@ -54,12 +54,12 @@ _DIGITS = {"numeric", "money"}
 _LARGEST, _SMALLEST = "1e308", "1e-307"
 
 
-def read_postgresql(location: Location, wanted: Collection[str]) -> Pieces:
-    """What the query says, the table that was named, or the only one with the ``wanted`` columns.
+def read_postgresql(location: Location, column_names: Collection[str]) -> Pieces:
+    """What the query says, the table that was named, or the only one with the named columns.
 
     Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
     """
-    with transaction(location, wanted) as (cursor, selection):
+    with transaction(location, column_names) as (cursor, selection):
         yield from selected_rows(cursor, selection, location)
 
 
@@ -75,11 +75,11 @@ class SelectedColumns:
 
 
 @contextmanager
-def transaction(location: Location, wanted: Collection[str]) -> Iterator[tuple[Any, SelectedColumns]]:
+def transaction(location: Location, column_names: Collection[str]) -> Iterator[tuple[Any, SelectedColumns]]:
     """A cursor in a transaction that writes nothing, and what it is asked. Raises :class:`InputError` where anything fails."""
     location.only("a database", {"table", "grouped"})
-    what = f"{location.name} is of PostgreSQL, and reading it"
-    driver, arrow = (import_extra(module, "postgresql", what) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
+    subject = f"{location.name} is of PostgreSQL, and reading it"
+    driver, arrow = (import_extra(module, "postgresql", subject) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
     query = query_of(location)
     try:
         connection = driver.connect(_with_timeout(location.database), autocommit=True)
@@ -93,7 +93,7 @@ def transaction(location: Location, wanted: Collection[str]) -> Iterator[tuple[A
             cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             for name, value in _SETTINGS.items():
                 cursor.execute(f"SET LOCAL {name} = '{value}'")
-            yield cursor, _asked(cursor, query or _chosen(_rows(cursor, _TABLES), location, wanted), location, wanted)
+            yield cursor, _asked(cursor, query or _chosen(_rows(cursor, _TABLES), location, column_names), location, column_names)
     # Arrow's where the server fails on a later row.
     except (driver.Error, arrow.ArrowException, OSError):
         which = "a table of it" if location.query is None else f"the query in {location.query}"
@@ -115,7 +115,7 @@ def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collection[str]) -> str:
+def _chosen(tables: list[tuple[Any, ...]], location: Location, column_names: Collection[str]) -> str:
     """The table or view that was named, or the only one with these columns, as a query names it."""
     named, hint = location.settings.get("table"), "#table=SCHEMA.NAME behind the address, or a query in a file, #query=FILE"
     if named is not None:
@@ -125,7 +125,7 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
         known = [full for full, _, _ in tables]
         many = f"{len(same)} tables" if same else "no table"
         raise InputError(f"{location.name} has {many} {named!r}{nearest(named, known)} that this user may read: say {hint}")
-    needed = {plain_name(name) for name in wanted}
+    needed = {plain_name(name) for name in column_names}
     fitting = [full for full, _, columns in tables if needed <= {plain_name(name) for name in (columns or "").split("\x1f")}]
     if len(fitting) != 1:
         many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
@@ -133,10 +133,10 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, wanted: Collectio
     return str(fitting[0])
 
 
-def _asked(cursor: Any, chosen: str, location: Location, wanted: Collection[str]) -> SelectedColumns:
+def _asked(cursor: Any, chosen: str, location: Location, column_names: Collection[str]) -> SelectedColumns:
     cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
     described = [str(column[0]) for column in cursor.description]
-    names, places = wanted_places(location.name, described, wanted)
+    names, places = wanted_places(location.name, described, column_names)
     columns = [f"q.{quoted(described[place])}" for place in places]
     selection = ", ".join(map(_TYPE_OF.format, columns))
     kinds = _rows(cursor, f"SELECT {selection} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608

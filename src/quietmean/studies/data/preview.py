@@ -90,8 +90,8 @@ class Preview:
         read = [column for column in columns if not column.origin]
         location = location_of(source)
         person = location.mapping.person
-        wanted = [column.name for column in read] + ([person] if person else [])
-        table = read_table(source, wanted, notes.append)
+        column_names = [column.name for column in read] + ([person] if person else [])
+        table = read_table(source, column_names, notes.append)
         values = values_of(table, columns, location)
         shown = [_column(table, column, location, values[:, list(columns).index(column)]) for column in read]
         understood = _understood(table, read, location)

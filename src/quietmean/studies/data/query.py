@@ -21,9 +21,9 @@ _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
 
 
 def read_query(
-    location: Location, kind: str, reader: Callable[[Location, Collection[str] | None], Pieces], wanted: Collection[str]
+    location: Location, kind: str, reader: Callable[[Location, Collection[str] | None], Pieces], column_names: Collection[str]
 ) -> Pieces:
-    """The ``wanted`` columns of what the query says of a file of this ``kind``, whose ``reader`` reads all of its columns.
+    """The named columns of what the query says of a file of this ``kind``, whose ``reader`` reads all of its columns.
 
     A Parquet file is read by the database itself, with its types; of any other all cells are texts. Raises :class:`InputError` if
     the query cannot be computed, or its library is not there.
@@ -46,7 +46,7 @@ def read_query(
         else:
             for piece in reader(location, None):
                 _insert(base, piece)
-        yield from selected(base, query, "duckdb", location, wanted)
+        yield from selected(base, query, "duckdb", location, column_names)
 
 
 def _insert(base: Any, piece: Table) -> None:

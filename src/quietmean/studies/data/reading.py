@@ -161,33 +161,33 @@ def location_of(source: Source) -> Location:
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
 
 
-def read_table(source: Source, wanted: Collection[str], tell: Tell = _ignore) -> Table:
-    """The table with the ``wanted`` columns, all of it. Raises :class:`InputError` if there is none, or it is too large."""
-    return joined(read_pieces(source, wanted, tell), len(wanted))
+def read_table(source: Source, column_names: Collection[str], tell: Tell = _ignore) -> Table:
+    """The table with the named columns, all of it. Raises :class:`InputError` if there is none, or it is too large."""
+    return joined(read_pieces(source, column_names, tell), len(column_names))
 
 
-def read_pieces(source: Source, wanted: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
+def read_pieces(source: Source, column_names: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
     """The same piece by piece, with the columns ``besides``, which are called so here. Raises :class:`InputError` also for a file
     that changes meanwhile."""
     source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
     if isinstance(source, Path | str):
-        return read_at(Location.of(source), wanted, tell, besides)
-    return table_of_frame(source, {*wanted, *besides})
+        return read_at(Location.of(source), column_names, tell, besides)
+    return table_of_frame(source, {*column_names, *besides})
 
 
-def read_all_columns(source: Source, wanted: Collection[str]) -> Pieces:
-    """All columns, as they are called here, of the table with the ``wanted`` ones. Raises :class:`InputError` as those do."""
+def read_all_columns(source: Source, column_names: Collection[str]) -> Pieces:
+    """All columns, as they are called here, of the table with the named ones. Raises :class:`InputError` as those do."""
     source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
     if not isinstance(source, Path | str):
-        return table_of_frame(source, wanted)
+        return table_of_frame(source, column_names)
     location = Location.of(source)
-    names = next(iter(read_at(location, wanted))).names
+    names = next(iter(read_at(location, column_names))).names
     return read_file(location, {name for name in names if name}, _ignore)
 
 
-def read_at(location: Location, wanted: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
-    """The same of a file or database with settings; the ``wanted`` columns are called as in the study, whatever they are here."""
-    called = location.mapping.names(wanted)
+def read_at(location: Location, column_names: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
+    """The same of a file or database with settings; the named columns are called as in the study, whatever they are here."""
+    called = location.mapping.names(column_names)
     for piece in read_file(location, {*called.values(), *besides}, tell):
         yield replace(piece, called=called)
 

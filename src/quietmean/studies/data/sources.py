@@ -44,7 +44,7 @@ def parties_of_table(
         have = "party has" if parties == 1 else "parties have"
         raise InputError(f"{parties} {have} nobody to compute with: at least 2 parties are needed")
     tell = tell or (lambda sentence: None)
-    wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
+    column_names = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
     declared, belongs = Declared(columns, location_of(source)), _Parties(party_column or "")
     whose = _Whose(source, persons)
 
@@ -53,7 +53,7 @@ def parties_of_table(
             belongs.add(table)
         whose.add(table)
 
-    values, table = declared.all_records(read_pieces(source, wanted, tell, whose.columns), tell, seen)
+    values, table = declared.all_records(read_pieces(source, column_names, tell, whose.columns), tell, seen)
     whose.tell(table, tell)
     if parties is None:
         names, all_rows = belongs.parts(table, tell)

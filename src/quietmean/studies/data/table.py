@@ -148,12 +148,12 @@ def _one_behind_the_other(parts: Sequence[Cells]) -> Cells:
     return Cells(list(itertools.chain.from_iterable(part.values for part in parts)), np.concatenate(codes))
 
 
-def wanted_places(source: str, heading: Iterable[str], wanted: Collection[str]) -> tuple[tuple[str, ...], list[int]]:
-    """The plain names of all columns, and where the ``wanted`` ones are, in the order of the source.
+def wanted_places(source: str, heading: Iterable[str], column_names: Collection[str]) -> tuple[tuple[str, ...], list[int]]:
+    """The plain names of all columns, and where the named ones are, in the order of the source.
 
     Raises :class:`InputError` where two have one name, and for a column that is absent.
     """
-    names, needed = tuple(map(plain_name, heading)), {plain_name(name) for name in wanted}
+    names, needed = tuple(map(plain_name, heading)), {plain_name(name) for name in column_names}
     require_distinct(source, names)
     if not needed <= set(names):
         raise heading_absent(source, needed, names)
@@ -182,9 +182,9 @@ def require_heading(table: Table, name: str) -> None:
         raise heading_absent(table.place, {plain_name(name)}, table.names)
 
 
-def heading_absent(source: str, wanted: Collection[str], names: Sequence[str]) -> InputError:
-    """The first of the ``wanted`` columns is not there. Of the headings only one is shown that is nearly the same."""
-    column = next(name for name in sorted(wanted) if name not in names)
+def heading_absent(source: str, column_names: Collection[str], names: Sequence[str]) -> InputError:
+    """The first of the named columns is not there. Of the headings only one is shown that is nearly the same."""
+    column = next(name for name in sorted(column_names) if name not in names)
     return InputError(
         f"column {column!r} is not among the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
         "check its name, and that the first row of the file holds the names of its columns"

@@ -22,17 +22,17 @@ Rows: TypeAlias = list[tuple[int, list[Any]]]
 Sheets: TypeAlias = list[tuple[str, Rows]]
 
 
-def read_workbook(location: Location, wanted: Collection[str] | None, kind: str) -> Pieces:
-    """The sheet that was named, or the only one with the ``wanted`` columns; rows are numbered as in the program.
+def read_workbook(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:
+    """The sheet that was named, or the only one with the named columns; rows are numbered as in the program.
 
     ``kind``: EXCEL for .xlsx and .xlsm, OTHER for .xls, .xlsb and .ods.
 
     Raises :class:`InputError` if the file cannot be read, needs a password, or has several such sheets.
     """
-    yield _chosen(location, wanted or (), kind)
+    yield _chosen(location, column_names or (), kind)
 
 
-def _chosen(location: Location, wanted: Collection[str], kind: str) -> Table:
+def _chosen(location: Location, column_names: Collection[str], kind: str) -> Table:
     location.only("a workbook", {"sheet", "skip"})
     sheets = _sheets(location, kind)
     wanted_sheet = location.settings.get("sheet")
@@ -44,7 +44,7 @@ def _chosen(location: Location, wanted: Collection[str], kind: str) -> Table:
             )
         return _table(chosen[0], location)
     filled = [rows for _, rows in sheets if rows]
-    names = {plain_name(name) for name in wanted}
+    names = {plain_name(name) for name in column_names}
     fitting = [rows for rows in filled if names <= set(_heading(rows, location)[1])]
     if len(fitting) > 1:
         raise InputError(

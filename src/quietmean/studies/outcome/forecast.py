@@ -39,8 +39,8 @@ class Needed:
     counted: str = "records"
 
     def to_json(self) -> dict[str, Any]:
-        given = {name: value for name, value in vars(self).items() if name != "counted"}
-        return {name: value for name, value in given.items() if value not in ("", None) or name == "epsilon"}
+        fields = {name: value for name, value in vars(self).items() if name != "counted"}
+        return {name: value for name, value in fields.items() if value not in ("", None) or name == "epsilon"}
 
     @property
     def sentence(self) -> str:
@@ -156,15 +156,15 @@ class Forecast:
         """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
         needed = []
         for statistic in self.study.workload.statistics:
-            for what, goal in (("width", width), ("power", power)):
+            for aim, goal in (("width", width), ("power", power)):
                 if goal is None:
                     continue
 
-                def enough(drawn: Drawn, what: str = what, goal: float = goal) -> bool:
-                    return drawn.width <= goal if what == "width" else drawn.power >= goal
+                def enough(drawn: Drawn, aim: str = aim, goal: float = goal) -> bool:
+                    return drawn.width <= goal if aim == "width" else drawn.power >= goal
 
-                if what == "power" and math.isnan(self.expectation.drawn(statistic).power):
-                    needed.append(Needed(statistic.text, "", what, goal, None, None, None, reason="it has no test"))
+                if aim == "power" and math.isnan(self.expectation.drawn(statistic).power):
+                    needed.append(Needed(statistic.text, "", aim, goal, None, None, None, reason="it has no test"))
                     continue
                 more, less_noise = self.expectation.needed(statistic, enough)
                 possible = math.isfinite(more)
@@ -172,7 +172,7 @@ class Forecast:
                     Needed(
                         statistic.text,
                         self.expectation.drawn(statistic).term,
-                        what,
+                        aim,
                         goal,
                         math.ceil(self.records * more) if possible else None,
                         math.ceil(self.parties * more) if possible else None,
@@ -191,13 +191,13 @@ class Forecast:
         target = self.plan.target
         if target.nats is not None:
             return None
-        wanted = mu_of_budget(target.epsilon, target.delta) * less_noise
-        if mu_of_budget(_LARGEST_EPSILON, target.delta) < wanted:
+        needed_mu = mu_of_budget(target.epsilon, target.delta) * less_noise
+        if mu_of_budget(_LARGEST_EPSILON, target.delta) < needed_mu:
             return None
         low, high = target.epsilon if less_noise >= 1 else _LEAST_EPSILON, _LARGEST_EPSILON
         while high / low > _ENOUGH_DIGITS:
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if mu_of_budget(middle, target.delta) >= wanted else (middle, high)
+            low, high = (low, middle) if mu_of_budget(middle, target.delta) >= needed_mu else (middle, high)
         return high
 
     def _bins(self, term: Expected) -> dict[str, int]:

@@ -168,7 +168,7 @@ class Agreement(ABC):
         if deadlines is None:
             return {}
         table = deadlines.timetable(self.plans)
-        ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
+        ends = {name: datetime.fromtimestamp(end, UTC).isoformat() for name, end in table}
         return {"deadlines": {"poll_seconds": deadlines.poll, "ends": ends}}
 
     def _waits(self) -> list[str]:
@@ -237,7 +237,7 @@ def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
 def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tuple[Signatory, ...], Sealed | None]:
     """What is agreed on, its parties, and the seal where it has one."""
     if isinstance(agreed, Sealed):
-        return agreed.asked, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
+        return agreed.terms, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
     study, roster = agreed
     return study, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
 

@@ -209,9 +209,9 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
     )
 
 
-def _separated(given: Sequence[str], known: Sequence[str]) -> list[str]:
+def _separated(listed: Sequence[str], known: Sequence[str]) -> list[str]:
     """Names, of which several may stand in one text with commas between them."""
     names: list[str] = []
-    for text in given:
+    for text in listed:
         names += [text] if text in known else [name.strip() for name in text.split(",") if name.strip()] or [text]
     return names

@@ -294,9 +294,9 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
 
     Those before are not read: there are more of them every year.
     """
-    size, wanted = os.lseek(handle, 0, os.SEEK_END), _BLOCK
+    size, length = os.lseek(handle, 0, os.SEEK_END), _BLOCK
     while True:
-        start = max(size - wanted, 0)
+        start = max(size - length, 0)
         lines = _from(handle, start).split(b"\n")
         # What the first one lacks stands further to the front.
         for number in reversed(range(0 if start == 0 else 1, len(lines))):
@@ -304,7 +304,7 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
                 return Written(*parsed), b"\n".join(lines[number + 1 :]), not lines[-1]
         if start == 0:
             return None, b"\n".join(lines), not lines[-1]
-        wanted *= 4
+        length *= 4
 
 
 def _parsed(line: bytes) -> tuple[LogEntry, Signed] | None:

@@ -78,8 +78,8 @@ class CommitteeContributor:
         """What its cost holds against, in words."""
         names = tuple(entry.name for entry in self.sealed.computing)
         committee = self.plan.target.committee
-        who = "" if committee is None else committee.against(names)
-        return f"against all other contributors with {who}"
+        adversary = "" if committee is None else committee.against(names)
+        return f"against all other contributors with {adversary}"
 
     @property
     def has_contributed(self) -> bool:
@@ -143,9 +143,13 @@ class CommitteeContributor:
             return None
         except OSError as error:
             raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): mend your rights") from None
-        said: dict[str, Any] = dict(json_object(head))
-        stored = HandedIn(content, str(said.get("data")))
-        whole = (said.get("format"), said.get("session"), said.get("checksum")) == (_FORMAT, self.sealed.digest, stored.checksum)
+        head_fields: dict[str, Any] = dict(json_object(head))
+        stored = HandedIn(content, str(head_fields.get("data")))
+        whole = (head_fields.get("format"), head_fields.get("session"), head_fields.get("checksum")) == (
+            _FORMAT,
+            self.sealed.digest,
+            stored.checksum,
+        )
         if not whole:
             raise InputError(f"file {self.stored_at} is not what this party contributed to this study: it was changed; {ONCE}")
         return stored

@@ -240,13 +240,13 @@ class Contract(Agreement):
         if target.nats is None:
             return f"{promised}, known beforehand, enforced by {plan.a_priori.enforced_by}"
         share = float(revealed_variance(target.nats))
-        asked = (
+        accepted = (
             f"{target.nats:g} nats a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard "
             f"deviation {target.prior_sd:g}: an average over values and no differential privacy, {promised}"
         )
         if plan.nats_kept is not None:
-            return f"{asked}; known beforehand, and enforced by {plan.a_priori.enforced_by}"
-        return f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {asked}"
+            return f"{accepted}; known beforehand, and enforced by {plan.a_priori.enforced_by}"
+        return f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {accepted}"
 
     def _read(self) -> str:
         """What the target says of who reads messages, and what that means here; nothing where nobody does."""

@@ -57,23 +57,23 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
         raise ProtocolFailure(
             f"drop {url} does not answer ({getattr(error, 'reason', None) or error}): see its address"
         ) from None
-    said: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     with suppress(InputError):
-        said = dict(json_object(answer.body))
-    if answer.status != 200 or "session" not in said:
+        reply = dict(json_object(answer.body))
+    if answer.status != 200 or "session" not in reply:
         raise ProtocolFailure(f"what answers at {url} is no drop (status {answer.status}): see its address")
-    if said["session"] != sealed.digest:
+    if reply["session"] != sealed.digest:
         raise ProtocolFailure(f"drop {url} takes contributions to another study: see its address, and the sealed study")
     ahead = None
     with suppress(TypeError, ValueError):
         # It is said in whole seconds.
         ahead = parsedate_to_datetime(str(answer.date)).timestamp() + 0.5 - (asked_at + time.time()) / 2
-    return DropThere(int(said.get("contributions", 0)), ahead)
+    return DropThere(int(reply.get("contributions", 0)), ahead)
 
 
 def require_drop_for(sealed: Sealed, url: str) -> None:
     """Before anything is charged. Raises :class:`InputError` for a study to which nobody sends anything, or no address."""
-    if not has_committee(sealed.asked):
+    if not has_committee(sealed.terms):
         raise InputError("a drop takes contributions to a study with a committee, and this one has none: leave --drop out")
     require_drop(url)
 
@@ -104,14 +104,14 @@ def send_to_drop(url: str, content: bytes, session: str, contributor: str, diges
         if (receipt.session, receipt.contributor, receipt.digest) != (session, contributor, digest):
             raise _unusable(url, "its receipt is of something else")
         return receipt
-    said: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     with suppress(InputError):
-        said = dict(json_object(answer))
-    why = str(said.get("error", f"it answers with status {status}"))[:500]
+        reply = dict(json_object(answer))
+    why = str(reply.get("error", f"it answers with status {status}"))[:500]
     if status in _LATER:
         raise _unusable(url, why)
     if status == 409:
-        first = _receipt(url, str(said.get("receipt", "")).encode())
+        first = _receipt(url, str(reply.get("receipt", "")).encode())
         why = f"another contribution with this key is there, {first.digest[:16]}, since {first.came}, and one counts"
     raise InputError(f"drop {url} does not take this contribution ({why}): it stays charged, tell the convener if that is wrong")
 

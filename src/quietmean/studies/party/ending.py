@@ -34,8 +34,8 @@ def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
     """The same with what became of the charge, which is given back unless the ledger knows an attempt of this party."""
     if charge is None:
         return NotStarted(str(error))
-    given = charge.never_started()
-    kept = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
+    refund = charge.never_started()
+    kept = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
     return NotStarted(f"{error}{kept}")
 
 

@@ -55,7 +55,7 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, R
 def agreed_files(study: Path, roster: Path | None) -> tuple[AnyStudy, Roster, Sealed | None]:
     """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
     terms = agreed_terms(study, roster)
-    return (terms.asked, terms.roster, terms) if isinstance(terms, Sealed) else (*terms, None)
+    return (terms.terms, terms.roster, terms) if isinstance(terms, Sealed) else (*terms, None)
 
 
 # A process that is to end soon waits for the next file so long (s).
@@ -64,13 +64,13 @@ _QUIET = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFiles:
-    """Roster and key of one party: ``party`` is its place in the roster, ``asked`` what all agree on.
+    """Roster and key of one party: ``party`` is its place in the roster, ``terms`` what all agree on.
 
     ``sealed`` and ``keys``, of this party for this study, where study and roster came sealed. ``stem``: default path of the files
     of this party and study, without their ending.
     """
 
-    asked: AnyStudy
+    terms: AnyStudy
     roster: Roster
     identity: Identity
     party: PartyId
@@ -102,39 +102,39 @@ class PartyFiles:
         # A program may change its folder between two rounds.
         stem = study.parent.absolute() / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
         home = key.parent.absolute()
-        return cls(asked=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys, home=home)
+        return cls(terms=agreed, roster=members, identity=identity, party=party, stem=stem, sealed=sealed, keys=keys, home=home)
 
     @classmethod
-    def of(cls, asked: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
+    def of(cls, terms: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
         """For a study that is in no file: its other files are named after it, in the folder where the process is."""
-        cls._require(asked)
-        asked.require_sealed()
+        cls._require(terms)
+        terms.require_sealed()
         members = Roster.load(roster)
         Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
         identity = unlock(key)
         party = members.find(identity)
-        stem = Path(f"{file_name(asked.name)}-{file_name(members.name(party))}").absolute()
-        return cls(asked=asked, roster=members, identity=identity, party=party, stem=stem, home=key.parent.absolute())
+        stem = Path(f"{file_name(terms.name)}-{file_name(members.name(party))}").absolute()
+        return cls(terms=terms, roster=members, identity=identity, party=party, stem=stem, home=key.parent.absolute())
 
     @classmethod
-    def _require(cls, asked: AnyStudy) -> None:
+    def _require(cls, terms: AnyStudy) -> None:
         """Raises :class:`InputError` for what these are no files of."""
 
     @property
     def name(self) -> str:
         return self.roster.name(self.party)
 
-    def store(self, given: Path | None) -> Path:
-        if given is not None and given.is_dir():
-            return given / f"{self.stem.name}.store"
-        return given or self.stem.with_name(f"{self.stem.name}.store")
+    def store(self, path: Path | None) -> Path:
+        if path is not None and path.is_dir():
+            return path / f"{self.stem.name}.store"
+        return path or self.stem.with_name(f"{self.stem.name}.store")
 
-    def receipt(self, given: Path | None) -> Path:
-        return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
+    def receipt(self, path: Path | None) -> Path:
+        return path or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def begun(self, given: Path | None) -> bool:
+    def begun(self, path: Path | None) -> bool:
         """Whether this party has a store, with which it continues."""
-        store = self.store(given)
+        store = self.store(path)
         return store.exists() and store.stat().st_size > 0
 
     def start_terms(self, smaller: Mapping[int, PlannedValue], store: Path) -> StartTerms | None:
@@ -142,15 +142,15 @@ class PartyFiles:
 
         ``smaller``: plans and what this party brings, for all numbers of parties that are fewer.
         """
-        if self.asked.start_by is None:
+        if self.terms.start_by is None:
             return None
         return StartTerms(
-            len(self.roster) - len(smaller), self.asked.start_by.timestamp(), smaller, asked_to_start=start_request(store).exists
+            len(self.roster) - len(smaller), self.terms.start_by.timestamp(), smaller, asked_to_start=start_request(store).exists
         )
 
     def pair_keys(self) -> PairKeys | None:
         """The ML-KEM-768 keys of the entries, of a study with hybrid links."""
-        if self.sealed is None or self.keys is None or self.asked.keyed_by != Links.HYBRID:
+        if self.sealed is None or self.keys is None or self.terms.keyed_by != Links.HYBRID:
             return None
         public = {party: base64.b64decode(entry.encapsulation) for party, entry in enumerate(self.sealed.computing)}
         return PairKeys(self.keys.encapsulation, public)
@@ -159,7 +159,7 @@ class PartyFiles:
         """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
         if self.keys is None:
             return
-        opens = self.keys.encapsulation is not None or (self.asked.by_folder and self.keys.mailbox is not None)
+        opens = self.keys.encapsulation is not None or (self.terms.by_folder and self.keys.mailbox is not None)
         if opens:
             StudyKeys.load(self.keys.path).without_opening()
 
@@ -169,36 +169,36 @@ class PartyFiles:
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
         in which this party has no store yet, cannot begin any more.
         """
-        if not self.asked.by_folder:
+        if not self.terms.by_folder:
             if options.folder is not None or options.once:
                 raise InputError(
-                    f"the parties of this {self.asked.called} connect: leave --folder and --once out, or seal one with "
+                    f"the parties of this {self.terms.called} connect: leave --folder and --once out, or seal one with "
                     'transport = "folder"'
                 )
             return
         folder = options.folder or usual
         if folder is None:
             raise InputError(
-                f"the messages of this {self.asked.called} are files in a folder: say where it is here, with --folder PATH"
+                f"the messages of this {self.terms.called} are files in a folder: say where it is here, with --folder PATH"
             )
         parse_folder(folder)
         self._require_mailboxes()
         if not self.store(options.store).exists():
-            self.asked.required_deadlines.require_ahead(datetime.now(UTC))
+            self.terms.required_deadlines.require_ahead(datetime.now(UTC))
 
     def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
         """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
-        if url is None or not self.asked.by_folder:
+        if url is None or not self.terms.by_folder:
             return None
         sealed, keys = self._require_mailboxes()
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.computing)}
-        timetable = self.asked.required_deadlines.timetable(plans)
+        timetable = self.terms.required_deadlines.timetable(plans)
         return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
 
     def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
         if self.sealed is None or self.keys is None:
             raise InputError(
-                f"a {self.asked.called} through a folder has to be sealed, as its messages need keys of their own: use "
+                f"a {self.terms.called} through a folder has to be sealed, as its messages need keys of their own: use "
                 "invite and seal"
             )
         return self.sealed, self.keys
@@ -208,12 +208,12 @@ class Files(PartyFiles):
     """Study, roster and key of one party."""
 
     @classmethod
-    def _require(cls, asked: AnyStudy) -> None:
-        require_study(asked)
+    def _require(cls, terms: AnyStudy) -> None:
+        require_study(terms)
 
     @property
     def study(self) -> StudyTerms:
-        return require_study(self.asked)
+        return require_study(self.terms)
 
     @property
     def workload(self) -> Workload:
@@ -255,11 +255,11 @@ class Files(PartyFiles):
             return study.choice(parties, no_privacy=no_privacy)
         plan = Plan.from_json(read_json(path))
         plan.protocol.require_privacy(no_privacy)
-        wanted, given = study.target(parties).describe(), plan.target.describe()
-        for name, value in wanted.items():
-            if given[name] != value:
+        agreed, planned = study.target(parties).describe(), plan.target.describe()
+        for name, value in agreed.items():
+            if planned[name] != value:
                 raise InputError(
-                    f"the plan is for {name} = {given[name]} but the study and roster say {value}: make the plan anew"
+                    f"the plan is for {name} = {planned[name]} but the study and roster say {value}: make the plan anew"
                 )
         # A plan made from a target alone does not state what the coordinates mean: take it from the study.
         if plan.context and plan.context != study.context():

@@ -52,13 +52,13 @@ def taken_by_file(study: Path) -> Sealed | None:
     Raises :class:`InputError` for one that is not as its convener signed it, names a distrusted key, or cannot be done by file.
     """
     sealed = Sealed.load(study) if is_signed_document(study) else None
-    if sealed is None or not isinstance(sealed.asked, StudyTerms):
+    if sealed is None or not isinstance(sealed.terms, StudyTerms):
         return None
-    if sealed.asked.committee is None:
-        if sealed.asked.by_folder or all(entry.address for entry in sealed.entries):
+    if sealed.terms.committee is None:
+        if sealed.terms.by_folder or all(entry.address for entry in sealed.entries):
             return None
         try:
-            plan = sealed.asked.choice(sealed.admitted).plan
+            plan = sealed.terms.choice(sealed.admitted).plan
         except InputError:
             # Of a study that nobody can do by file, whoever reads it next says what is wrong.
             return None

@@ -83,10 +83,10 @@ class MemberHoldings:
             return None
         except OSError:
             raise _changed(path) from None
-        taken = cls(path, session, summary.left_out, summary.count)
-        if summary.session != session.session.hex() or end != len(_MAGIC) + summary.count * taken._record.itemsize:
+        holdings = cls(path, session, summary.left_out, summary.count)
+        if summary.session != session.session.hex() or end != len(_MAGIC) + summary.count * holdings._record.itemsize:
             raise _changed(path)
-        return taken
+        return holdings
 
     @classmethod
     def take(
@@ -107,10 +107,10 @@ class MemberHoldings:
             if (outage := outage_of(error, path)) is not None:
                 raise outage from None
             raise InputError(f"file {path} cannot be written ({error.strerror}): name a writable place with --store") from None
-        taken = cls.load(path, session)
-        if taken is None:
+        holdings = cls.load(path, session)
+        if holdings is None:
             raise _changed(path)
-        return taken
+        return holdings
 
     @property
     def _record(self) -> np.dtype[np.void]:

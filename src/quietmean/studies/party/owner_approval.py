@@ -83,10 +83,10 @@ class OwnerApproval:
             return False
         return all(getattr(replaced, name) == getattr(self.terms, name) for name in ("contract", "account", "approver"))
 
-    def require(self, wanted: Terms, *, begun: bool = False) -> None:
+    def require(self, terms: Terms, *, begun: bool = False) -> None:
         """Raises :class:`InputError` that names what it is about instead, or that it is void, unless the study has ``begun``."""
         for name, other in _NAMES.items():
-            if getattr(self.terms, name) != getattr(wanted, name):
+            if getattr(self.terms, name) != getattr(terms, name):
                 raise InputError(f"{self.place} is for {other} than this study's: its approver has to sign anew")
         try:
             void = date.fromisoformat(self.terms.until) < _today()
@@ -113,7 +113,7 @@ def terms_of(contract: Agreement, policy: Policy, account: str, until: str = "",
 
 
 def require_approvals(
-    given: Sequence[OwnerApproval], contract: Agreement, policy: Policy, account: str, *, begun: bool = False
+    approvals: Sequence[OwnerApproval], contract: Agreement, policy: Policy, account: str, *, begun: bool = False
 ) -> dict[str, list[str]]:
     """The keys of the policy's approvers who signed, and the digests of what they signed; empty without.
 
@@ -121,14 +121,14 @@ def require_approvals(
 
     A study that has ``begun`` was approved before: it may go on without them, and after their last day.
     """
-    wanted, approvers = terms_of(contract, policy, account), policy.rules.approvers
+    terms, approvers = terms_of(contract, policy, account), policy.rules.approvers
     signed: dict[str, str] = {}
-    for yes in given:
+    for yes in approvals:
         if yes.terms.approver not in approvers:
             raise InputError(f"{yes.place} is by {yes.terms.approver}, who is no approver of {policy.place}: ask one who is")
         if yes.terms.approver in signed:
             raise InputError(f"{yes.place} is a second one by {yes.terms.approver}: give one of each approver")
-        yes.require(wanted, begun=begun)
+        yes.require(terms, begun=begun)
         signed[yes.terms.approver] = yes.signed.digest
     least = policy.rules.least_approvals
     if len(signed) < least and not begun:

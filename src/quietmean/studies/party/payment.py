@@ -297,9 +297,9 @@ def payer_for(
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
         chosen = {"--ledger": ledger, "--account": account, "--new-account": options.new_account, "--group": group}
-        given = next((name for name, value in chosen.items() if value is not None), None)
-        if given is not None:
-            raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
+        option = next((name for name, value in chosen.items() if value is not None), None)
+        if option is not None:
+            raise InputError(f"{option} stands beside --no-ledger, which charges nothing: leave one of them out")
         return None
     if account is not None and options.new_account is not None:
         raise InputError("--account stands beside --new-account: give the one for people who are in an account, else the other")

@@ -237,9 +237,9 @@ def _delta(policy: Policy, agreement: Agreement) -> Iterator[str]:
 
 
 def _colluding(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    least, given = policy.rules.least_colluding, agreement.target.colluding
-    if given < least:
-        yield f"the study protects against {given} colluding parties, at least {least} must be assumed"
+    least, colluding = policy.rules.least_colluding, agreement.target.colluding
+    if colluding < least:
+        yield f"the study protects against {colluding} colluding parties, at least {least} must be assumed"
 
 
 def _parties(policy: Policy, agreement: Agreement) -> Iterator[str]:

@@ -87,7 +87,7 @@ class OwnFiles(Protocol):
     """What a party has of its own: its key, what all agree on, and whether it said yes before."""
 
     @property
-    def asked(self) -> AnyStudy: ...
+    def terms(self) -> AnyStudy: ...
 
     @property
     def identity(self) -> Identity: ...
@@ -98,7 +98,7 @@ class OwnFiles(Protocol):
     @property
     def name(self) -> str: ...
 
-    def begun(self, given: Path | None) -> bool: ...
+    def begun(self, path: Path | None) -> bool: ...
 
 
 class PartyPreparation:
@@ -110,7 +110,7 @@ class PartyPreparation:
     def __init__(self, files: OwnFiles, options: SiteOptions, data_name: str, person: Person) -> None:
         self._own, self._options, self._person = files, options, person
         self._policy = Policy.load(options.policy)
-        self.payer = payer_for(self._policy, files.asked.unit, data_name, options, person.note)
+        self.payer = payer_for(self._policy, files.terms.unit, data_name, options, person.note)
         self._account = account_of(self.payer, data_name, options)
 
     def _consent(self, contract: Agreement) -> None:
@@ -136,7 +136,7 @@ class PartyPreparation:
 
     def _for_person(self, settings: NodeSettings) -> NodeSettings:
         """The node shows its person what it does, and holds the weights of all against policy and study."""
-        observers, study = self._person.observers, self._own.asked
+        observers, study = self._person.observers, self._own.terms
         stated = study.weights if isinstance(study, StudyTerms) else None
         weights = replace(self._policy.weights, besides=stated)
         return replace(settings, report=observers.report, observe=observers.observe, weights=weights)
@@ -146,7 +146,7 @@ class PartyPreparation:
     ) -> tuple[NodeSettings, ChargedStudy | None]:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
         if payer is not None:
-            payer.require_budget(self._own.asked.name, settings, charge)
+            payer.require_budget(self._own.terms.name, settings, charge)
         charged = self._reserve(payer, settings.plan, lambda: execution_id(settings), charge, epsilon, refund)
         return settings if charged is None else _bound_in_ledger(settings, charged), charged
 
@@ -166,7 +166,7 @@ class PartyPreparation:
         if payer is None:
             return None
         charged = self._person.paid(
-            payer, self.approval, lambda own: own.reserve(self._own.asked.name, plan, execution, charge, refund)
+            payer, self.approval, lambda own: own.reserve(self._own.terms.name, plan, execution, charge, refund)
         )
         self._auditor.write(Event.CHARGED, charge_of(plan, replace(payer, account=charged.account), epsilon))
         return charged
