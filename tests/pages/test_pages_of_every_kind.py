@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.report.answers import answer_sections
-from quietmean.report.rendering import render_template
+from quietmean.report.rendering import render_page
 from quietmean.statistics import Answer, Column, Columns, registry
 from quietmean.statistics.findings import finding
 from support.outcomes import EVERY_KIND, finished, records_of, truth_of
@@ -52,9 +52,9 @@ def answers(text: str, noise: float, odd: bool) -> tuple[tuple[Answer, ...], tup
 
 
 def page_of(section: dict[str, object]) -> str:
-    return render_template(
-        "study.html",
-        whose="",
+    return render_page(
+        "report",
+        "",
         title="study",
         summary="",
         first=[],

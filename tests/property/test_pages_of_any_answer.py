@@ -13,10 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from quietmean.report import StudyReport
-from quietmean.report.officer import OfficerPage
+from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.report.page import render
 from quietmean.report.released import Stated
-from quietmean.report.rendering import render_template
 from quietmean.statistics import Answer, registry
 from quietmean.statistics.estimates import Estimates
 from quietmean.studies import StudyOutcome
@@ -39,7 +38,7 @@ def pages(outcome: StudyOutcome, truth: tuple[Answer, ...] | None) -> list[str]:
     """The report, and the privacy page."""
     report = StudyReport.of_outcome("study", outcome, NAMES, truth=truth, messages=1, bytes=1, seconds=1.0)
     officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
-    return [render(report), render_template("officer.html", whose="", officer=officer.sections())]
+    return [render(report), render_officer_page(officer)]
 
 
 def test_every_kind_is_here() -> None:

@@ -23,7 +23,7 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage
 from quietmean.report.released import Stated
-from quietmean.report.rendering import page_at, render_template
+from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, message_table, statement
 from quietmean.statistics.printed import capital
@@ -113,11 +113,14 @@ class CertificatePage:
         return self.stated.names[party] if self.stated.names else f"party {party}"
 
     def render(self) -> str:
-        return render_template(
-            "certificate.html",
-            whose=digest(self.execution.to_json()),
-            officer=self.officer.sections(),
-            summary=self._summary(),
+        owners = self.officer
+        return render_page(
+            "certificate",
+            digest(self.execution.to_json()),
+            **owners.heading()
+            | {"summary": f"{owners.summary} It begins with what matters to a decision; reasons and pictures come after it."},
+            officer=owners.sections(),
+            execution=self._summary(),
             cost=self._cost(),
             curve=self._curve(),
             protection=self._protection(),
@@ -151,13 +154,13 @@ class CertificatePage:
                 words.card("if everyone else colludes, as it happened", self.privacy.alone, self._alone_note()),
             ],
             "disclosures": [
-                _sentence(words.named(text, self.stated.names))
+                words.sentence(words.named(text, self.stated.names))
                 for text in self.explanation.certificate.information.disclosures()[:_MOST_GROUPS]
             ],
             "more_disclosures": max(0, len(self.explanation.certificate.information.disclosures()) - _MOST_GROUPS),
             "meaning": words.odds(worst, self.privacy.delta, "one unit of the worst-off party"),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
-            "figure_heading": _spread(self.epsilons),
+            "figure_heading": words.spread(self.epsilons),
             "rows": [
                 [self.name(party), words.rounded_up(float(epsilon))]
                 for party, epsilon in zip(self.parties, self.epsilons, strict=True)
@@ -367,15 +370,6 @@ def _members(explanation: Explanation, names: Sequence[str]) -> str:
     if len(members) > 1:
         return f"the coalition of {words.listed(members)}"
     return members[0] if names else f"party {members[0]}"
-
-
-def _sentence(text: str) -> str:
-    return f"{capital(text)}."
-
-
-def _spread(values: Array) -> str:
-    low, high = words.rounded_up(float(values.min())), words.rounded_up(float(values.max()))
-    return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
 
 
 def _curve_rows(curve: Sequence[EpsilonAtSize]) -> list[list[str]]:

@@ -15,6 +15,7 @@ from quietmean.ledger import Account
 from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
+from quietmean.statistics.printed import capital
 
 # The most estimates that are named; of more, the first ones, or the number of good ones.
 _MOST_ESTIMATES = 2
@@ -121,16 +122,16 @@ def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: floa
     as_happened = f"As it happened: {bound(spent)}. {at}."
     if promised is None:
         return Glance(
-            "What did it cost?", f"{_upper(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
+            "What did it cost?", f"{capital(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
         )
-    return Glance("What did it cost?", f"{_upper(bound(privacy.epsilon(promised.mu)))} a priori", as_happened)
+    return Glance("What did it cost?", f"{capital(bound(privacy.epsilon(promised.mu)))} a priori", as_happened)
 
 
 def against_whom(adversary: str, everybody: float) -> Glance:
     """``adversary`` in words; ``everybody``: epsilon if all others collude."""
     adversaries, _, detail = adversary.partition(" (")
-    proof = f"{_upper(detail.removesuffix(')'))}. " if detail else ""
-    return Glance("Against whom?", _upper(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
+    proof = f"{capital(detail.removesuffix(')'))}. " if detail else ""
+    return Glance("Against whom?", capital(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
 
 
 def what_is_left(account: Account | None, reason: str = "") -> Glance:
@@ -151,7 +152,3 @@ def records_in(execution: Execution, records: int) -> int:
 def bound(epsilon: float) -> str:
     """An epsilon as a bound, rounded up."""
     return "no bound, ε = ∞" if math.isinf(epsilon) else f"at most ε = {words.rounded_up(epsilon)}"
-
-
-def _upper(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

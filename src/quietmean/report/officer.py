@@ -26,7 +26,7 @@ from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.released import Stated
-from quietmean.report.rendering import page_at, render_template
+from quietmean.report.rendering import page_at, render_page
 from quietmean.statistics.printed import capital
 
 # Chances of a right guess before anything is published.
@@ -57,12 +57,13 @@ class OfficerPage:
         """As it happened, of the worst-off party; infinite if that is not bounded."""
         return self.certificate.max_mu
 
+    def heading(self) -> dict[str, Any]:
+        """How the page begins."""
+        return {"title": self.stated.title, "summary": self.summary, "first": self._glance()}
+
     def sections(self) -> dict[str, Any]:
         """What the template fills in."""
         return {
-            "title": self.stated.title,
-            "summary": self._summary(),
-            "first": self._glance(),
             "cost": self._cost(),
             "protected": self._protected(),
             "meaning": self._meaning(),
@@ -78,7 +79,9 @@ class OfficerPage:
     def _assumptions(self) -> tuple[Assumption, ...]:
         return for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
 
-    def _summary(self) -> str:
+    @property
+    def summary(self) -> str:
+        """Of which study, and for whom."""
         parties = count_of(self.execution.parties, "party", "parties")
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
@@ -157,10 +160,10 @@ class OfficerPage:
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
-        as_happened = f"as it happened {_bound(spent)}"
+        as_happened = f"as it happened {glance.bound(spent)}"
         if promised is None:
             return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {as_happened} (δ = {delta})"
+        return f"A priori {glance.bound(self.privacy.epsilon(promised.mu))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -361,16 +364,12 @@ def write_officer_page(page: OfficerPage, path: Path, force: bool = False) -> No
 
 def render_officer_page(page: OfficerPage) -> str:
     """The page as text."""
-    return render_template("officer.html", whose=page.stated.stamps.whose, officer=page.sections())
+    return render_page("privacy page", page.stated.stamps.whose, **page.heading(), officer=page.sections())
 
 
 def officer_page_at(path: Path, whose: str, force: bool = False) -> Output:
     """Where the page goes; ``whose``: see :func:`study_and_party`."""
     return page_at(path, "privacy page", whose, force)
-
-
-def _bound(epsilon: float) -> str:
-    return "no bound" if math.isinf(epsilon) else f"at most ε = {words.rounded_up(epsilon)}"
 
 
 def _factor(epsilon: float) -> float:

@@ -19,10 +19,10 @@ from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.rendering import page_at, render_template
+from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
-from quietmean.statistics.printed import capital, notes_of, notes_of_all
+from quietmean.statistics.printed import notes_of, notes_of_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,14 +49,14 @@ def report_at(path: Path, whose: str, force: bool = False) -> Output:
 
 def render(report: StudyReport) -> str:
     """The page as text."""
-    return render_template(
-        "study.html",
-        whose=report.stamps.whose,
+    return render_page(
+        "report",
+        report.stamps.whose,
         title=report.title,
         summary=_summary(report),
         first=_glance(report),
         parties=_parties(report),
-        notes=[_sentence(note) for note in report.notes],
+        notes=[words.sentence(note) for note in report.notes],
         receipt=report.receipt,
         answer=_answer(report),
         sections=[] if report.only_means else answer_sections(report.answers, report.true_answers),
@@ -129,10 +129,6 @@ def _adversary(report: StudyReport) -> str:
     return words.named(report.certificate.describe(), report.party_names)
 
 
-def _sentence(text: str) -> str:
-    return capital(text if text.endswith(".") else f"{text}.")
-
-
 def _parties(report: StudyReport) -> dict[str, Any]:
     """Everybody by name: whose data are in, who stayed, and what it cost each."""
     execution, by_record = report.execution, report.records_total is not None
@@ -173,7 +169,7 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "truth": report.truth is not None,
         "figure": _inline(estimates_figure(report) if drawn else None, "estimates", label),
         "narrow": _inline(estimates_figure(report, NARROW) if drawn else None, "estimates-narrow", label),
-        "notes": [_sentence(note) for note in _flagged(report)],
+        "notes": [words.sentence(note) for note in _flagged(report)],
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
 
@@ -296,7 +292,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         ],
         "figure": inline_svg(epsilons_figure(report), "epsilons", label),
         "narrow": inline_svg(narrow_epsilons_figure(report), "epsilons-narrow", label),
-        "figure_heading": _spread(epsilons),
+        "figure_heading": words.spread(epsilons),
     }
 
 
@@ -339,13 +335,6 @@ def _verdict(worst: float, target: float) -> str:
         "The certified ε of this very run (as it happened) is above the target: the run went worse than planned for, "
         "for example more dropouts."
     )
-
-
-def _spread(epsilons: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    low, high = float(epsilons.min()), float(epsilons.max())
-    if low == high:
-        return f"Every party paid ε = {words.rounded_up(high)}"
-    return f"Parties paid between ε = {words.rounded_up(low)} and {words.rounded_up(high)}"
 
 
 def _exchange(report: StudyReport) -> dict[str, Any]:

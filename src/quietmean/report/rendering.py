@@ -39,8 +39,11 @@ def _whole_figures(value: Any) -> Any:
     return re.sub("([εδ]) = ", "\\1\u00a0=\u00a0", value) if type(value) is str else value
 
 
-def render_template(name: str, **content: Any) -> str:
-    """A packaged template filled in; everything is escaped, and a missing field is an error."""
+def render_page(kind: str, whose: str, **content: Any) -> str:
+    """A page of this ``kind`` about ``whose`` (see :func:`page_at`); everything is escaped, a missing field is an error.
+
+    All pages begin with ``title``, ``summary`` and ``first``, what is to be seen at a glance; then come their own sections.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -53,4 +56,4 @@ def render_template(name: str, **content: Any) -> str:
         finalize=_whole_figures,
     )
     environment.filters["parts"] = _parts
-    return environment.get_template(name).render(**content)
+    return environment.get_template(f"{kind.replace(' ', '_')}.html").render(kind=kind, whose=whose, **content)

@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from quietmean.core.arrays import Array
 from quietmean.core.readable import plain
+from quietmean.statistics.printed import capital
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
@@ -129,3 +131,14 @@ def named(text: str, names: Sequence[str]) -> str:
         return listed([names[party] for party in parties]) if max(parties) < len(names) else matched[0]
 
     return re.sub(r"\bparty \d+\b|\bparties \d+(?:, \d+)*(?:,? and \d+)?\b", name, text)
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop."""
+    return capital(text if text.endswith(".") else f"{text}.")
+
+
+def spread(epsilons: Array) -> str:
+    """What the parties pay as it happened, (n,): one bound, or from the least to the largest."""
+    low, high = rounded_up(float(epsilons.min())), rounded_up(float(epsilons.max()))
+    return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
