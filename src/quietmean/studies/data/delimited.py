@@ -33,6 +33,8 @@ _HEADING_LINES = 50
 _ORDER = ("semicolon", "tab", "comma", "pipe")
 # The line that spreadsheets write above a table to declare its delimiter.
 _HINT = "sep="
+# How ends of lines are called.
+_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 # Bytes of a file in which it is seen that it is not text.
 _LOOK = 4096
 
@@ -56,8 +58,9 @@ class _Heading:
     closed: bool
 
 
-# Cells, number of the line, and whether a quotation mark was left open; None for a record that is too long to be kept.
-_Record: TypeAlias = tuple[list[str] | None, int, bool]
+# Cells, None for a record that is too long to be kept; number of the line; was a quotation mark left open; and may it be several
+# lines, which end otherwise than records do.
+_Record: TypeAlias = tuple[list[str] | None, int, bool, bool]
 
 
 def read_delimited(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
@@ -93,7 +96,7 @@ class _Reading:
     def __init__(self, location: Location, heading: _Heading, places: Sequence[int]) -> None:
         self._location, self._heading, self._places = location, heading, places
         self._table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
-        self._longer = self._left_open = 0
+        self._records = self._longer = self._left_open = self._joined = 0
         self._has_row_names = location.settings.get("rownames") == "true"
         # Of a usual record.
         self._cells = len(heading.names) + self._has_row_names + heading.closed
@@ -103,7 +106,7 @@ class _Reading:
             some = list(itertools.islice(records, ROWS))
             columns = self._columns(some)
             by_place = {place: Cells(column) for place, column in columns.items()}
-            yield replace(self._table, lines=[line for _, line, _ in some], take=by_place.__getitem__)
+            yield replace(self._table, lines=[line for _, line, *_ in some], take=by_place.__getitem__)
             if len(some) < ROWS:
                 return
 
@@ -134,12 +137,23 @@ class _Reading:
         places = [place + first for place in self._places]
         at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, places)
         plain = records.plain[there]
+        self._records += int(plain.sum())
         order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
         columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}
         return replace(self._table, lines=numbers, take=columns.__getitem__)
 
     def tell(self, tell: Tell) -> None:
+        """Raises :class:`InputError` where all that is below the heading would be one record, as no line ends as it does."""
         name = self._location.name
+        if self._joined:
+            end, hint = _ENDS[self._heading.end], f"if each line is a record, say {name}#multiline=true"
+            if self._records == 1:
+                raise InputError(
+                    f"the heading of {name} ends with {end}, and no line below does, so all would be one record: {hint}"
+                )
+            missing = "as missing, of lines that do not end with"
+            counts = count_of(self._joined, f"record counts {missing}", f"records count {missing}")
+            tell(f"{name}: {counts} {end}, as the heading does, or too long: {hint}")
         if self._longer:
             longer = count_of(self._longer, "record has more cells and counts", "records have more cells and count")
             names = count_of(len(self._heading.names), "name")
@@ -156,9 +170,13 @@ class _Reading:
     def _columns(self, records: Iterable[_Record]) -> dict[int, list[str | None]]:
         """The cells of some records by column."""
         columns: dict[int, list[str | None]] = {place: [] for place in self._places}
-        for raw_cells, _, is_open in records:
+        for raw_cells, _, is_open, of_lines in records:
             cells = None if raw_cells is None else _fitting(raw_cells, self._heading, self._location)
-            self._longer, self._left_open = self._longer + (cells is None), self._left_open + is_open
+            self._records, self._left_open = self._records + 1, self._left_open + is_open
+            if of_lines and (cells is None or not self._heading.delimiter):
+                self._joined += 1
+            else:
+                self._longer += cells is None
             for place, column in columns.items():
                 column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
         return columns
@@ -241,10 +259,11 @@ def _records(texts: Iterable[str | None], heading: _Heading, line: int) -> Itera
     """Each record but empty lines: it ends with its line. ``line``: of the first one; None is one that is too long to be kept."""
     for record in texts:
         if record is None:
-            yield None, line, False
-        elif record:
+            yield None, line, False, True
+        # Behind CR, where records end so, LF is of the same end.
+        elif record := record.removeprefix("\n") if heading.end == "\r" else record:
             cells, is_open = _fields(record, heading.delimiter)
-            yield cells, line, is_open
+            yield cells, line, is_open, _has_lines(record, heading.delimiter)
         line += 1 + (record.count("\n") if record is not None and heading.end == "\r\n" else 0)
 
 
@@ -263,12 +282,12 @@ def _records_of_lines(encoding: Encoding, below: Iterable[bytes], heading: _Head
             record = next(reader, None)
         except csv.Error:
             # A field that is longer than the library takes.
-            yield None, line, False
+            yield None, line, False, True
             continue
         if record is None:
             return
         if record:
-            yield record, line, False
+            yield record, line, False, False
 
 
 def _fields(record: str, delimiter: str) -> tuple[list[str], bool]:
@@ -282,6 +301,16 @@ def _fields(record: str, delimiter: str) -> tuple[list[str], bool]:
     except csv.Error:
         return [record], True
     return cells, plain.count('"') % 2 == 1
+
+
+def _has_lines(record: str, delimiter: str) -> bool:
+    """Does any end of line stand in it that is not within quotation marks?"""
+    if "\n" not in record and "\r" not in record:
+        return False
+    try:
+        return sum(1 for cells in _reader(record, delimiter) if cells) > 1
+    except csv.Error:
+        return False
 
 
 def _reader(text: str, delimiter: str) -> Reader:
