@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import support.postgresql
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import cells, database, delimited, read_columns
@@ -221,10 +220,8 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [pytest.param(PAIRS, marks=pytest.mark.slow), SOME])
 @pytest.mark.parametrize("reader", READERS)
 def test_no_farther_apart_than_the_sensitivity(
-    reader: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reader: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if reader == "PostgreSQL":
-        support.postgresql.keep_connections(monkeypatch)
     made = islice(READERS[reader](tmp_path), count)
     done = 0
     while batch := list(islice(made, BATCH)):

@@ -78,9 +78,7 @@ def odd_table(rng: random.Random) -> pa.Table:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [pytest.param(TABLES, marks=pytest.mark.slow), SOME])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_groups_of_any_cells_are_their_rows(engine: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "postgresql":
-        support.postgresql.keep_connections(monkeypatch)
+def test_groups_of_any_cells_are_their_rows(engine: str, count: int) -> None:
     done, seed = 0, 0
     while done < count:
         seed += 1

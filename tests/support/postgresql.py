@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,40 +83,6 @@ def connection() -> Any:
     opened = dbapi.connect(server(), autocommit=True)
     atexit.register(opened.close)
     return opened
-
-
-class Kept:
-    """A connection that is used again: whoever closes it ends no more than its transaction.
-
-    The driver reads the server's whole catalogue whenever it connects, in which each table that was ever made has left rows: of
-    tests that read thousands of tables, that is nearly all of the time, and more for each of them.
-    """
-
-    def __init__(self, opened: Any) -> None:
-        self._opened = opened
-
-    def cursor(self) -> Any:
-        return self._opened.cursor()
-
-    def close(self) -> None:
-        with self._opened.cursor() as cursor:
-            cursor.execute("ROLLBACK")
-
-
-def keep_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each address is connected to once, by whatever reads from it."""
-    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
-    # Tables are made with one of its own.
-    connection()
-    connect = dbapi.connect
-    monkeypatch.setattr(dbapi, "connect", lambda address, autocommit: _kept(address, connect))
-
-
-@functools.cache
-def _kept(address: str, connect: Callable[..., Any]) -> Kept:
-    opened = connect(address, autocommit=True)
-    atexit.register(opened.close)
-    return Kept(opened)
 
 
 def execute(*statements: str) -> None:

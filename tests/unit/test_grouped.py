@@ -82,12 +82,6 @@ def same(workload: Workload, frame: Any, engine: Callable[[Any], Any], step: flo
     assert counts[0] == counts[1]
 
 
-@pytest.fixture(autouse=True)
-def _one_connection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "postgresql" in request.node.name:
-        support.postgresql.keep_connections(monkeypatch)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda one: one.text)

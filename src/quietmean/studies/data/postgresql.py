@@ -24,6 +24,8 @@ from quietmean.studies.data.table import Cells, Pieces, Table, wanted_places
 
 # Seconds in which a server has to answer.
 _CONNECT_SECONDS = 20
+# The driver asks the server for no list of all its types, which takes it 30 ms of 31: built-in ones alone are handed over.
+_BUILT_IN_TYPES = {"adbc.postgresql.type_resolver_mode": "builtin"}
 # What a session is set to: texts of dates and times are then the same on every machine, and a query ends.
 _SETTINGS = {
     "DateStyle": "ISO, YMD",
@@ -82,7 +84,7 @@ def transaction(location: Location, column_names: Collection[str]) -> Iterator[t
     driver, arrow = (import_extra(module, "postgresql", subject) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
     query = query_of(location)
     try:
-        connection = driver.connect(_with_timeout(location.database), autocommit=True)
+        connection = driver.connect(_with_timeout(location.database), _BUILT_IN_TYPES, autocommit=True)
     except driver.Error:
         raise InputError(
             f"{location.name} cannot be reached, or does not let this user in: check the address, that the server runs, and the "
