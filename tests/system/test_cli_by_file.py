@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -17,6 +18,7 @@ from quietmean.cli.main import main
 from quietmean.core.folders import data_folder
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import write_private
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support import command_lines
@@ -64,6 +66,8 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
     sealed = Sealed.load("study.sealed")
     assert {entry.name for entry in sealed.entries} == set(names)
     Path("ages.csv").write_text("age\n" + "50\n" * 20)
+    planning = create_autospec(StudyTerms.choice, side_effect=StudyTerms.choice)
+    monkeypatch.setattr(StudyTerms, "choice", planning)
     # Nobody gave an address, and nobody needs one: contract and check say what contribute will do.
     assert sealed.digest[:32] in told("quietmean contract study.sealed --key 0.key", capsys)
     assert "everything is in order here" in told("quietmean check study.sealed --key 0.key --data ages.csv --no-ledger", capsys)
@@ -76,6 +80,7 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
         assert desk.answer("study.sealed") == "refused"
     shown = told(shlex.join(["quietmean", "combine", "study.sealed", *map(str, Path().glob("[!.-]*.contribution"))]), capsys)
     assert shown.startswith("3 of 3 parties are in this result")
+    assert planning.call_count == 1, "a sealed study was planned again"
     assert all(name in Path("study.receipt.json").read_text(encoding="utf-8") for name in ("../../etc/x", "-rf *"))
     assert len(list(site.glob("study-*.refused"))) == len(names)
     elsewhere = {path for path in tmp_path.rglob("*") if path.is_file() and site not in path.parents}

@@ -125,7 +125,7 @@ class FileCheck:
         return MemberFiles(files, self._choice().plan, SiteOptions(store=self.node.store))
 
     def _choice(self) -> Choice:
-        return self.sealed.study.choice(self.sealed.admitted)
+        return self.sealed.choice()
 
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""

@@ -44,7 +44,7 @@ def command(
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
     parties = len(sealed.entries)
-    choice = sealed.study.choice(parties)
+    choice = sealed.choice()
     plan = choice.plan
     pages = OpenedPages(sealed, choice, path, "by_file")
     try:

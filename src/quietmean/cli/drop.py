@@ -99,7 +99,7 @@ def command(
     elif not on_loopback(host):
         warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
     with progress("calibrating the noise"):
-        session = session_of(sealed, sealed.study.choice(sealed.admitted).plan)
+        session = session_of(sealed, sealed.choice().plan)
     limits = DropLimits(connections=limit.connections, rate=limit.rate, slow=limit.stalled)
     box = DropBox.open(folder, session)
 

@@ -50,7 +50,7 @@ def take_part(
         raise InputError(f"{own.name} is no member of the committee: hand in its file with quietmean contribute")
     files = Files.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
-    choice = sealed.study.choice(sealed.admitted)
+    choice = sealed.choice()
     if data is not None:
         with shown.asking():
             path = contributions / f"{file_name(files.name)}.contribution"

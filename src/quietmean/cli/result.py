@@ -50,7 +50,7 @@ def command(
             f"{study} is no sealed study with a committee: contributions to others are added up by quietmean combine"
         )
     Distrusted().refuse(sealed.holders())
-    choice = sealed.study.choice(sealed.admitted)
+    choice = sealed.choice()
     session = session_of(sealed, choice.plan)
     pages = OpenedPages(sealed, choice, path)
     results, size = [], 0

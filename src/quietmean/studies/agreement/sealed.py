@@ -15,6 +15,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
+from quietmean.planning.automatic import Choice
 from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.entry import Entry
@@ -125,6 +126,16 @@ class Sealed:
         """How many may take part: those with an entry, and those with a voucher."""
         vouching = vouching_of(self.invitation)
         return len(self.entries) + (0 if vouching is None else vouching.number)
+
+    def choice(self, *, no_privacy: bool = False) -> Choice:
+        """The plan for all who may take part, calibrated when it is first asked for. Raises as :meth:`StudyTerms.choice` does."""
+        if no_privacy not in self._choices:
+            self._choices[no_privacy] = self.study.choice(self.admitted, no_privacy=no_privacy)
+        return self._choices[no_privacy]
+
+    @cached_property
+    def _choices(self) -> dict[bool, Choice]:
+        return {}
 
     def lists(self, identity: str) -> bool:
         """Whether there is an entry with this identity key."""

@@ -58,7 +58,7 @@ def taken_by_file(study: Path) -> Sealed | None:
         if sealed.terms.by_folder or all(entry.address for entry in sealed.entries):
             return None
         try:
-            plan = sealed.terms.choice(sealed.admitted).plan
+            plan = sealed.choice().plan
         except InputError:
             # Of a study that nobody can do by file, whoever reads it next says what is wrong.
             return None
@@ -71,7 +71,7 @@ def taken_by_file(study: Path) -> Sealed | None:
 
 def contract_by_file(sealed: Sealed, identity: Identity, key: Path, *, no_privacy: bool = False) -> Contract:
     """What the party with this ``key``, of which the ``identity`` is, agrees to where it hands in a file."""
-    choice = sealed.study.choice(sealed.admitted, no_privacy=no_privacy)
+    choice = sealed.choice(no_privacy=no_privacy)
     return Contract.by_file(sealed, identity, choice, Voucher.of_key(key))
 
 
@@ -105,7 +105,7 @@ def hand_in(
     """
     study, rules = sealed.study, Policy.load(site.policy)
     payer = payer_for(rules, study.unit, data_name, site, person.note)
-    choice = study.choice(sealed.admitted)
+    choice = sealed.choice()
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
     contract = Contract.by_file(sealed, identity, choice, keys.voucher)
