@@ -136,9 +136,11 @@ def test_products_of_single_records_are_checked_and_their_sum_is_that_of_the_rec
     step = world.plan.protocol.numbers().step
     opened = workload.decode(total / len(ROWS), 0.0, float(len(ROWS)), step=step)
     exact = workload.decode(np.sum([part.vector for part in parts], axis=0) / len(ROWS), 0.0, float(len(ROWS)))
+    # Of each record a number is off by less than a step, at random, and a product of two, both at most 1, by less than 3.
+    assert np.abs(total - np.sum([part.vector for part in parts], axis=0)).max() < 3 * session.parameters.step * len(ROWS)
     for answer, expected in zip(opened, exact, strict=True):
-        # Of six records each number is off by a step at most, of about 65 from the middle to a bound.
-        np.testing.assert_allclose(answer.estimates.value, expected.estimates.value, rtol=0.1, atol=0.05)
+        # Slopes of six records so rounded differ by 4 %, one standard deviation: these are 7 deviations.
+        np.testing.assert_allclose(answer.estimates.value, expected.estimates.value, rtol=0.3, atol=0.05)
 
 
 def test_the_contract_says_of_which_statistics_products_are_checked(tmp_path: Path) -> None:
