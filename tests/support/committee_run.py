@@ -45,6 +45,8 @@ class CommitteeRun:
         self.machines = [self._machine(member) for member in self.members]
         self.states: list[CommitteeState] = []
         self.sent: list[Message] = []
+        # Rounds in which a member that has the result waits in vain for an answer, by member.
+        self.waited: dict[int, set[int]] = {member: set() for member in self.members}
 
     def _held(self, member: int) -> HeldInMemory:
         held = HeldInMemory(self.world.session, member, self.world.opener(member))
@@ -87,8 +89,13 @@ class CommitteeRun:
         for sender, step in enumerate(steps):
             for message in () if step is None else step.send:
                 for receiver in message.recipients:
-                    content = None if steps[receiver] is None else self.network(round_, sender, receiver, message.content)
-                    if content is not None:
+                    there = steps[receiver]
+                    content = None if there is None else self.network(round_, sender, receiver, message.content)
+                    if there is None or content is None:
+                        if step is not None and step.state.has_result:
+                            self.waited[sender].add(round_)
+                    # A node refuses what its machine does not expect.
+                    elif sender in self.machines[receiver].expects(there.state):
                         arrived = replace(message, content=content)
                         self.sent.append(arrived)
                         inbox[receiver].append(arrived)

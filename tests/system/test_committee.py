@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,9 +16,11 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import excerpt, make_contribution, make_noise, read_header
 from quietmean.protocols.committee.encoding import decode, encode
-from quietmean.protocols.committee.member import warnings
+from quietmean.protocols.committee.evidence import Taken
+from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.messages import read_statement, sign_sum, write_statement
 from quietmean.protocols.committee.result import ResultError, check_result, is_end, merge_results, read_result, sign_end
+from quietmean.protocols.committee.state import CommitteeState
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise
@@ -73,6 +76,38 @@ def test_any_one_member_may_be_gone_from_any_moment_on(member: int, round_: int)
     run = CommitteeRun(GONE, files(GONE), gone={member: round_}).run()
     staying = set(range(5)) - {member}
     require_result(run, set(range(8)), staying)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("member", "round_"), list(itertools.product(range(5), range(1, 11))))
+def test_members_with_the_result_wait_in_few_rounds_for_who_is_gone(member: int, round_: int) -> None:
+    run = CommitteeRun(GONE, files(GONE), gone={member: round_}).run()
+    require_result(run, set(range(8)), set(range(5)) - {member})
+    assert all(len(rounds) <= 5 for rounds in run.waited.values())
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("member", "first"), list(itertools.product(range(5), range(1, 11))))
+def test_who_is_cut_off_until_the_last_round_gets_the_result_then(member: int, first: int) -> None:
+    def cut(round_: int, sender: int, receiver: int, content: bytes) -> bytes | None:
+        return None if member in (sender, receiver) and first <= round_ < GONE.parameters.rounds else content
+
+    run = CommitteeRun(GONE, files(GONE), network=cut).run()
+    require_result(run, set(range(8)), set(range(5)))
+    assert all(len(rounds) <= 5 for other, rounds in run.waited.items() if other != member)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", range(20))
+def test_with_one_member_gone_and_messages_lost_all_others_get_the_result(number: int) -> None:
+    drawn, rounds = random.Random(number), GONE.parameters.rounds
+
+    def lose(round_: int, sender: int, receiver: int, content: bytes) -> bytes | None:
+        return None if 5 < round_ < rounds - 2 and drawn.random() < 0.4 else content
+
+    gone = drawn.randrange(5)
+    run = CommitteeRun(GONE, files(GONE), network=lose, gone={gone: drawn.randint(6, 10)}).run()
+    require_result(run, set(range(8)), set(range(5)) - {gone})
 
 
 def test_a_member_that_died_goes_on_where_its_store_says() -> None:
@@ -206,6 +241,28 @@ def test_with_a_wrong_sum_and_a_member_gone_the_result_is_refused(liar: int) -> 
     for member in set(range(5)) - {liar, gone}:
         assert run.checked(member) is None
         assert "do not fit together" in " ".join(warnings(GONE.parameters, run.states[member]))
+
+
+class NeverQuiet(CommitteeMachine):
+    """It states something to all others in every round, to the last."""
+
+    def _concluded(self, state: CommitteeState, taken: Taken) -> CommitteeState:
+        return state
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("liar", range(5))
+def test_a_member_that_states_a_wrong_result_keeps_nobody_from_the_right_one(liar: int) -> None:
+    right = read_result(GONE.session, CommitteeRun(GONE, files(GONE), seed="another").run().states[0].result.content)
+    wrong = (b"garbage", msgspec.structs.replace(right, sums=right.sums[:2]).to_bytes())
+
+    def lie(round_: int, sender: int, receiver: int, content: bytes) -> bytes:
+        if sender != liar or round_ <= 2:
+            return content
+        return write_statement(msgspec.structs.replace(read_statement(content), result=wrong[receiver % 2]))
+
+    run = CommitteeRun(GONE, files(GONE), network=lie, kinds={liar: NeverQuiet}).run()
+    require_result(run, set(range(8)), set(range(5)) - {liar})
 
 
 @pytest.mark.sampled(3)

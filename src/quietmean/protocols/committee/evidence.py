@@ -39,11 +39,11 @@ _MOST_WANTED = 64
 
 @dataclass(frozen=True)
 class Taken:
-    """A state with all that arrived, and what of that is about votes; ``result``: one that a member stated, unchecked."""
+    """A state with all that arrived, and what of that is about votes; ``results``: those that members stated, unchecked."""
 
     state: CommitteeState
     heard: HeardVotes = field(default_factory=HeardVotes)
-    result: bytes = b""
+    results: tuple[bytes, ...] = ()
 
 
 class Evidence:
@@ -91,8 +91,8 @@ class Evidence:
                     votes[digest] = votes.get(digest, 0) | 1 << sender
             state = self._with_sum(state, sender, statement)
         requests = {sender: statement.wants for sender, statement in statements.items() if statement.wants}
-        result = next((statement.result for statement in statements.values() if statement.result), b"")
-        return Taken(replace(state, wanted=requests), HeardVotes(tuple(proposals), echoes, locks, votes), result)
+        results = tuple(dict.fromkeys(statement.result for statement in statements.values() if statement.result))
+        return Taken(replace(state, wanted=requests), HeardVotes(tuple(proposals), echoes, locks, votes), results)
 
     def _with_list(self, state: CommitteeState, raw: bytes) -> CommitteeState:
         digest = list_digest(raw)

@@ -30,7 +30,7 @@ from quietmean.protocols.committee.keys import DIGEST_BYTES, Opener, Sealer, Sig
 from quietmean.protocols.committee.lists import entries_of, entry_of, keys_of, list_digest, write_list
 from quietmean.protocols.committee.messages import Echo, SignedStatement, echo, propose, sign_sum, vote, write_statement
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.committee.result import ResultError, check_result, read_result, result_of
+from quietmean.protocols.committee.result import CheckedResult, Result, ResultError, check_result, read_result, result_of
 from quietmean.protocols.committee.selection import select
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
@@ -49,6 +49,8 @@ from quietmean.randomness import Seed
 _NOTHING = np.empty(0)
 # Lists that one message carries for who lacks them.
 _MOST_LISTS = 2
+# In so many last rounds a result is told again to whoever has not taken it: together they take about as long as one round may.
+_LAST_TOLD = 4
 
 
 class CommitteeMachine:
@@ -103,7 +105,7 @@ class CommitteeMachine:
             return self._proceed(replace(state, round=state.round + 1))
         state = self._voted(state, taken)
         state = self._published(self._decided_by_sums(state))
-        return self._proceed(self._concluded(state, taken))
+        return self._proceed(self._concluded(state, taken), tells=True)
 
     def miss_round(self, state: CommitteeState) -> Step[CommitteeState]:
         if state.round == NOISE:
@@ -258,16 +260,14 @@ class CommitteeMachine:
         return (total % np.uint64(self._parameters.prime)).astype(np.uint32)
 
     def _concluded(self, state: CommitteeState, taken: Taken) -> CommitteeState:
-        digest = state.voting.decided
-        raw = taken.result
-        if not raw and digest and self._evidence.is_valid(state, digest):
+        digest, possible = state.voting.decided, list(taken.results)
+        if digest and self._evidence.is_valid(state, digest):
             resolved = self._evidence.resolved(state, digest)
-            raw = result_of(self._session, resolved, state.sums.values()).to_bytes()
-        if not raw:
+            possible.append(result_of(self._session, resolved, state.sums.values()).to_bytes())
+        if not possible:
             return state
         try:
-            result = read_result(self._session, raw)
-            checked = check_result(self._session, result)
+            result, checked = self._first_right(possible)
         except ResultError as error:
             over = state.round > self.rounds
             return replace(state, remarks=(*state.remarks, str(error))) if over else state
@@ -287,16 +287,29 @@ class CommitteeMachine:
             sums={},
         )
 
+    def _first_right(self, possible: Sequence[bytes]) -> tuple[Result, CheckedResult]:
+        """The first result that holds: a wrong one of a member that lies stands in no way. Raises :class:`ResultError`."""
+        for raw in possible:
+            try:
+                result = read_result(self._session, raw)
+                return result, check_result(self._session, result)
+            except ResultError as error:
+                why = error
+        raise why
+
     # --- what is sent ---
 
-    def _proceed(self, state: CommitteeState) -> Step[CommitteeState]:
+    def _proceed(self, state: CommitteeState, *, tells: bool = False) -> Step[CommitteeState]:
+        """``tells``: of a result, if there is one, in this round: who is gone for good is not waited for in all that are left."""
         if state.round > self.rounds:
             return self._end(state)
         if state.round == LISTS:
             return Step(state, (self._message(self._others, LISTS, state.own_list.content),))
         if state.has_result:
-            content = write_statement(SignedStatement(result=state.result.content)) if state.undelivered else b""
-            return Step(state, (self._message(state.undelivered, state.round, content),) if content else ())
+            if not state.undelivered or not (tells or state.round > self.rounds - _LAST_TOLD):
+                return Step(state)
+            content = write_statement(SignedStatement(result=state.result.content))
+            return Step(state, (self._message(state.undelivered, state.round, content),))
         statement = self._statement(state)
         if state.round < FIRST_ECHOES and not statement.proposals:
             return Step(state)

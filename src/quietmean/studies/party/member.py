@@ -163,7 +163,7 @@ async def open_with_others(
         contributions_in(folder)
         await until_listed(own.terms, say, once=own.options.once)
         _hold(own, folder)
-    settings = _settings(own, observers, usual_folder)
+    settings = _settings(own, observers, usual_folder, say)
     _register(own, settings)
     try:
         result = await run_party(settings)
@@ -200,7 +200,9 @@ def _opener(own: MemberFiles) -> MailboxOpener:
     return MailboxOpener(keys.mailbox)
 
 
-def _settings(own: MemberFiles, observers: Observers, usual_folder: str | None) -> NodeSettings:
+def _settings(
+    own: MemberFiles, observers: Observers, usual_folder: str | None, say: Callable[[str], None] = lambda text: None
+) -> NodeSettings:
     """Of this member's node, which starts with as many as are sure to be there."""
     files, study, committee = own.files, own.sealed.study, own.terms.committee
     plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
@@ -229,7 +231,7 @@ def _settings(own: MemberFiles, observers: Observers, usual_folder: str | None) 
         start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, zeros),
         links=study.keyed_by,
         pairs=files.pair_keys(),
-        machine=lambda roster, noise: _machine(own, roster, noise),
+        machine=lambda roster, noise: _machine(own, roster, noise, say),
     )
 
 
@@ -240,7 +242,7 @@ def _plan(own: MemberFiles, members: int) -> Plan:
     return Plan(among, opening, context={**own.sealed.study.context(), "plan": own.plan.digest})
 
 
-def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource) -> AmongThoseThere:
+def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> AmongThoseThere:
     holdings = MemberHoldings.load(own.held, own.session)
     if holdings is None:
         raise InputError(f"file {own.held} with what this member took of the contributions is gone: it takes no part any more")
@@ -254,11 +256,13 @@ def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource) -> AmongThose
         noise,
     )
     places = [own.session.member(entry.public_key) for entry in roster.entries]
-    return AmongThoseThere(machine, places, lambda state: _keep(own, holdings, state))
+    return AmongThoseThere(machine, places, lambda state: _keep(own, holdings, state, say))
 
 
-def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> None:
-    """The result and what is known of who is not in it, before the state that has it."""
+def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say: Callable[[str], None]) -> None:
+    """The result and what is known of who is not in it, before the state that has it, and once."""
+    if own.sums.exists():
+        return
     names = {entry.identity: entry.name for entry in own.sealed.entries}
     left_out = {names.get(key, file): why for key, file, why in holdings.left_out}
     left_out |= {names.get(key, key): why for key, why in state.left_out}
@@ -267,6 +271,7 @@ def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState) -> 
     uncounted = tuple((name, why) for name, why in left_out.items() if name not in counted)
     write_private(own.beside(".left-out.json"), msgspec.json.encode(_LeftOut(uncounted)), THE_STUDY_GOES_ON)
     write_private(own.sums, state.result.content, THE_STUDY_GOES_ON)
+    say(f"the result is known: quietmean result shows it from {own.sums}; this member stays a while for those who lack it")
 
 
 def _opened(own: MemberFiles, result: NodeResult) -> OpenedAtMember:
