@@ -92,8 +92,8 @@ def command(
         raise InputError(f"store {store} is no folder: make it, or leave --store out")
     # A name is no path.
     target = save or Path(f"{file_name(entry.name)}.entry")
-    made = not key.exists()
-    identity = None if made else load_identity(key)
+    new_key = not key.exists()
+    identity = None if new_key else load_identity(key)
     output_file = None
     if not line:
         own_key = None if identity is None else identity.public_key
@@ -117,7 +117,7 @@ def command(
         out.print(keys.entry.signed.to_line(), markup=False)
         return
     out.print(_summary(invitation_terms), markup=False)
-    if made:
+    if new_key:
         out.print(f"A new identity: {kept_sentence(key)}", markup=False)
     out.print(f"{target} is your entry: send it to the convener", markup=False)
     holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"

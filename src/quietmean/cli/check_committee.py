@@ -205,9 +205,9 @@ def _by_whom(sealed: Sealed, plan: Plan) -> Finding:
 def _left(terms: CommitteeTerms) -> str:
     from quietmean.studies.agreement.deadlines import in_hours, in_words
 
-    until, left = in_words(terms.contribute_by), terms.contribute_by.timestamp() - time.time()
-    if left > 0:
-        return f"contributions come until {until}, in {in_hours(float(round(left)))}; {by_this_clock(datetime.now(UTC))}"
+    until, seconds = in_words(terms.contribute_by), terms.contribute_by.timestamp() - time.time()
+    if seconds > 0:
+        return f"contributions come until {until}, in {in_hours(float(round(seconds)))}; {by_this_clock(datetime.now(UTC))}"
     return f"contributions came until {until}; {by_this_clock(datetime.now(UTC))}"
 
 

@@ -73,8 +73,8 @@ def command(
     handed, path = write_contribution(study, sealed, identity, key, data, out_, store, site)
     sent = {}
     if drop is not None:
-        received, kept = hand_over(drop, sealed, identity.public_key, handed.contribution, path)
-        sent = {"drop": drop, "receipt": str(kept), "received": received.came}
+        received, receipt_path = hand_over(drop, sealed, identity.public_key, handed.contribution, path)
+        sent = {"drop": drop, "receipt": str(receipt_path), "received": received.came}
     plan, account = handed.plan, handed.account
     document = {
         "contribution": str(path),

@@ -84,7 +84,7 @@ class BudgetOptions:
 
         if self.budget is None:
             return False
-        made = all(each.name != account for each in book.accounts())
+        is_new = all(each.name != account for each in book.accounts())
         book.set_budget(
             account,
             *self.budget,
@@ -94,7 +94,7 @@ class BudgetOptions:
             data_set=self.data_set,
             refund=None if self.refund is None else Refund(self.refund),
         )
-        return made
+        return is_new
 
 
 def command(
@@ -125,7 +125,7 @@ def command(
     if lift is not None and account is None:
         raise InputError("which account is to be lifted? give --account NAME with --lift")
     with Ledger.open(ledger, create=about.budget is not None) as book:
-        made = account is not None and about.set_in(book, account)
+        is_new = account is not None and about.set_in(book, account)
         if lift is not None and account is not None:
             book.lift(account, lift, when=datetime.now(UTC))
         accounts = book.accounts() if account is None else (book.account(account),)
@@ -136,7 +136,7 @@ def command(
         return
     for each in accounts:
         _show(each, twins[each.name])
-        if made:
+        if is_new:
             out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}", markup=False)
     if not accounts:
         out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
@@ -201,11 +201,11 @@ def balance_text(account: Account) -> str:
     from quietmean.ledger.account import left_text
 
     budget = account.budget
-    left = f"{left_text(account.remaining_epsilon)} left"
+    remaining = f"{left_text(account.remaining_epsilon)} left"
     if account.overspent:
-        left = "more than the budget, nothing left"
+        remaining = "more than the budget, nothing left"
     if account.frozen is not None:
-        left = f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
+        remaining = f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
     charged = f"epsilon {epsilon_text(account.charged_epsilon)} of {budget.epsilon:g} used (at delta {budget.delta:g})"
     extra = ""
     if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
@@ -213,7 +213,7 @@ def balance_text(account: Account) -> str:
     about = f"one {account.unit}, {account.relation}"
     if account.data_set != account.name:
         about = f"data set {account.data_set}, {about}"
-    return f"account {printable(account.name)}: {charged}, {left}; costs add up as squares ({printable(about)}){extra}"
+    return f"account {printable(account.name)}: {charged}, {remaining}; costs add up as squares ({printable(about)}){extra}"
 
 
 def show_balance(account: Account) -> None:

@@ -73,18 +73,18 @@ def command(
     there = _there(place, invitation_terms.digest)
     if own_keys is None:
         others = sum(name.startswith("own-") for name in there)
-        made = registrar.make(registrar.number - others if number is None else number, weight)
+        vouchers = registrar.make(registrar.number - others if number is None else number, weight)
     else:
-        made = registrar.certify(_keys_in(own_keys), weight)
-    count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in made.vouchers.values()})
+        vouchers = registrar.certify(_keys_in(own_keys), weight)
+    count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in vouchers.vouchers.values()})
     if count > registrar.number:
         raise InputError(
             f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has "
             f"{registrar.number}: members take no more"
         )
-    outputs = {Output(place / name, "the voucher", private=True): content for name, content in made.files.items()}
+    outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
     pictures = {
-        Output(place / f"{name}.svg", "the QR code", private=True): _qr(content) for name, content in made.files.items() if qr
+        Output(place / f"{name}.svg", "the QR code", private=True): _qr(content) for name, content in vouchers.files.items() if qr
     }
     outputs |= pictures
     make_folder(place)
@@ -99,7 +99,7 @@ def command(
         )
         return
     out.print(
-        f"{count_of(len(made.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
+        f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
         markup=False,
     )
     if own_keys is None:

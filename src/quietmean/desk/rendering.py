@@ -21,7 +21,7 @@ def templates(language: Language) -> Environment:
     """All templates, whose sentences are in this language."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         extensions=["jinja2.ext.i18n"],
         autoescape=True,
@@ -29,14 +29,20 @@ def templates(language: Language) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.policies["ext.i18n.trimmed"] = True
-    install = made.install_gettext_callables  # type: ignore[attr-defined]
+    environment.policies["ext.i18n.trimmed"] = True
+    install = environment.install_gettext_callables  # type: ignore[attr-defined]
     install(language.sentence, lambda one, many, n: language.sentence(one if n == 1 else many), newstyle=True)
-    made.globals["language"] = language
-    made.filters |= {"shown": shown, "moment": _moment, "plain": plain, "rounded_up": rounded_up, "rounded_down": rounded_down}
-    made.filters["day"] = lambda value: value.strftime("%Y-%m-%d %H:%M UTC")
-    made.filters["shown_lines"] = lambda text: "\n".join(map(shown, text.splitlines()))
-    return made
+    environment.globals["language"] = language
+    environment.filters |= {
+        "shown": shown,
+        "moment": _moment,
+        "plain": plain,
+        "rounded_up": rounded_up,
+        "rounded_down": rounded_down,
+    }
+    environment.filters["day"] = lambda value: value.strftime("%Y-%m-%d %H:%M UTC")
+    environment.filters["shown_lines"] = lambda text: "\n".join(map(shown, text.splitlines()))
+    return environment
 
 
 def _moment(value: Any) -> Any:

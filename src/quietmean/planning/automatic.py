@@ -59,8 +59,8 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
         raise InputError(against)
     # Where options are given, a refusal may be about them: it is not passed over.
     ranking = rank(target, configured(others, options), strict=bool(options), domain=domain)
-    kept = _keeping(ranking, against)
-    return Choice(kept[0].plan, _least_error_sentence(kept, against))
+    within_target = _keeping(ranking, against)
+    return Choice(within_target[0].plan, _least_error_sentence(within_target, against))
 
 
 def require_epsilon(target: Target) -> None:
@@ -89,20 +89,20 @@ def choose_from(
     others = [ranking[rank] for name, rank in places.items() if name != PREFERRED]
     if not others:
         raise InputError(against)
-    kept = _keeping(others, against)
-    return places[kept[0].plan.protocol.name], _least_error_sentence(kept, against)
+    within_target = _keeping(others, against)
+    return places[within_target[0].plan.protocol.name], _least_error_sentence(within_target, against)
 
 
 def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
     """Those that promise the target beforehand. Raises :class:`InputError` if there are none."""
-    kept = [candidate for candidate in ranked if candidate.plan.above_target is None]
-    if not kept:
+    within_target = [candidate for candidate in ranked if candidate.plan.above_target is None]
+    if not within_target:
         first = ranked[0].plan
         raise InputError(
             f"protocol {first.protocol.name} is left, {first.above_target}, and such a plan is never chosen automatically: name "
             f"it with --protocol {first.protocol.name}, or ask for something else; {PREFERRED} cannot be taken: {against}"
         )
-    return kept
+    return within_target
 
 
 def _with_options(options: Mapping[str, Any]) -> list[str]:

@@ -101,31 +101,31 @@ def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
     return replace(trace, online=online, lost=lost if lost.any() else None, settled=settled).all_handed(schedule)
 
 
-def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
+def _worst_tried(execution: Execution, target: Target, gone: frozenset[PartyId]) -> float:
     privacy, size = execution.privacy(target.delta), target.colluding
     mu = privacy.coalitions(size).max_mu
     read = execution.interception is not None
-    if not (left if read else size >= 1 and len(left) >= 2):
+    if not (gone if read else size >= 1 and len(gone) >= 2):
         return mu
     # If the coalition has one party that left, it is taken to have all of them: all that they sent may have been read.
-    staying = [party for party in range(execution.parties) if party not in left]
+    staying = [party for party in range(execution.parties) if party not in gone]
     others = itertools.combinations(staying, min(size if read else size - 1, max(len(staying) - 1, 0)))
-    certificates = privacy.each(left.union(some) for some in others)
+    certificates = privacy.each(gone.union(some) for some in others)
     return max([mu, *(float(certificate.mu_upper.max(initial=0.0)) for certificate in certificates)])
 
 
-def _worst_bound(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
+def _worst_bound(execution: Execution, target: Target, gone: frozenset[PartyId]) -> float:
     if execution.interception is not None:
         return float(_counted(execution, target, None).max())
     size, schedule, trace = target.colluding, execution.schedule, execution.trace
     protocol, sensitivity = execution.protocol, execution.sensitivity
     worst = protocol.worst_coalition(schedule, trace, sensitivity, size)
     mu = _counted(execution, target, None if worst is None else worst.mu)
-    if len(left) < 2:
+    if len(gone) < 2:
         return float(mu.max())
-    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, left)
+    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, gone)
     with_left = _counted(execution, target, None if worst is None else worst.mu)
-    with_left[sorted(left)] = 0.0
+    with_left[sorted(gone)] = 0.0
     return float(max(mu.max(), with_left.max()))
 
 

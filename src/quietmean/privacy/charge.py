@@ -109,10 +109,10 @@ class Charge:
         # From below, as e^epsilon grows with epsilon; the least solution is never passed.
         epsilon = 0.0
         while True:
-            left = Fraction(delta) - self.additive(epsilon)
-            if left <= 0 or not self.bounded:
+            remaining = Fraction(delta) - self.additive(epsilon)
+            if remaining <= 0 or not self.bounded:
                 return math.inf
-            more = epsilon_of_mu(self.mu, down(left))
+            more = epsilon_of_mu(self.mu, down(remaining))
             if more <= epsilon * (1 + _SAFETY):
                 break
             epsilon = more

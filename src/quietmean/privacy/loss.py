@@ -92,13 +92,13 @@ class LossConversion:
 
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
-        left, epsilon = delta, epsilon_of_mu(mu, delta)
+        remaining, epsilon = delta, epsilon_of_mu(mu, delta)
         # A larger epsilon costs more of delta: the fixed point from below.
         while math.isfinite(epsilon) and self.delta(mu, epsilon) > delta:
-            left = min(delta - self._sampled(epsilon), left * (1 - _STEP))
-            if left <= 0:
+            remaining = min(delta - self._sampled(epsilon), remaining * (1 - _STEP))
+            if remaining <= 0:
                 return math.inf
-            epsilon = epsilon_of_mu(mu, left)
+            epsilon = epsilon_of_mu(mu, remaining)
         return epsilon
 
     def delta(self, mu: float, epsilon: float) -> float:

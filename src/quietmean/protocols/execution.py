@@ -93,9 +93,9 @@ class Execution:
             self.protocol.require_promise_if_read(self.interception.eavesdropping)
 
     def __repr__(self) -> str:
-        left = self.parties - int(self.trace.finished.sum())
+        gone = self.parties - int(self.trace.finished.sum())
         return (
-            f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {left} dropped out permanently)"
+            f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {gone} dropped out permanently)"
         )
 
     @property

@@ -289,16 +289,16 @@ class OfficerPage:
             }
         budget = account.budget
         at = f"at δ = {words.power(budget.delta)}"
-        left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
+        remaining = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
             ("Given", f"ε = {readable.plain(budget.epsilon)} {at}, for all studies together"),
             ("Used", f"ε = {words.rounded_up(account.charged_epsilon)} {at}, reserved or settled"),
-            ("Left", f"ε = {left} {at}"),
+            ("Left", f"ε = {remaining} {at}"),
         ]
         if account.frozen is not None:
             rows.append(("Frozen", f"since {account.frozen.since}: {account.frozen.reason}"))
-        used = f"ε = {words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, {left} is left"
+        used = f"ε = {words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, {remaining} is left"
         return {
             "heading": f"Budget: {used}",
             "rows": rows,

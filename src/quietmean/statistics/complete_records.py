@@ -32,11 +32,11 @@ class OfColumns(Statistic):
 
     columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
 
-    def suppose(self, made: Supposed) -> None:
+    def suppose(self, supposed: Supposed) -> None:
         usual = _RELATION if self.asks_for_relations else 0.0
-        correlation = made.expected("correlation")
+        correlation = supposed.expected("correlation")
         for first, second in pairwise(self.columns):
-            made.correlate(second, [made.normal(first)], [usual if correlation is None else correlation])
+            supposed.correlate(second, [supposed.normal(first)], [usual if correlation is None else correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns),)

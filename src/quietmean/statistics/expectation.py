@@ -261,9 +261,9 @@ class _Studies:
     def _population(self, spread: float) -> Array:
         """The quantities of made-up records, (ROWS, q)."""
         if spread not in self._populations:
-            made = Supposed(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
-            self._statistic.suppose(made)
-            table = made.table(_columns_of(self._statistic, self._workload))
+            supposed = Supposed(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
+            self._statistic.suppose(supposed)
+            table = supposed.table(_columns_of(self._statistic, self._workload))
             read = self.decoder.read[:, self._places].T
             parts = [
                 self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read

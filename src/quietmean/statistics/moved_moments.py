@@ -122,8 +122,8 @@ class MovedMoments:
         means, covariance = self.known
         size = len(means) - 1
         matrix, moved = covariance[:size, :size], self.covariances[:size, :size]
-        left = float(np.linalg.eigvalsh(matrix)[0]) - float(np.linalg.norm(moved, 2))
-        if left <= floor * float(self.errors[:size, :size].max()) or left <= 0:
+        least_eigenvalue = float(np.linalg.eigvalsh(matrix)[0]) - float(np.linalg.norm(moved, 2))
+        if least_eigenvalue <= floor * float(self.errors[:size, :size].max()) or least_eigenvalue <= 0:
             return None
         inverse = np.linalg.inv(matrix)
         slopes = inverse @ covariance[:size, size]

@@ -161,13 +161,13 @@ class OfPair(Statistic, ABC):
     first: str = parameter(help="the first column of numbers")
     second: str = parameter(help="the second one")
 
-    def suppose(self, made: Supposed) -> None:
-        relation, difference = made.expected("correlation"), made.expected("difference")
-        made.correlate(self.second, [made.normal(self.first)], [_RELATION if relation is None else relation])
+    def suppose(self, supposed: Supposed) -> None:
+        relation, difference = supposed.expected("correlation"), supposed.expected("difference")
+        supposed.correlate(self.second, [supposed.normal(self.first)], [_RELATION if relation is None else relation])
         if difference is not None:
-            column = made.columns[self.second]
-            shift = difference - float(made.values[self.second].mean() - made.values[self.first].mean())
-            made.values[self.second] = np.clip(made.values[self.second] + shift, column.low, column.high)
+            column = supposed.columns[self.second]
+            shift = difference - float(supposed.values[self.second].mean() - supposed.values[self.first].mean())
+            supposed.values[self.second] = np.clip(supposed.values[self.second] + shift, column.low, column.high)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

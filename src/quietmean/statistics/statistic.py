@@ -371,7 +371,7 @@ class Statistic(Configured, ABC):
         """What ``expect`` may name."""
         return ("missing", *(_OF_NUMBERS if self.subject is not None else ()), *self.expects)
 
-    def suppose(self, made: Supposed) -> None:
+    def suppose(self, supposed: Supposed) -> None:
         """Relates the columns of made-up records as the question asks, with what is expected. Before a study, for its plan."""
 
     def agreed_fields(self) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class Curve:
     @cached_property
     def entering(self) -> Array:
         """How many are observed when each bin begins, (bins,)."""
-        left = self.events + self.censored
-        entering: Array = self.after + np.cumsum(left[::-1])[::-1]
+        leaving = self.events + self.censored
+        entering: Array = self.after + np.cumsum(leaving[::-1])[::-1]
         return entering
 
     @cached_property

@@ -76,9 +76,9 @@ class Timed(Statistic, ABC):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("hazard-ratio") or 1.0
-        made.times(self.time, self.event, self.by, ratio, median=made.expected("median"))
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("hazard-ratio") or 1.0
+        supposed.times(self.time, self.event, self.by, ratio, median=supposed.expected("median"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self.table(columns),)

@@ -40,17 +40,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
         """
         rows, _ = self._held(X, None, groups, supervised=False)
         columns = rows[0].shape[1]
-        kept = self._components_of(columns)
+        components = self._components_of(columns)
         names = self._names(columns)
         released = self._release(self._limits(self.bounds, columns), rows)
         (estimates,) = released.estimates
-        values, errors = (_table(estimates, numbers, names)[:kept] for numbers in (estimates.value, estimates.standard_error))
+        values, errors = (
+            _table(estimates, numbers, names)[:components] for numbers in (estimates.value, estimates.standard_error)
+        )
         self.explained_variance_, self.components_ = values[:, 0], values[:, 1:]
         self.explained_variance_standard_error_, self.components_standard_error_ = errors[:, 0], errors[:, 1:]
         ratios = estimates.summary.get("proportion", [np.nan] * columns)
-        self.explained_variance_ratio_ = np.array(ratios[:kept])
+        self.explained_variance_ratio_ = np.array(ratios[:components])
         self.mean_ = _means(released)
-        self.n_components_ = kept
+        self.n_components_ = components
         return self
 
     def _questions(self, columns: int) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:

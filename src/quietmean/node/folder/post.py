@@ -237,8 +237,8 @@ class FolderTransport:
         The time of a file says nothing: who can write to the folder can set it.
         """
         end = self._timetable.end(position)
-        while (left := end - self._clock()) > 0:
-            await asyncio.sleep(min(max(left, _LEAST_NAP), _LONGEST_NAP))
+        while (seconds := end - self._clock()) > 0:
+            await asyncio.sleep(min(max(seconds, _LEAST_NAP), _LONGEST_NAP))
         begun = self._looks
         self._wake.set()
         async with self._look_ended:

@@ -123,9 +123,9 @@ class CheckSession:
             if not asking and loop.time() >= deadline:
                 return
             # The tasks end by the deadline themselves; after it, only they are waited for.
-            left = deadline - loop.time()
+            seconds = deadline - loop.time()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left if left > 0 else None):
+                async with asyncio.timeout(seconds if seconds > 0 else None):
                     await self._changed.wait()
 
     def _asked(self, party: PartyId) -> None:

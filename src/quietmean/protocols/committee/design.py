@@ -123,10 +123,10 @@ def _on_finest_grid(
     mu = least_mu(noise, drawn)
 
     def fits(fineness: int) -> bool:
-        made = on_grid(shape, noise, mu, fineness)
-        reach = contributors * made.largest_weight * 2 * fineness + shape.minimum * NOISE_REACH * made.scale
+        sharing = on_grid(shape, noise, mu, fineness)
+        reach = contributors * sharing.largest_weight * 2 * fineness + shape.minimum * NOISE_REACH * sharing.scale
         # Of a relation the sum, its bounds and what rounding adds to them.
-        related = max(terms, default=0) * (made.largest_weight * 2 * fineness + 2) * 2
+        related = max(terms, default=0) * (sharing.largest_weight * 2 * fineness + 2) * 2
         return reach < shape.prime // 2 and related < shape.prime
 
     coarse, fine = wanted_fineness(shape, noise, mu)

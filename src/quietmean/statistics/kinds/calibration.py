@@ -60,8 +60,8 @@ class Calibration(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, made: Supposed) -> None:
-        made.score(self.score, self.outcome, calibrated=True)
+    def suppose(self, supposed: Supposed) -> None:
+        supposed.score(self.score, self.outcome, calibrated=True)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns), self._table(columns))

@@ -48,10 +48,10 @@ class Crosstab(Statistic):
     def subject(self) -> str | None:
         return None
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("odds-ratio")
-        if ratio is not None and all(len(made.columns[name].categories) == 2 for name in (self.row, self.column)):
-            made.happen(self.column, math.log(ratio) * made.values[self.row])
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("odds-ratio")
+        if ratio is not None and all(len(supposed.columns[name].categories) == 2 for name in (self.row, self.column)):
+            supposed.happen(self.column, math.log(ratio) * supposed.values[self.row])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -53,9 +53,9 @@ class CumulativeIncidence(Statistic):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("hazard-ratio") or 1.0
-        made.times(self.time, self.cause, self.by, ratio, median=made.expected("median"), none=self.censored)
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("hazard-ratio") or 1.0
+        supposed.times(self.time, self.cause, self.by, ratio, median=supposed.expected("median"), none=self.censored)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

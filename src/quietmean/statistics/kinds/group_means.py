@@ -61,14 +61,14 @@ class GroupMeans(Statistic):
     by: str = parameter(help="the column whose levels are the groups")
     cluster: str | None = cluster_field()
 
-    def suppose(self, made: Supposed) -> None:
-        difference, smd = made.expected("difference"), made.expected("smd")
-        spread = float(made.values[self.column].std())
+    def suppose(self, supposed: Supposed) -> None:
+        difference, smd = supposed.expected("difference"), supposed.expected("smd")
+        spread = float(supposed.values[self.column].std())
         apart = (difference / spread if spread > 0 else 0.0) if difference is not None else smd or 0.0
-        if apart and len(made.columns[self.by].categories) == 2:
-            made.correlate(self.column, [made.standardised(self.by)], [apart * float(made.values[self.by].std())])
+        if apart and len(supposed.columns[self.by].categories) == 2:
+            supposed.correlate(self.column, [supposed.standardised(self.by)], [apart * float(supposed.values[self.by].std())])
         if self.cluster is not None:
-            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
+            supposed.shift_sites(self.column, self.cluster, supposed.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

@@ -53,11 +53,11 @@ class Kappa(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return self._alike(columns, self.first, self.second)
 
-    def suppose(self, made: Supposed) -> None:
-        expected = made.expected("kappa")
+    def suppose(self, supposed: Supposed) -> None:
+        expected = supposed.expected("kappa")
         if expected is not None:
-            same = made.chance < expected
-            made.values[self.second] = np.where(same, made.values[self.first], made.values[self.second])
+            same = supposed.chance < expected
+            supposed.values[self.second] = np.where(same, supposed.values[self.first], supposed.values[self.second])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)

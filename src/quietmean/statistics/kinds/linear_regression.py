@@ -54,22 +54,22 @@ class LinearRegression(Regression):
     def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
         return {ROBUST: True} if _of_one(str(raw.get("formula", ""))) else {}
 
-    def suppose(self, made: Supposed) -> None:
-        outcome, covariates = self._sides(made.columns)
+    def suppose(self, supposed: Supposed) -> None:
+        outcome, covariates = self._sides(supposed.columns)
         name = outcome.column.name
-        spread = float(made.values[name].std())
+        spread = float(supposed.values[name].std())
         causes, correlations = [], []
         for index, vertex in enumerate(covariates):
-            cause, own = made.covariate(vertex.column, vertex.level), made.expected(vertex.column.name)
-            slope = made.expected("slope") if own is None and index == 0 else own
+            cause, own = supposed.covariate(vertex.column, vertex.level), supposed.expected(vertex.column.name)
+            slope = supposed.expected("slope") if own is None and index == 0 else own
             correlation = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
             if correlation is None and index == 0:
-                correlation = made.expected("correlation")
+                correlation = supposed.expected("correlation")
             if correlation:
-                causes.append(made.unit(cause))
+                causes.append(supposed.unit(cause))
                 correlations.append(correlation)
         if causes:
-            made.correlate(name, causes, correlations)
+            supposed.correlate(name, causes, correlations)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.number(name))

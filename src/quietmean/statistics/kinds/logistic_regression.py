@@ -55,19 +55,19 @@ class LogisticRegression(Regression):
 
     expects = ("odds-ratio",)
 
-    def suppose(self, made: Supposed) -> None:
-        outcome, covariates = self._sides(made.columns)
-        first = made.expected("odds-ratio")
-        stated = first is not None or any(made.expected(covariate.column.name) is not None for covariate in covariates)
-        log_odds = np.zeros(len(made.chance))
+    def suppose(self, supposed: Supposed) -> None:
+        outcome, covariates = self._sides(supposed.columns)
+        first = supposed.expected("odds-ratio")
+        stated = first is not None or any(supposed.expected(covariate.column.name) is not None for covariate in covariates)
+        log_odds = np.zeros(len(supposed.chance))
         for index, vertex in enumerate(covariates):
-            own, cause = made.expected(vertex.column.name), made.covariate(vertex.column, vertex.level)
+            own, cause = supposed.expected(vertex.column.name), supposed.covariate(vertex.column, vertex.level)
             if own is not None:
                 log_odds += own * cause
                 continue
             ratio = first if first is not None and index == 0 else 1.0 if stated else _USUAL_RATIO
-            log_odds += math.log(ratio) * (made.unit(cause) if vertex.level is None else cause)
-        made.happen(outcome.column.name, log_odds)
+            log_odds += math.log(ratio) * (supposed.unit(cause) if vertex.level is None else cause)
+        supposed.happen(outcome.column.name, log_odds)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]

@@ -39,10 +39,10 @@ class MannWhitney(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, made: Supposed) -> None:
-        second = float(made.values[self.by].mean())
-        correlation = between_groups([1 - second, second], made.expected("probability") or 0.5)
-        made.correlate(self.column, [made.standardised(self.by)], [correlation])
+    def suppose(self, supposed: Supposed) -> None:
+        second = float(supposed.values[self.by].mean())
+        correlation = between_groups([1 - second, second], supposed.expected("probability") or 0.5)
+        supposed.correlate(self.column, [supposed.standardised(self.by)], [correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

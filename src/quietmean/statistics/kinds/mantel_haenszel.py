@@ -50,10 +50,10 @@ class MantelHaenszel(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return columns.category(self.by), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("odds-ratio")
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("odds-ratio")
         if ratio is not None:
-            made.happen(self.column, math.log(ratio) * made.values[self.row])
+            supposed.happen(self.column, math.log(ratio) * supposed.values[self.row])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells, strata = self._cells(released, columns), columns.category(self.by).categories

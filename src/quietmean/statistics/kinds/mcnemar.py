@@ -43,12 +43,12 @@ class McNemar(OfCells):
         self._two_levels(columns, self.before)
         return self._alike(columns, self.before, self.after)
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("odds-ratio")
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("odds-ratio")
         if ratio is not None:
-            before = float(np.mean(made.values[self.before] == 1))
+            before = float(np.mean(supposed.values[self.before] == 1))
             part = float(special.expit(special.logit(before) + math.log(ratio)))
-            made.happen(self.after, np.zeros(len(made.values[self.before])), part)
+            supposed.happen(self.after, np.zeros(len(supposed.values[self.before])), part)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)

@@ -40,9 +40,9 @@ class Mean(Statistic):
     column: str = parameter(help="the column")
     cluster: str | None = cluster_field()
 
-    def suppose(self, made: Supposed) -> None:
+    def suppose(self, supposed: Supposed) -> None:
         if self.cluster is not None:
-            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
+            supposed.shift_sites(self.column, self.cluster, supposed.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

@@ -73,8 +73,8 @@ class MetaAnalysis(Statistic):
     def known_expectations(self) -> tuple[str, ...]:
         return self._inner.known_expectations
 
-    def suppose(self, made: Supposed) -> None:
-        self._inner.suppose(made)
+    def suppose(self, supposed: Supposed) -> None:
+        self._inner.suppose(supposed)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -135,13 +135,13 @@ class Rates(Statistic):
     standard: tuple[float, ...] | None = numbers_field(None, "weights of the groups in a standard population", "standard")
     cluster: str | None = cluster_field()
 
-    def suppose(self, made: Supposed) -> None:
-        per, ratio = made.expected("rate"), made.expected("rate-ratio") or 1.0
+    def suppose(self, supposed: Supposed) -> None:
+        per, ratio = supposed.expected("rate"), supposed.expected("rate-ratio") or 1.0
         rate = None if per is None else per / self.per
-        if made.columns[self.events].boolean:
-            made.times(self.time, self.events, self.by, ratio, rate=rate)
+        if supposed.columns[self.events].boolean:
+            supposed.times(self.time, self.events, self.by, ratio, rate=rate)
         else:
-            made.count(self.events, self.time, self.by, ratio, rate)
+            supposed.count(self.events, self.time, self.by, ratio, rate)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

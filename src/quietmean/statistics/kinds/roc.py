@@ -50,8 +50,8 @@ class Roc(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, made: Supposed) -> None:
-        made.score(self.score, self.outcome, calibrated=False)
+    def suppose(self, supposed: Supposed) -> None:
+        supposed.score(self.score, self.outcome, calibrated=False)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

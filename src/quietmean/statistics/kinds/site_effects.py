@@ -43,8 +43,8 @@ class SiteEffects(Statistic):
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the sites")
 
-    def suppose(self, made: Supposed) -> None:
-        made.shift_sites(self.column, self.by, made.expected("sd-between"))
+    def suppose(self, supposed: Supposed) -> None:
+        supposed.shift_sites(self.column, self.by, supposed.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -46,10 +46,10 @@ class Spearman(Statistic):
     second: str = parameter(help="the second one")
     bins: int | None = usual_bins_field(_USUAL_BINS)
 
-    def suppose(self, made: Supposed) -> None:
-        correlation = made.expected("correlation") or 0.0
+    def suppose(self, supposed: Supposed) -> None:
+        correlation = supposed.expected("correlation") or 0.0
         # Of a normal distribution with this rank correlation.
-        made.correlate(self.second, [made.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
+        supposed.correlate(self.second, [supposed.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

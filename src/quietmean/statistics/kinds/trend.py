@@ -52,10 +52,12 @@ class Trend(OfCells):
             raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
         return groups, self._two_levels(columns, self.column)
 
-    def suppose(self, made: Supposed) -> None:
-        ratio = made.expected("odds-ratio")
+    def suppose(self, supposed: Supposed) -> None:
+        ratio = supposed.expected("odds-ratio")
         if ratio is not None:
-            made.happen(self.column, math.log(ratio) * self._scores(made.columns)[made.values[self.by].astype(np.int64)])
+            supposed.happen(
+                self.column, math.log(ratio) * self._scores(supposed.columns)[supposed.values[self.by].astype(np.int64)]
+            )
 
     def _scores(self, columns: Columns) -> Array:
         return (

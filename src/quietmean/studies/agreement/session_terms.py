@@ -154,13 +154,13 @@ class SessionTerms:
         return self._target(self.epsilon, self.delta)
 
     def _whole_mu(self, spare: float) -> float:
-        left = self.delta - spare
-        if left <= 0:
+        remaining = self.delta - spare
+        if remaining <= 0:
             raise InputError(
                 f"delta {self.delta:g} is below what {count_of(self.rounds, 'round takes', 'rounds take')} of it: choose "
                 "a larger delta"
             )
-        return mu_of_budget(self.epsilon, left)
+        return mu_of_budget(self.epsilon, remaining)
 
     def _planned(self, mu: float, delta: float) -> Plan:
         target = self._target(max(epsilon_within(mu, delta), 1e-12), delta)

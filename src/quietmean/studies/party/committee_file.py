@@ -131,10 +131,10 @@ class CommitteeContributor:
         signer, sealer = IdentitySigner(self.identity), MailboxSealer()
         content = make_contribution(session, signer, sealer, numbers, value.weight, seed, admission)
         numbers.fill(0)
-        made = HandedIn(content, data)
-        head = json.dumps({"format": _FORMAT, "session": self.sealed.digest, "data": data, "checksum": made.checksum})
+        handed_in = HandedIn(content, data)
+        head = json.dumps({"format": _FORMAT, "session": self.sealed.digest, "data": data, "checksum": handed_in.checksum})
         write_private(self.stored_at, head.encode() + b"\n" + content)
-        return made
+        return handed_in
 
     def _stored(self) -> HandedIn | None:
         try:

@@ -84,9 +84,9 @@ def hand_over(url: str, sealed: Sealed, contributor: str, contribution: Contribu
     Raises as :func:`send_to_drop`, and :class:`InputError` for another file in the receipt's place.
     """
     receipt = send_to_drop(url, contribution.to_file(), sealed.digest, contributor, contribution.digest)
-    kept = path.with_name(f"{path.name}.receipt")
-    Output(kept, "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT)).write(receipt.signed.to_file())
-    return receipt, kept
+    receipt_path = path.with_name(f"{path.name}.receipt")
+    Output(receipt_path, "the drop's receipt", own=is_document(Purpose.COMMITTEE_RECEIPT)).write(receipt.signed.to_file())
+    return receipt, receipt_path
 
 
 def send_to_drop(url: str, content: bytes, session: str, contributor: str, digest: str) -> DropReceipt:

@@ -35,8 +35,8 @@ def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
     if charge is None:
         return NotStarted(str(error))
     refund = charge.never_started()
-    kept = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
-    return NotStarted(f"{error}{kept}")
+    in_ledger = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
+    return NotStarted(f"{error}{in_ledger}")
 
 
 def unsettled(result: NodeResult) -> dict[str, Any]:

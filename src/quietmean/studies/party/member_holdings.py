@@ -140,8 +140,8 @@ class MemberHoldings:
 
 def delete_held(path: Path) -> None:
     """Overwrite and delete what a member took, if it is there, and what it was writing when it was killed."""
-    for left in (path, *path.parent.glob(f"{glob.escape(path.name)}.*.new")):
-        _overwrite(left)
+    for old in (path, *path.parent.glob(f"{glob.escape(path.name)}.*.new")):
+        _overwrite(old)
 
 
 def _overwrite(path: Path) -> None:
