@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import dataclass
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.core.bound import Bound
-from quietmean.core.codec import canonical_json, digest, dump_state, load_state, to_plain
+from quietmean.core.codec import canonical_json, decode_json, digest, dump_state, load_state, to_plain
 from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
 
 
@@ -71,6 +72,18 @@ def test_storage_of_other_things_is_refused() -> None:
         dump_state(object())
     with pytest.raises(msgspec.ValidationError):
         load_state(Remembered, dump_state({"round": "x", "held": np.zeros(1), "heard": ()}))
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, '"[' * 500_000, "\\" * 1_000_000], ids=["plain", "quotes", "backslashes"])
+def test_json_with_a_long_text_is_read_in_a_few_times_its_size(text: str) -> None:
+    raw = msgspec.json.encode([text, [text]])
+    tracemalloc.start()
+    try:
+        assert decode_json(raw, list, InputError) == [text, [text]]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 6 * len(raw)
 
 
 def test_bound() -> None:
