@@ -117,6 +117,48 @@ def test_each_kind_of_file_that_cannot_count_is_left_out_with_its_reason(box: Pa
     assert {name: why for _, name, why in taken.left_out} == {name: why for name, (_, why) in bad.items()}
 
 
+def sparse(path: Path, start: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(start)
+        file.truncate(1 << 30)
+
+
+# What whoever can write into the folder may put there, and why it is left out; what is no file is passed over.
+ODD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda path: path.write_bytes(b""), "it is no contribution to a committee"),
+    "newer": (lambda path: path.write_bytes(b"qmcommi2" + WORLD.contribution(0)[8:]), "another version of quietmean made it"),
+    "a gigabyte": (lambda path: sparse(path, WORLD.contribution(0)), "it is larger than any contribution to this study"),
+    "segment": (lambda path: path.write_bytes(b"qmsegm1\n" + bytes(10)), "it is cut off, or was changed on the way"),
+    "large segment": (lambda path: sparse(path, b"qmsegm1\n"), "it is for another study"),
+    "\n\x1b[31m\u202e": (lambda path: path.write_bytes(b"x"), "it is no contribution to a committee"),
+    "no text \udcff": (lambda path: path.write_bytes(b"x"), "it is no contribution to a committee"),
+    "folder": (Path.mkdir, ""),
+    "pipe": (os.mkfifo, ""),
+    "link to a folder": (lambda path: path.symlink_to(path.parent), ""),
+    "link to a device": (lambda path: path.symlink_to("/dev/zero"), ""),
+    "link to a file": (lambda path: path.symlink_to("c1.contribution"), ""),
+    "link to nothing": (
+        lambda path: path.symlink_to("nothing"),
+        "it is a link to a file that cannot be read (No such file or directory)",
+    ),
+    "link to itself": (
+        lambda path: path.symlink_to(path.name),
+        "it is a link to a file that cannot be read (Too many levels of symbolic links)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_else_is_in_the_folder_stops_no_member(box: Path, name: str) -> None:
+    make, why = ODD[name]
+    make(box / name)
+    taken = take(box)
+    assert len(taken) == 3
+    shown = name.encode(errors="backslashreplace").decode()
+    assert taken.left_out == ((("", shown, why),) if why else ())
+    assert MemberHoldings.load(taken.path, WORLD.session) == taken
+
+
 def cut_and_changed(whole: bytes, other: bytes, every: int) -> Iterator[tuple[str, bytes]]:
     """A file with an end that is missing, a bit that is another one, a byte more, or the end of another file."""
     for at in range(0, len(whole), every):

@@ -250,7 +250,8 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
     Raises :class:`ContributionError` for anything else, and for somebody who is not admitted or claims too large a weight.
     """
     if not raw.startswith(_MAGIC):
-        raise ContributionError("it is no contribution to a committee")
+        other = raw.startswith(_MAGIC[:-1]) and raw[len(_MAGIC) - 1 : len(_MAGIC)].isdigit()
+        raise ContributionError("another version of quietmean made it" if other else "it is no contribution to a committee")
     begin = len(_MAGIC) + _LENGTH
     end = begin + int.from_bytes(raw[len(_MAGIC) : begin], "little")
     signed = end + SIGNATURE_BYTES

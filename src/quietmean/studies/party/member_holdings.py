@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -160,10 +161,20 @@ def contributions_in(folder: Path) -> list[Path]:
     """The files in a folder, in the order of their names. Raises :class:`InputError` where it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_file() and not entry.name.startswith("."))
+            names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_file_or_lost(entry))
     except OSError as error:
         raise _unreadable(folder, str(error.strerror)) from None
     return [folder / name for name in names]
+
+
+def _is_file_or_lost(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file, or a link to one or to nothing, which is told of. Raises OSError where the folder fails."""
+    if not entry.is_symlink():
+        return entry.is_file()
+    try:
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return True
 
 
 @dataclass(frozen=True)
@@ -229,15 +240,17 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
 def _contributions(session: CommitteeSession, member: int, folder: Path, until: float) -> Iterator[tuple[str, _Read]]:
     """What to call each contribution in ``folder``, and what reads it: files of one, and the segments of a drop."""
     for path in contributions_in(folder):
+        # Whoever put it there chose its name, which may be no text.
+        name = path.name.encode(errors="backslashreplace").decode()
         try:
             with path.open("rb") as file:
                 if not is_segment(file.read(FRONT_BYTES)):
-                    yield path.name, partial(_read, session, path, until)
+                    yield name, partial(_read, session, path, until)
                     continue
                 file.seek(0)
-                yield from _in_segment(session, member, path.name, file, until)
+                yield from _in_segment(session, member, name, file, until)
         except OSError as error:
-            yield path.name, partial(_fails, error)
+            yield name, partial(_fails, error, path)
 
 
 def _in_segment(
@@ -262,10 +275,12 @@ def _checked(header: Header, raw: bytes, late: bool) -> tuple[Header, bytes]:
     return header, raw
 
 
-def _fails(error: Exception) -> tuple[Header, bytes]:
-    """Raises it."""
+def _fails(error: Exception, path: Path | None = None) -> tuple[Header, bytes]:
+    """Raises it. A file that is closed to this member, and a link that leads nowhere, say nothing against the folder."""
     if isinstance(error, PermissionError):
         raise ContributionError(f"it cannot be read ({error.strerror})") from None
+    if isinstance(error, OSError) and path is not None and path.is_symlink():
+        raise ContributionError(f"it is a link to a file that cannot be read ({error.strerror})") from None
     raise error
 
 
@@ -286,8 +301,8 @@ def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, 
             front = opened.read(front_bytes(session))
             header = read_header(session, front)
             raw = front + opened.read()
-    except PermissionError as error:
-        _fails(error)
+    except OSError as error:
+        _fails(error, file)
     return _checked(header, raw, status.st_mtime > until)
 
 
