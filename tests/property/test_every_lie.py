@@ -5,6 +5,7 @@ The liar's machine is real, and given what no admission lets in. What is shown t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,17 @@ def outcome(name: str, head: str) -> str:
     except (QuietmeanError, ArithmeticError, ValueError):
         return CANNOT
     truth = conclude_possible(plan, study.workload, execution, added(plan, released(execution, values, ""), LIAR))
+    if not all(np.isfinite(one.vector).all() for one in releases.values()):
+        # What is no number no receiver takes: the others' result is without it, and without what they passed on to it.
+        lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
+        lost[:, LIAR] = True
+        alone = execution.with_trace(replace(execution.trace, lost=lost)).without(frozenset({LIAR}))
+        kept = {party: one for party, one in released(alone, values, head).items() if party != LIAR}
+        found = conclude_possible(plan, study.workload, alone, added(plan, kept, LIAR))
+        assert found.execution.in_part
+        require_within(study, truth, found)
+        return CANNOT
     possible = PossibleReleases.of(plan, execution.schedule, weights)
-    # What is no number no receiver takes.
     named = {party for party, one in releases.items() if possible is not None and possible.cannot_be(party, one)}
     assert named <= {LIAR}
     kept = {party: one for party, one in releases.items() if party not in named}

@@ -103,3 +103,21 @@ def telling_apart(liar: PartyId, victim: PartyId, honest: Callable[..., Any] = P
         return _TellsApart(made, victim) if party == liar else made
 
     return machine
+
+
+class _Unreadable(Liar):
+    """All that it sends and releases is no number."""
+
+    def _told(self, step: Step[Any]) -> Step[Any]:
+        sent = tuple(replace(message, vector=np.full_like(message.vector, np.nan)) for message in step.send)
+        return super()._told(replace(step, send=sent))
+
+
+def sending_what_nobody_takes(liar: PartyId, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
+    """In place of :meth:`Plan.machine`: no connection takes what one party sends."""
+
+    def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
+        made = honest(plan, schedule, party, value, noise)
+        return _Unreadable(made, LIES["no number"]) if party == liar else made
+
+    return machine

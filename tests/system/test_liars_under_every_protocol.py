@@ -220,11 +220,13 @@ def test_by_run_without_privacy(
             assert "a result that cannot be" in capsys.readouterr().err
         return
     document = json.loads(capsys.readouterr().out)
-    assert said == {"within the bound"}
-    assert document["parties_counted"] == len(PARTIES)
+    left = len(PARTIES) - document["parties_counted"]
+    assert said & ({"cannot be sent"} if left else {"within the bound"})
+    assert left <= 1
     moved, stated = abs(document["estimate"] - MIDDLE), StudyInfluence.from_json(document["certificate"]["influence"])
     assert stated is not None
-    assert moved <= (stated.most("mean(age)") or 0.0)
+    # Nothing of a liar whose numbers nobody takes; everybody else's are the same.
+    assert moved <= (1e-9 if left else stated.most("mean(age)") or 0.0)
 
 
 @pytest.mark.sampled(3)

@@ -28,6 +28,8 @@ class ExecutionTrace:
     receiver though it did not use them: refused, withdrawn by their sender, or handed to a party that was silent. They change
     nothing that is computed, but their receiver knows them.
 
+    ``unheard``: parties that were online in the last round and whose releases are in no sum: what they held then is lost.
+
     Raises :class:`InputError` if a party is offline in round 0, or for a later round in which the sender is offline.
     """
 
@@ -35,6 +37,7 @@ class ExecutionTrace:
     lost: Mask | None = None
     settled: Ints = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
     seen: Mask | None = None
+    unheard: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         for round_, sender, receiver, later in self.settled.tolist():
@@ -54,8 +57,11 @@ class ExecutionTrace:
 
     @property
     def finished(self) -> Mask:
-        """Shape (n,): online in the last round. The others have dropped out permanently."""
+        """Shape (n,): online in the last round, and heard. The others have dropped out permanently."""
         last: Mask = self.online[-1]
+        if self.unheard:
+            last = last.copy()
+            last[list(self.unheard)] = False
         return last
 
     def delivered(self, schedule: Schedule) -> Mask:

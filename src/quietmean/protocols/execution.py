@@ -70,7 +70,7 @@ class Execution:
     if either is not positive.
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
     ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
-    file was not there when the others were added up, and may still come.
+    file was not there when the others were added up, and may still come; of one between machines, whose release did not arrive.
     ``interception``: the messages between parties that are read, where the target says so and that tells anything.
     """
 
@@ -224,8 +224,9 @@ class Execution:
 
     @cached_property
     def _contributors(self) -> Mask:
-        counted = self.protocol.contributors(self.schedule, self.trace).copy()
-        counted[list(self.left_out)] = False
+        counted = self.protocol.contributors(self.schedule, self._trace_of_result).copy()
+        if not self.protocol.transfers_mass:
+            counted[list(self.left_out)] = False
         counted.flags.writeable = False
         return counted
 
@@ -235,10 +236,11 @@ class Execution:
 
         Where values are passed on, who leaves in between counts in part, and so do those of whom it took much along.
         """
-        counted = self.contributors().astype(np.float64)
-        if self.trace.finished.all() or self.left_out or not counted.any():
+        counted, trace = self.contributors().astype(np.float64), self._trace_of_result
+        all_or_nothing = bool(self.left_out) and not self.protocol.transfers_mass
+        if trace.finished.all() or all_or_nothing or not counted.any():
             return counted
-        parts = self.protocol.parts(self.schedule, self.trace)
+        parts = self.protocol.parts(self.schedule, trace)
         relative: Array = parts / parts.max()
         return relative
 
@@ -259,11 +261,18 @@ class Execution:
     @property
     def in_result(self) -> Execution:
         """The same without what is left out: what the error of the result follows from, but not its privacy."""
+        return replace(self, trace=self._trace_of_result, left_out=frozenset()) if self.left_out else self
+
+    @property
+    def _trace_of_result(self) -> ExecutionTrace:
+        """Without the releases that are left out; where shares are passed on, the shares in them are lost."""
         if not self.left_out:
-            return self
+            return self.trace
+        if self.protocol.transfers_mass:
+            return replace(self.trace, unheard=self.left_out)
         online = self.trace.online.copy()
         online[-1, list(self.left_out)] = False
-        return replace(self, trace=replace(self.trace, online=online), left_out=frozenset())
+        return replace(self.trace, online=online)
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         """The state machine of one party, bound to its value (d,) and its noise."""

@@ -44,9 +44,8 @@ def what_arrived(result: NodeResult, plan: Plan) -> tuple[frozenset[PartyId], Ex
     missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
     without = missing if len(releasers) == plan.target.parties else frozenset()
     if plan.protocol.transfers_mass:
-        # What a party passed on others may have released: nothing is in the result of who passed on nothing that anybody took.
-        taken = np.nonzero(result.execution.trace.delivered(result.execution.schedule))[1]
-        without -= set(taken.tolist())
+        # Who left before released nothing.
+        without &= set(np.nonzero(result.execution.trace.finished)[0].tolist())
     return missing, result.execution.without(without) if without else result.execution
 
 
