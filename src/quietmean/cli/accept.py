@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, output, print_json, printable
 from quietmean.cli.identity import kept_sentence, load_identity, make_identity
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from quietmean.studies.agreement.invitation import Invitation
@@ -139,7 +140,7 @@ def _summary(received: Invitation) -> str:
 
     study = received.terms
     if isinstance(study, SessionStudy):
-        kind, about = "session", f"{study.rounds} means of vectors of {study.dimension} coordinates"
+        kind, about = "session", f"{count_of(study.rounds, 'mean')} of vectors of {count_of(study.dimension, 'coordinate')}"
     else:
         kind, about = "study", ", ".join(column.name for column in study.columns)
     return (

@@ -9,6 +9,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
+from quietmean.core.readable import count_of
 from quietmean.planning.automatic import PREFERRED
 from quietmean.planning.candidates import Candidate, Ranking, rank
 from quietmean.planning.plan import Plan
@@ -92,7 +93,7 @@ def _by_peers(ranking: Ranking, target: Target) -> _Planned:
     candidate = usual or next((other for other in ranking if not other.plan.protocol.by_file), None)
     if candidate is None:
         raise InputError("no peer-to-peer protocol keeps this target")
-    steps = f"online together for {candidate.rounds} rounds"
+    steps = f"online together for {count_of(candidate.rounds, 'round')}"
     return candidate, f"any {target.colluding} of the {target.parties} sites", steps
 
 

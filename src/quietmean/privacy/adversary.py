@@ -10,6 +10,7 @@ import numpy as np
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
@@ -88,7 +89,7 @@ class Adversary:
         if self.corrupt:
             parts.append(f"parties {', '.join(map(str, sorted(self.corrupt)))} colluding")
         if self.observed:
-            parts.append(f"{len(self.observed)} messages intercepted")
+            parts.append(f"{count_of(len(self.observed), 'message')} intercepted")
         return " and ".join(parts) or "an outsider who sees what is published"
 
 
@@ -105,7 +106,7 @@ class Eavesdropper:
 
     def describe(self) -> str:
         """What stands after the description of a coalition; nothing where nobody reads anything."""
-        return f", and {len(self.observed)} messages intercepted ({self.chosen})" if self.chosen else ""
+        return f", and {count_of(len(self.observed), 'message')} intercepted ({self.chosen})" if self.chosen else ""
 
 
 def _by_creation(sender: Ints, round_: Ints) -> Ints:

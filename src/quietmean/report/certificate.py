@@ -356,7 +356,7 @@ class CertificatePage:
                 "the sum hides each of them among all the others, and the sum itself keeps the noise that stays."
             ]
         shown = [words.listed([self._short(party) for party in group], most=16) for group in groups[:_MOST_GROUPS]]
-        more = f", and {len(groups) - _MOST_GROUPS} more groups" if len(groups) > _MOST_GROUPS else ""
+        more = f", and {count_of(len(groups) - _MOST_GROUPS, 'more group')}" if len(groups) > _MOST_GROUPS else ""
         return [
             f"The groups are: {'; '.join(shown)}{more}.",
             "Between groups the adversary saw every message. Within a group the noise that cancels hides its members among each "

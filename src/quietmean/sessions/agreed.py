@@ -11,6 +11,7 @@ from typing import Any, Self
 from quietmean.core.assumptions import Assumption, assumptions_json
 from quietmean.core.codec import canonical_json
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.core.start_quorum import least_minimum
 from quietmean.node import Roster, Started
 from quietmean.planning.influence import Influence, planned_influence
@@ -97,7 +98,7 @@ class SessionContract(Agreement):
 
     @property
     def asks_for(self) -> list[tuple[str, str]]:
-        return [(KIND, f"{KIND}({self.study.dimension} coordinates, {self.study.rounds} rounds)")]
+        return [(KIND, f"{KIND}({count_of(self.study.dimension, 'coordinate')}, {count_of(self.study.rounds, 'round')})")]
 
     @property
     def used(self) -> Sequence[Column]:
@@ -160,11 +161,11 @@ class SessionContract(Agreement):
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
         study, target, others = self.study, self.target, self.everybody_else(self.study.rounds)
-        at = f"at delta {study.delta:g}"
+        at, means = f"at delta {study.delta:g}", count_of(study.rounds, "mean")
         return [
             ("session", study.name),
             *((("for", canonical_json(study.purpose).decode()),) if study.purpose else ()),
-            ("asks for", f"at most {study.rounds} means of vectors of {study.dimension} coordinates, of L2 norm {study.clip:g}"),
+            ("asks for", f"at most {means} of vectors of {count_of(study.dimension, 'coordinate')}, of L2 norm {study.clip:g}"),
             ("protects", f"one {study.unit} over all rounds together, under {target.neighbouring}"),
             (
                 "costs at most",

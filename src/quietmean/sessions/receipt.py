@@ -103,7 +103,7 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
         "tv": spent.tv,
         "epsilon": spent.epsilon(at) if begun else 0.0,
         "delta": at,
-        "adversary": f"any coalition of {planned.colluding} parties, the same in all rounds",
+        "adversary": f"any coalition of {count_of(planned.colluding, 'party', 'parties')}, the same in all rounds",
         "unit": str(planned.unit),
         "neighbouring": str(planned.neighbouring),
         "enforced_by": plan.a_priori.enforced_by,

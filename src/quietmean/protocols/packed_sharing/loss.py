@@ -10,6 +10,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
+from quietmean.core.readable import count_of
 from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.packed_sharing.accounting import charge, unknown_noises
@@ -39,8 +40,9 @@ class PackedLossConversion(LossConversion):
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {parameters.colluding_members} members collude; they see one sum, of {parameters.minimum} inputs or "
-                "more, whichever they choose and whatever happens; larger coalitions are charged each party's own noise.",
+                f"At most {count_of(parameters.colluding_members, 'member colludes', 'members collude')}; together they see one "
+                f"sum, of {count_of(parameters.minimum, 'input')} or more, whichever they choose and whatever happens; larger "
+                "coalitions are charged each party's own noise.",
             ),
             Assumption(
                 Key.SAMPLER,

@@ -17,6 +17,7 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit, in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
+from quietmean.core.readable import count_of
 from quietmean.core.toml_files import decode_tables, fault, unreadable
 from quietmean.node.net import number_of, parse_public_key
 from quietmean.planning.stated_weights import StatedWeights
@@ -239,7 +240,8 @@ def _delta(policy: Policy, agreement: Agreement) -> Iterator[str]:
 def _colluding(policy: Policy, agreement: Agreement) -> Iterator[str]:
     least, colluding = policy.rules.least_colluding, agreement.target.colluding
     if colluding < least:
-        yield f"the study protects against {colluding} colluding parties, at least {least} must be assumed"
+        parties = count_of(colluding, "colluding party", "colluding parties")
+        yield f"the study protects against {parties}, at least {least} must be assumed"
 
 
 def _parties(policy: Policy, agreement: Agreement) -> Iterator[str]:
