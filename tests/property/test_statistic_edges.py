@@ -98,6 +98,13 @@ def same_twice() -> Array:
     return records
 
 
+def told_by_x() -> Array:
+    records = ordinary()
+    above = np.nan_to_num(records[:, 0], nan=3.0) > 5
+    records[:, 2:5] = np.column_stack([above, 2.0 * above, above])
+    return records
+
+
 RECORDS: dict[str, Callable[[], Array]] = {
     "ordinary": ordinary,
     "nothing present": lambda: np.full((300, len(COLUMNS)), np.nan),
@@ -112,6 +119,8 @@ RECORDS: dict[str, Callable[[], Array]] = {
     "covariates that are the same": same_twice,
     "one record": lambda: ordinary(1),
     "two records": lambda: ordinary(2),
+    "a number tells all levels": told_by_x,
+    "three records": lambda: ordinary(3),
 }
 
 
@@ -161,6 +170,18 @@ def test_nothing_is_made_up(text: str, name: str) -> None:
     for place, noise in enumerate((0.0, 0.5, 4.0, 400.0)):
         for seed in range(3 if noise else 1):
             check(decoded(text, records, noise, 10 * place + seed))
+
+
+@pytest.mark.sampled(29)
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("text", KINDS)
+def test_a_grid_makes_nothing_up(text: str, name: str) -> None:
+    """What a rehearsal shows beside its result: records that are rounded to a grid, of which no more than that is noise."""
+    records = RECORDS[name]()
+    for step in (2.0**-12, 2.0**-20, 2.0**-30, 2.0**-40):
+        workload = study(text, PrivacyUnit.RECORD)
+        encoded = workload.encode(records, step=step)
+        check(workload.decode(encoded.vector / encoded.weight, step / 2, encoded.weight, step=step)[0].estimates)
 
 
 # They add up records.

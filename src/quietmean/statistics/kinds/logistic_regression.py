@@ -28,8 +28,8 @@ REASON = (
     "one shot is an approximation of the maximum likelihood estimate, right where the covariates are normal in each class: for "
     "coefficients with intervals of the population fit the model in rounds"
 )
-# Noise deviations that a squared distance of the classes, and the part of each class, must have.
-_LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
+# Noise deviations that a squared distance of the classes, and the part of each class, must have; and the least such part.
+_LEAST_DISTANCE, _LEAST_CLASS, _LEAST_PART = 2.0, 4.0, 1e-5
 # The odds ratio of one standard deviation of a covariate, or of a level, that is assumed where the study states none.
 _USUAL_RATIO = 1.5
 # The ridge of the slopes that rank covariates, in noise deviations of a covariance.
@@ -86,7 +86,7 @@ class LogisticRegression(Regression):
             float(centred.means[-1]),
             math.sqrt(max(float(centred.mean_slopes[-1] @ centred.noise @ centred.mean_slopes[-1]), 0.0)),
         )
-        if 1 - abs(mean) <= _LEAST_CLASS * error:
+        if 1 - abs(mean) <= max(_LEAST_CLASS * error, _LEAST_PART):
             return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
         all_terms = (*terms, AUC)
         if not levels.covariates:
@@ -123,7 +123,7 @@ def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...]
 
     values, gradients = function(at), slopes_of(function, at) @ into
     noise = gradients @ centred.noise @ gradients.T
-    if not np.isfinite(values).all():
+    if not (np.isfinite(values).all() and np.isfinite(noise).all()):
         return _unknown((INTERCEPT, *(vertex.name for vertex in covariates)), "the noise hides what the fit leaves unexplained")
     rows = [
         Row.normal(name, value, variance, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,8 +77,8 @@ class MantelHaenszel(OfCells):
         smooth = used.smooth(_sums)
         sums, slopes = dict(zip(_SUMS, smooth.values.tolist(), strict=True)), dict(zip(_SUMS, smooth.slopes, strict=True))
         rows = [
-            _ratio(used, ODDS, sums, slopes, "R", "S", _robins_breslow_greenland(sums)),
-            _ratio(used, RISK, sums, slopes, "with", "without", sums["risks"] / (sums["with"] * sums["without"])),
+            _ratio(used, ODDS, sums, slopes, "R", "S", _robins_breslow_greenland),
+            _ratio(used, RISK, sums, slopes, "with", "without", _greenland_robins),
         ]
         lost = tuple(row.term for row in rows if math.isnan(row.value))
         if lost:
@@ -129,15 +130,25 @@ def _robins_breslow_greenland(sums: dict[str, float]) -> float:
     return sums["PR"] / (2 * r**2) + sums["PS+QR"] / (2 * r * s) + sums["QS"] / (2 * s**2)
 
 
+def _greenland_robins(sums: dict[str, float]) -> float:
+    return sums["risks"] / (sums["with"] * sums["without"])
+
+
 def _ratio(
-    cells: CellCounts, term: str, sums: dict[str, float], slopes: dict[str, Array], top: str, bottom: str, sampling: float
+    cells: CellCounts,
+    term: str,
+    sums: dict[str, float],
+    slopes: dict[str, Array],
+    top: str,
+    bottom: str,
+    sampling: Callable[[dict[str, float]], float],
 ) -> Row:
     """The ratio of two sums with the variance of sampling of its logarithm; unknown where the noise hides one of them."""
     for name in (top, bottom):
         if not sums[name] > _LEAST_SUM * math.sqrt(cells.noise_of(slopes[name])):
             return Row.unknown(term, (0.0, math.inf))
     noise = cells.noise_of(slopes[top] / sums[top] - slopes[bottom] / sums[bottom])
-    return Row.ratio(term, math.log(sums[top] / sums[bottom]), noise, max(sampling, 0.0))
+    return Row.ratio(term, math.log(sums[top] / sums[bottom]), noise, max(sampling(sums), 0.0))
 
 
 STATISTIC = MantelHaenszel

@@ -115,4 +115,5 @@ def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome
     weights = np.array([part.weight for part in encoded])
     parts = outcome.execution.parts
     counted = float(parts @ weights)
-    return workload.decode(parts @ values / counted, 0.0, counted, step=plan.value_step)
+    # What rounding to the grid may hide is taken for noise.
+    return workload.decode(parts @ values / counted, plan.value_step / 2, counted, step=plan.value_step)
