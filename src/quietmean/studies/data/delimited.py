@@ -80,7 +80,7 @@ def read_delimited(location: Location, column_names: Collection[str] | None, tel
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
     places = [index for index, name in enumerate(heading.names) if (name if names is None else name in names)]
-    reading = _Reading(location, heading, places)
+    reading = _Reading(location, heading, places, encoding.encode(heading.end) in head[heading.place :])
     if location.settings.get("multiline") == "true":
         yield from reading.one_by_one(_records_of_lines(encoding, below, heading, location))
     elif encoding.name == UTF_8 and heading.delimiter and heading.end != "\r" and is_installed("polars"):
@@ -91,10 +91,11 @@ def read_delimited(location: Location, column_names: Collection[str] | None, tel
 
 
 class _Reading:
-    """Reads the columns at these ``places``, and keeps what the owner of the data should know."""
+    """Reads the columns at these ``places``, and keeps what the owner of the data should know. ``ended``: does any record end as
+    the heading does?"""
 
-    def __init__(self, location: Location, heading: _Heading, places: Sequence[int]) -> None:
-        self._location, self._heading, self._places = location, heading, places
+    def __init__(self, location: Location, heading: _Heading, places: Sequence[int], ended: bool) -> None:
+        self._location, self._heading, self._places, self._ended = location, heading, places, ended
         self._table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
         self._records = self._longer = self._left_open = self._joined = 0
         self._has_row_names = location.settings.get("rownames") == "true"
@@ -147,13 +148,12 @@ class _Reading:
         name = self._location.name
         if self._joined:
             end, hint = _ENDS[self._heading.end], f"if each line is a record, say {name}#multiline=true"
-            if self._records == 1:
+            if self._records == 1 and not self._ended:
                 raise InputError(
                     f"the heading of {name} ends with {end}, and no line below does, so all would be one record: {hint}"
                 )
-            missing = "as missing, of lines that do not end with"
-            counts = count_of(self._joined, f"record counts {missing}", f"records count {missing}")
-            tell(f"{name}: {counts} {end}, as the heading does, or too long: {hint}")
+            counts = count_of(self._joined, "record counts", "records count")
+            tell(f"{name}: {counts} as missing, of lines that do not end with {end} like the heading, or too long: {hint}")
         if self._longer:
             longer = count_of(self._longer, "record has more cells and counts", "records have more cells and count")
             names = count_of(len(self._heading.names), "name")
