@@ -329,6 +329,16 @@ def test_a_changed_result_is_refused() -> None:
         read_result(GONE.session, raw[:-1])
 
 
+def test_a_member_that_signed_two_sums_is_named_where_their_files_are_given_together() -> None:
+    run = CommitteeRun(GONE, files(GONE)).run()
+    result = read_result(GONE.session, run.states[0].result.content)
+    own = result.sums[2]
+    other = sign_sum(GONE.session, GONE.signer(2), 2, own.digest, bytes([own.share[0] ^ 1]) + own.share[1:])
+    second = msgspec.structs.replace(result, sums=(*result.sums[:2], other, *result.sums[3:]))
+    with pytest.raises(ResultError, match="member 3 signed two different sums over one choice: it lies, so give the file of one"):
+        merge_results([result, second])
+
+
 def test_headers_are_named_in_the_result_by_what_contributors_signed() -> None:
     run = CommitteeRun(GONE, files(GONE)).run()
     checked = run.checked(3)

@@ -84,6 +84,7 @@ def design(
 
 
 def _parameters(committee: Committee, target: Target, gridded: PackedSharingParameters) -> CommitteeParameters:
+    of_numbers = ("dimension", "secrets", "ballots", "region", "centre", "clip", "step", "sigma", "largest_weight")
     return CommitteeParameters(
         members=committee.members,
         colluding=committee.colluding,
@@ -91,16 +92,8 @@ def _parameters(committee: Committee, target: Target, gridded: PackedSharingPara
         size=committee.size,
         contributors=target.parties,
         minimum=min(3, target.parties) if committee.minimum is None else committee.minimum,
-        dimension=target.dimension,
-        secrets=gridded.secrets,
-        ballots=gridded.ballots,
-        region=gridded.region,
-        centre=gridded.centre,
-        clip=gridded.clip,
-        step=gridded.step,
-        sigma=gridded.sigma,
-        largest_weight=gridded.largest_weight,
         verified=committee.verified,
+        **{name: getattr(gridded, name) for name in of_numbers},
     )
 
 

@@ -127,7 +127,10 @@ def merge_results(results: Sequence[Result]) -> Result:
     for result in results:
         for sent in result.sums:
             if sums.setdefault(sent.member, sent).share != sent.share:
-                raise ResultError(f"member {sent.member + 1} signed two different sums over one choice: it lies")
+                name = f"member {sent.member + 1}"
+                raise ResultError(
+                    f"{name} signed two different sums over one choice: it lies, so give the file of one member alone"
+                )
     return msgspec.structs.replace(results[0], sums=tuple(sums[member] for member in sorted(sums)))
 
 
