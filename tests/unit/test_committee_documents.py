@@ -117,6 +117,7 @@ def test_a_study_file_says_its_committee(tmp_path: Path) -> None:
         ({"committee": COMMITTEE | {"contribute_by": 1800000000}}, "a time with its offset"),
         ({"committee": COMMITTEE | {"size": "lost"}}, 'committee.size must be "gone" or "lying"'),
         ({"committee": COMMITTEE | {"graze": 5.0}}, "committee.graze is unknown.*grace"),
+        ({"committee": COMMITTEE, "grace": 5.0}, 'grace is unknown here: it belongs under "committee"'),
         ({"committee": COMMITTEE | {"members": 3}}, "too small"),
         ({"transport": "folder", "deadlines": {"first": BY, "interval": 60.0, "poll": 5.0}}, "give a later one"),
     ],

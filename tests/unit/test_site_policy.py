@@ -82,6 +82,8 @@ def agreed(
     [
         ("[policy]\nlargest_epsilom = 1.0\n", "policy.largest_epsilom is unknown (did you mean 'largest_epsilon'?)"),
         ("[polcy]\nlargest_epsilon = 1.0\n", "polcy is unknown (did you mean 'policy'?)"),
+        ("unattended = true\n", 'unattended is unknown here: it belongs under "policy"'),
+        ("[policy]\nepsilon = 1.0\n", 'policy.epsilon is unknown here: it belongs under "budget"'),
         ("[budget]\nepsilom = 1.0\n", "budget.epsilom is unknown (did you mean 'epsilon'?)"),
         ("[audit]\nlogs = 'a'\n", "audit.logs is unknown (did you mean 'log'?)"),
         ("[[column]]\nname = 'age'\nlo = 3\n", "column.0.lo is unknown (did you mean 'low'?)"),

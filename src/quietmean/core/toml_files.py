@@ -70,4 +70,5 @@ def fault(detail: ErrorDetails, root: type[BaseModel], tables: Mapping[str, type
         return f"{text}: {detail['msg'].lower()}" if must is None else f"{text} must be {must}"
     table = tables.get(str(place[0]), root) if len(place) > 1 else root
     field_names = [field.alias or name for name, field in table.model_fields.items()]
-    return f"{text} is unknown{nearest(str(place[-1]), field_names)}"
+    homes = [f'"{name}"' for name, other in tables.items() if other is not table and place[-1] in other.model_fields]
+    return f"{text} is unknown{f' here: it belongs under {homes[0]}' if homes else nearest(str(place[-1]), field_names)}"
