@@ -32,9 +32,9 @@ _LEAST_SPREAD, _ROUNDING = 4.0, 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Spearman(Statistic):
-    """Spearman's correlation of the ranks of two columns of numbers, those in one bin having the same rank, and the test that it
-    is 0. The distance to that of half as many bins, and how far the order within bins may move it by chance, are what the bins
-    leave open, part of both intervals.
+    """Spearman's correlation of the ranks of two columns of numbers, those in one bin having the same rank, and the test that
+    both are independent. The distance to that of half as many bins, and how far the order within bins may move it by chance,
+    are what the bins leave open, part of both intervals.
     """
 
     name = "spearman"
