@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from quietmean.core.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementOptions:
@@ -29,6 +31,12 @@ class AgreementOptions:
     key: Path = Path("quietmean.key")
     plan: Path | None = None
     no_privacy: Annotated[bool, Parameter(negative="")] = False
+
+    def require_key_alone(self, what: str, store: Path | None) -> None:
+        """Raises :class:`InputError` for what says nothing of ``what``, which holds all that its parties agree on."""
+        given = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
+        if names := [name for name, value in given.items() if value]:
+            raise InputError(f"--{names[0]} says nothing of {what}: leave it out")
 
 
 NO_AGREEMENT_OPTIONS = AgreementOptions()

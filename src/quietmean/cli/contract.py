@@ -47,8 +47,10 @@ def command(
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
+            agreed.require_key_alone("an agreement of Flower's clients", store)
             contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
         elif (sealed := taken_by_file(study)) is not None:
+            agreed.require_key_alone("a sealed study by file", store)
             contract = contract_by_file(sealed, load_identity(agreed.key), agreed.key)
         else:
             files = load_files(study, agreed.roster, agreed.key, load_identity, store)

@@ -47,6 +47,8 @@ def command(
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_document
 
+    if line and save is not None:
+        raise InputError("--line prints the invitation, and --out writes it to a file: leave one of them out")
     terms, path = load_any(study), save or study.with_suffix(".invitation")
     require_ahead(terms.start_by, datetime.now(UTC))
     identity, version, previous = load_identity(key), 1, None

@@ -46,8 +46,6 @@ class AskedTarget(PromiseOptions):
     ----------
     dimension
         Coordinates of a value; default 1.
-    delta
-        Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
     dropouts
@@ -65,7 +63,6 @@ class AskedTarget(PromiseOptions):
     """
 
     dimension: int | None = None
-    delta: float | None = None
     colluding: float | None = None
     dropouts: float | None = None
     responding: int | None = None
@@ -75,7 +72,11 @@ class AskedTarget(PromiseOptions):
     unit: PrivacyUnit | None = None
 
     def given(self) -> dict[str, Any]:
-        """Each option by its name; None where it is left out. Raises :class:`InputError` for an eavesdropper that cannot be."""
+        """Each option by its name; None where it is left out.
+
+        Raises :class:`InputError` for an eavesdropper that cannot be, and two targets.
+        """
+        self.require_one_target()
         return {**vars(self), "eavesdropping": read_eavesdropping(self.eavesdropping)}
 
 
@@ -114,6 +115,12 @@ class SearchOptions:
     explain: Annotated[bool, Parameter(negative="")] = False
     cache: Annotated[bool, Parameter(negative="--no-cache")] = True
 
+    def of_no_study(self) -> dict[str, Any]:
+        """What is given that says nothing of a study, whose parties all make the same plan; by name."""
+        named = ("server", "max_messages", "calibration", "trials", "explain")
+        given = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(SearchOptions, name)}
+        return {name.replace("_", "-"): value for name, value in given.items()}
+
 
 def command(
     *,
@@ -144,7 +151,7 @@ def command(
     given = wanted.given()
     plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if about.study is not None:
-        _refuse_beside_study({**given, **options.chosen(), **_named_of(committee)})
+        _refuse_beside_study({**given, **options.chosen(), **_named_of(committee), **search.of_no_study()})
         names = search.protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import out, print_json, progress, warn
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, epsilon_text
@@ -92,6 +93,8 @@ def plan_study(
     from quietmean.protocols.target import budget_warnings
 
     study, count = _study_and_parties(path, options, parties)
+    if options.records is not None and study.unit == PrivacyUnit.PARTY:
+        raise InputError("--records says nothing where parties are the unit: leave it out")
     if protocol is not None:
         name, protocol_options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": protocol_options})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.core.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,17 +17,25 @@ class PromiseOptions:
     ----------
     epsilon
         Privacy target, together with delta; default 1.
+    delta
+        Probability with which the epsilon guarantee may fail; default 1e-6.
     nats
-        Instead of epsilon: the exact mean, of which colluders learn so much of a party's value at most. Mutual information, an
-        average over values and no differential privacy; of protocol adqsp, for unit party.
+        Instead of epsilon and delta: the exact mean, of which colluders learn so much of a party's value at most. Mutual
+        information, an average over values and no differential privacy; of protocol adqsp, for unit party.
     eavesdropping
         The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
         the first round private. Of protocols such as inca.
     """
 
     epsilon: float | None = None
+    delta: float | None = None
     nats: float | None = None
     eavesdropping: str | None = None
+
+    def require_one_target(self) -> None:
+        """Raises :class:`InputError` for a delta beside nats, which have none."""
+        if self.nats is not None and self.delta is not None:
+            raise InputError(f"delta {self.delta:g} stands beside nats {self.nats:g}, which have none: leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +57,6 @@ class TargetOptions(PromiseOptions):
         private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
-    delta
-        Probability with which the epsilon guarantee may fail.
     colluding
         How many parties may pool what they see; default one in ten, at least one.
     dropouts
@@ -64,16 +71,16 @@ class TargetOptions(PromiseOptions):
     sites_per_person: int | None = None
     count: CountVisibility = CountVisibility.PUBLIC
     most_records: int | None = None
-    delta: float = 1e-6
     colluding: int | None = None
     dropouts: float = 0.0
     protocol: str = "auto"
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a study. Raises :class:`InputError` for an eavesdropper that cannot be."""
+        """The fields of a study. Raises :class:`InputError` for an eavesdropper that cannot be, and two targets."""
         from quietmean.protocols.eavesdropping import read_eavesdropping
 
-        budget = {name: value for name, value in (("epsilon", self.epsilon), ("nats", self.nats)) if value is not None}
+        self.require_one_target()
+        budget = {name: getattr(self, name) for name in ("epsilon", "delta", "nats") if getattr(self, name) is not None}
         return {
             "unit": self.unit,
             "rows": int(self.rows) if self.rows is not None and self.rows.isdecimal() else self.rows,
@@ -81,7 +88,6 @@ class TargetOptions(PromiseOptions):
             "count": self.count,
             "most_records": self.most_records,
             **budget,
-            "delta": self.delta,
             "colluding": self.colluding,
             "eavesdropping": read_eavesdropping(self.eavesdropping),
             "dropouts": self.dropouts,

@@ -45,9 +45,11 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
             winner = ranking(changed, accepted)[0]
         except InputError:
             continue
-        name, times = winner.plan.protocol.name, winner.mse / candidates[0].mse
+        name, above = winner.plan.protocol.name, candidates[0].mse
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
-        sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g} ({times:.3g} times that above)")
+        # Of a target in nats the mean is exact.
+        times = f" ({winner.mse / above:.3g} times that above)" if above else ""
+        sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g}{times}")
     return sentences
 
 

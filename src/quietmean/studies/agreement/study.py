@@ -192,6 +192,9 @@ class StudyTerms(TransportTerms, BaseModel):
         if study.eavesdropping is not None:
             require_eavesdropping(study.eavesdropping)
         if study.nats is not None:
+            # Documents state the default.
+            if study.delta != cls.model_fields["delta"].default:
+                raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
             study.target(2 + (study.colluding or 0))
         return study
 

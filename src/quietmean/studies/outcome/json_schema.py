@@ -94,7 +94,7 @@ def receipt_schema() -> Schema:
             array(array(COUNT, least=4, most=4)), "whose arrival the sender learnt of in a later round, or never"
         ),
         "weights": described(array(NUMBER), "public weights of the parties"),
-        "left_out": described(array(COUNT), "by file: parties whose contribution counts as seen and is not in the result"),
+        "left_out": described(array(COUNT), "parties whose release counts as seen and is not in the result"),
         "eavesdropping": described(READ, "the adversary reads messages between honest parties: the chance of each, or which"),
         "intercepted": described(
             array(array(COUNT, least=2, most=2)),

@@ -1,0 +1,165 @@
+"""No option is silently without effect beside another: where it says nothing there, it is refused, or a sentence tells it.
+
+Each option is given alone and beside each other one. What changes a plan alone and not beside another says nothing there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli import plan as planning
+from quietmean.cli.agreed import AgreementOptions
+from quietmean.cli.committee_options import NO_COMMITTEE
+from quietmean.cli.main import main
+from quietmean.cli.promised import TargetOptions
+from quietmean.core.domain import CountVisibility, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.planning.choices import CalibrationMethod
+from quietmean.protocols import Server
+from quietmean.protocols.cordp_dme.design import SensitivityConvention
+from quietmean.studies.agreement.study import StudyTerms
+
+STUDY = {"name": "ages", "column": [{"name": "age", "low": 0, "high": 100}]}
+TARGET: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-4,
+    "nats": 0.4,
+    "eavesdropping": "0.5",
+    "dimension": 3,
+    "colluding": 1,
+    "dropouts": 0.25,
+    "responding": 3,
+    "sensitivity": 3.0,
+    "domain": planning.Domain.UNIT_BALL,
+    "convention": SensitivityConvention.TABLE_II,
+    "unit": PrivacyUnit.RECORD,
+}
+SEARCH: dict[str, Any] = {
+    "server": Server.CURATOR,
+    "max_messages": 1,
+    "calibration": CalibrationMethod.PAPER,
+    "trials": 59,
+    "no_privacy": True,
+    "explain": True,
+}
+# Which protocols, and how an answer is kept: not beside what they are about.
+OTHER_SEARCH = {"protocol", "cache"}
+OF_STUDY: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-4,
+    "nats": 0.4,
+    "eavesdropping": "all-after-first",
+    "unit": PrivacyUnit.PERSON,
+    "rows": "2",
+    "sites_per_person": 2,
+    "count": CountVisibility.PRIVATE,
+    "most_records": 50,
+    "colluding": 2,
+    "dropouts": 0.25,
+    "protocol": "adqsp",
+}
+NOT_SAID = "refused: "
+
+
+def names_of(options: type) -> set[str]:
+    return {field.name for field in fields(options)}
+
+
+def test_every_option_has_a_value_here() -> None:
+    assert TARGET.keys() == names_of(planning.AskedTarget)
+    assert SEARCH.keys() == names_of(planning.SearchOptions) - OTHER_SEARCH
+    assert OF_STUDY.keys() == names_of(TargetOptions)
+
+
+@cache
+def planned(protocol: str, *names: str) -> str:
+    """What a plan and its warnings are, but for the target, which says again what was given."""
+    given = TARGET | SEARCH
+    wanted = planning.AskedTarget(**{name: given[name] for name in names if name in TARGET})
+    search = planning.SearchOptions(protocol=[protocol], **{name: given[name] for name in names if name in SEARCH})
+    try:
+        answer = planning._answer(
+            {
+                "protocols": search.protocol,
+                "options": {},
+                **planning._target_asked(4, wanted.given()),
+                "server": str(search.server),
+                "max_messages": search.max_messages,
+                "calibration": str(search.calibration),
+                "explain": search.explain,
+                "no_privacy": search.no_privacy,
+                "trials": search.trials,
+                "committee": planning._named_of(NO_COMMITTEE),
+            }
+        )
+    except InputError as error:
+        return f"{NOT_SAID}{error}"
+    for document in (answer, answer["plan"]):
+        del document["target"]
+    return json.dumps(answer, sort_keys=True, default=str)
+
+
+def silent_in_plans(protocol: str) -> list[tuple[str, str]]:
+    """(option, beside which other one it says nothing)."""
+    nothing = planned(protocol)
+    alone = {name: planned(protocol, name) for name in TARGET | SEARCH}
+    effective = [name for name, answer in alone.items() if answer != nothing and not answer.startswith(NOT_SAID)]
+    pairs = itertools.product(effective, alone)
+    possible = [(name, other) for name, other in pairs if name != other and not alone[other].startswith(NOT_SAID)]
+    return [(name, other) for name, other in possible if planned(protocol, *sorted((name, other))) == alone[other]]
+
+
+@pytest.mark.parametrize("protocol", ["adqsp", "cordp-dme"])
+def test_of_a_plan(protocol: str) -> None:
+    assert silent_in_plans(protocol) == []
+
+
+def studied(*names: str) -> str:
+    given = {name: OF_STUDY[name] for name in names}
+    # What no default of a command goes with.
+    usual: dict[str, Any] = {"unit": PrivacyUnit.PARTY} if "nats" in names else {}
+    try:
+        study = StudyTerms.parse({**STUDY, **TargetOptions(**{**usual, **given}).fields()})
+    except InputError as error:
+        return f"{NOT_SAID}{error}"
+    target, workload = study.target(6), study.workload
+    bound = None if target.nats is not None else (target.epsilon, target.delta)
+    return repr((bound, target.nats, target.eavesdropping, target.unit, target.colluding, target.dropouts, study.protocol,
+                 workload.rows, workload.sites_per_person, workload.count, workload.scales, target.sensitivity))  # fmt: skip
+
+
+def test_of_a_study() -> None:
+    alone = {name: studied(name) for name in OF_STUDY}
+    said = [name for name, answer in alone.items() if answer != studied() and not answer.startswith(NOT_SAID)]
+    pairs = itertools.permutations(said, 2)
+    assert [(name, other) for name, other in pairs if studied(name, other) == alone[other]] == []
+
+
+def test_of_a_search_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All parties make the plan of the study: nothing that searches for another one says anything there."""
+    study = tmp_path / "study.toml"
+    study.write_text('[study]\nname = "ages"\n\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
+    for name in SEARCH.keys() - {"no_privacy"}:
+        value = [] if SEARCH[name] is True else [str(SEARCH[name])]
+        with pytest.raises(SystemExit) as ended:
+            main(["plan", "--study", str(study), "--parties", "5", f"--{name.replace('_', '-')}", *value])
+        assert ended.value.code == 2, name
+        assert f"--{name.replace('_', '-')} stands beside --study" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_an_agreement_that_says_it_all() -> None:
+    values: dict[str, Any] = {"roster": Path("roster.toml"), "plan": Path("plan.json"), "no_privacy": True}
+    assert values.keys() == names_of(AgreementOptions) - {"key"}
+    for name, value in values.items():
+        with pytest.raises(InputError, match=f"--{name.replace('_', '-')} says nothing of a study by file: leave it out"):
+            AgreementOptions(**{name: value}).require_key_alone("a study by file", None)
+    with pytest.raises(InputError, match="--store says nothing"):
+        AgreementOptions().require_key_alone("a study by file", Path("store"))
+    AgreementOptions().require_key_alone("a study by file", None)
