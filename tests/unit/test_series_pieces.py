@@ -136,6 +136,21 @@ def test_patience_with_who_computes_and_none_with_who_is_away() -> None:
     assert detector.deadline(2, 0.0, answer_due=False) == FLOOR * 10.0
 
 
+@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("answer_due", [False, True])
+def test_an_ended_process_is_waited_for_no_longer_than_is_said(heard: bool, answer_due: bool) -> None:
+    """Whatever it did before: each of its waits is shortened, the one for its answer and the one for its heartbeats too."""
+    clock = 0.0
+    short, usual = (FailureDetector(10.0, lambda: clock, gone_timeout=gone) for gone in (0.6, None))
+    clock = 1.0
+    if heard:
+        for detector in (short, usual):
+            detector.heard(0, (1, 1))
+    assert short.deadline(0, 0.5, answer_due, gone=True) < (1.0 if heard else 0.5) + 2 * 0.6 + 1e-9
+    assert short.deadline(0, 0.5, answer_due, gone=False) == usual.deadline(0, 0.5, answer_due, gone=True)
+    assert usual.deadline(0, 0.5, answer_due, gone=True) == usual.deadline(0, 0.5, answer_due, gone=False)
+
+
 def test_as_many_as_may_lie_move_nobody() -> None:
     async def story() -> None:
         links = {peer: cast(Link, SimpleNamespace(unreachable=False)) for peer in range(1, 5)}

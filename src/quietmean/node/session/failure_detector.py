@@ -101,10 +101,10 @@ class FailureDetector:
             return start
         silence = self._timeout if party in self._expected else self.silence_timeout
         window = silence * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        # Who answers needs time for the answer, and who was heard time for two more heartbeats, repeatedly, up to the longest wait.
+        grace, alive = GRACE * self._timeout, 2 * HEARTBEAT_INTERVAL * self._timeout
         if gone:
-            window = min(window, self._gone_timeout)
-        end = start + window + (GRACE * self._timeout if answer_due else 0.0)
+            window, grace, alive = (min(wait, self._gone_timeout) for wait in (window, grace, alive))
+        end = start + window + (grace if answer_due else 0.0)
         sign = self._last_activity.get(party, start)
-        # Alive but late: time for two more heartbeats, repeatedly, up to the longest wait.
-        alive_until = min(sign + 2 * HEARTBEAT_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
-        return max(end, alive_until) if sign > start else end
+        return max(end, min(sign + alive, start + LONGEST_WAIT * self._timeout)) if sign > start else end
