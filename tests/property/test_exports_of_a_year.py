@@ -135,7 +135,7 @@ def test_exports_of_one_hospital_are_one_budget_and_of_two_two(
     for seed in range(first, first + AT_A_TIME):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        monkeypatch.setattr("quietmean.studies.party.payment.data_folder", lambda folder=folder: folder / "data")
+        monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda folder=folder: folder / "data")
         told: list[str] = []
         ledger, hospital = year(plan, folder, seed, told)
         with Ledger.open(ledger) as book:
@@ -156,7 +156,7 @@ def test_exports_of_one_hospital_are_one_budget_and_of_two_two(
 
 
 def test_columns_with_few_values_raise_no_alarm(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.studies.party.payment.data_folder", lambda: tmp_path / "data")
+    monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path / "data")
     told: list[str] = []
     for seed, options in ((0, {}), (1, {"new_account": "south"})):
         rng = np.random.default_rng(seed)
@@ -172,7 +172,7 @@ def test_columns_with_few_values_raise_no_alarm(tmp_path: Path, plan: Plan, monk
 def test_new_people_get_an_account_beside_and_known_ones_are_refused(
     tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quietmean.studies.party.payment.data_folder", lambda: tmp_path / "data")
+    monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path / "data")
     ledger, told = tmp_path / "data" / "ledger", list[str]()
     hospital = Hospital(tmp_path, np.random.default_rng(3), identified=True, prefix="n")
     hospital.grow(50)

@@ -22,9 +22,12 @@ from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund
 from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.studies.party import Policy
+from quietmean.studies.party.payment import payer_for
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 # mu is read at 99 % of delta: the rest is for beta and tv.
@@ -545,6 +548,25 @@ def test_a_freeze_at_the_end_of_a_study_is_on_standard_error_too(ledger: Ledger,
         "since": "2030-01-02T12:00:00+00:00",
         "reason": f"study 'study s1' cost mu 2 where mu {HALF:.6g} was reserved as a bound",
     }
+
+
+def test_without_a_name_it_is_what_studies_are_charged_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever never named a ledger finds what was charged, and sets the budget that counts."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    shown(capsys, "--account", "a", "--budget", "1", "1e-6")
+    payer = payer_for(Policy.load(None), PrivacyUnit.RECORD, "a", PaymentOptions())
+    assert payer is not None
+    assert payer.ledger == tmp_path / "data" / "quietmean" / "ledger"
+    assert payer.ledger.exists()
+    policy, own = tmp_path / "policy.toml", tmp_path / "own.ledger"
+    policy.write_text(f'[budget]\nepsilon = 8.0\nledger = "{own}"\n')
+    assert str(own) in fails(capsys, "ledger", "--policy", str(policy))
+    shown(capsys, "--policy", str(policy), "--account", "b", "--budget", "2", "1e-6")
+    assert "account b: " in shown(capsys, "--ledger", str(own))
+    assert "account a: " in shown(capsys)
 
 
 def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

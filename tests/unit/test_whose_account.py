@@ -32,7 +32,7 @@ def plan() -> Plan:
 @pytest.fixture
 def ledger(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With accounts of two data sets."""
-    monkeypatch.setattr("quietmean.studies.party.payment.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path)
     for name in ("wards", "outpatients"):
         payer(name, new_account=name).reserve_file(name, plan, name, name.encode())
     return tmp_path / "ledger"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ class BudgetOptions:
 
 def command(
     *,
-    ledger: Path = Path("quietmean.ledger"),
+    ledger: Path | None = None,
+    policy: Path | None = None,
     account: str | None = None,
     about: Annotated[BudgetOptions, Parameter(name="*")] = BudgetOptions(),
     lift: str | None = None,
@@ -110,7 +112,10 @@ def command(
     Parameters
     ----------
     ledger
-        The ledger file. --budget makes it if there is none.
+        The ledger file; by default the one that studies are charged to where nobody names one, the policy's or the user's own.
+        --budget makes it if there is none.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
     account
         Show only this account, or the one whose budget is set.
     lift
@@ -119,12 +124,17 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.ledger import Ledger
+    from quietmean.studies.party import Policy
 
     # Before a file is made for it.
     about.require_possible(account)
     if lift is not None and account is None:
         raise InputError("which account is to be lifted? give --account NAME with --lift")
-    with Ledger.open(ledger, create=about.budget is not None) as book:
+    path = Policy.load(policy).ledger(ledger)
+    if ledger is None and about.budget is not None:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+    with Ledger.open(path, create=about.budget is not None) as book:
         is_new = account is not None and about.set_in(book, account)
         if lift is not None and account is not None:
             book.lift(account, lift, when=datetime.now(UTC))
@@ -132,7 +142,7 @@ def command(
         twins = {each.name: book.same_inputs(each.name) for each in accounts}
     if json:
         documents = [account_json(each) | {"same_inputs": list(twins[each.name])} for each in accounts]
-        print_json({"ledger": str(ledger), "accounts": documents})
+        print_json({"ledger": str(path), "accounts": documents})
         return
     for each in accounts:
         _show(each, twins[each.name])

@@ -18,7 +18,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
-from quietmean.core.folders import data_folder
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
 from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes
 from quietmean.desk.in_short import in_short
@@ -261,8 +260,7 @@ class Desk:
 
     async def accounts(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
-            budget = Policy.load(self.here.policy).budget
-            ledger_path = self.here.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+            ledger_path = Policy.load(self.here.policy).ledger(self.here.ledger)
             if not ledger_path.exists():
                 return {"place": ledger_path, "accounts": ()}
             with Ledger.open(ledger_path) as book:

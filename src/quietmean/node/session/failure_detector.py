@@ -101,7 +101,7 @@ class FailureDetector:
             return start
         silence = self._timeout if party in self._expected else self.silence_timeout
         window = silence * (SUSPECT_WAIT if party in self._suspects else 1.0)
-        # Who answers needs time for the answer, and who was heard time for two more heartbeats, repeatedly, up to the longest wait.
+        # Time for an answer that is on its way; after a sign of life two more heartbeats, repeatedly, up to the longest wait.
         grace, alive = GRACE * self._timeout, 2 * HEARTBEAT_INTERVAL * self._timeout
         if gone:
             window, grace, alive = (min(wait, self._gone_timeout) for wait in (window, grace, alive))

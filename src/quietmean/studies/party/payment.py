@@ -11,7 +11,6 @@ from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.folders import data_folder
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
 from quietmean.ledger import Budget as AccountBudget
@@ -305,18 +304,18 @@ def payer_for(
         raise InputError("--account stands beside --new-account: give the one for people who are in an account, else the other")
     if options.new_people and account is None:
         raise InputError("--new-people stands without --account: name the account beside whose people these are new")
-    folder = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+    path = policy.ledger(ledger)
     names: set[str] = set()
-    if folder.exists():
+    if path.exists():
         # Before anything is said yes to: it is a ledger.
-        with Ledger.open(folder) as book:
+        with Ledger.open(path) as book:
             names = {each.name for each in book.accounts()}
     new, usual = options.new_account, data_name if unit.within_party else f"{data_name}-{unit}"
     # What hides a whole party hides each of its records: an account of these people takes it.
     usual = data_name if usual not in names and data_name in names else usual
     opening = PolicyBudget() if budget is None and (ledger is None or new is not None) else budget
     return Payer(
-        folder,
+        path,
         new or account or (usual if ledger is None or budget is not None else data_name),
         group,
         opening=opening,

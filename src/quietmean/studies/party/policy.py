@@ -171,6 +171,10 @@ class Policy:
     def audit_log(self) -> AuditLog:
         return AuditLog(self.audit.log or data_folder() / "audit.jsonl")
 
+    def ledger(self, named: Path | None = None) -> Path:
+        """What studies are charged to: the one that somebody ``named``, the policy's, or the user's own."""
+        return named or (None if self.budget is None else self.budget.ledger) or data_folder() / "ledger"
+
     @property
     def place(self) -> str:
         """Where the rules stand, for a sentence."""
