@@ -208,3 +208,11 @@ def test_what_the_readme_shows_names_the_figure_of_before_first() -> None:
     shown = (DOCS.parent / "README.md").read_text()
     assert shown.index("a priori (whatever happens): epsilon ") < shown.index("as it happened (given who took part): epsilon ")
     assert "these figures assume:" in shown
+
+
+def test_a_page_is_called_after_the_study_not_after_its_file() -> None:
+    """Whatever somebody called the receipt; one that names no study has only the file's name."""
+    receipt = {"origin": {"study": {"study": "ages"}}}
+    assert Stated.of_receipt(receipt, "study-north.receipt").title == "ages"
+    for unnamed in ({}, {"origin": {}}, {"origin": {"study": "ages"}}, {"origin": {"study": {"study": 3}}}):
+        assert Stated.of_receipt(unnamed, "study-north.receipt").title == "study-north.receipt"

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, output, print_json, progress
 from quietmean.core.errors import InputError
+from quietmean.core.folders import configuration_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,11 @@ def command(
             contract = contract_for(party, agreed_terms(study, roster))
     rules.refuse(contract)
     if owner.public_key not in rules.rules.approvers:
-        raise InputError(f"{owner.public_key} is no approver of {rules.place}: add it there, or give the right --owner-key")
+        where = "there" if rules.path else f"in {configuration_folder() / 'policy.toml'}"
+        raise InputError(
+            f"{owner.public_key} is no approver of {rules.place}: name it {where} under [policy] as "
+            f'approvers = ["{owner.public_key}"], or give the right --owner-key'
+        )
     if accept is not None:
         require_digest(accept, contract)
     else:

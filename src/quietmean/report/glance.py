@@ -137,7 +137,7 @@ def against_whom(adversary: str, everybody: float) -> Glance:
 def what_is_left(account: Account | None, reason: str = "") -> Glance:
     """The card of the budget that is left; ``reason``: why no ledger is known."""
     if account is None:
-        return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a budget for the data (join --ledger).")
+        return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a data set's budget (certify --ledger).")
     remaining = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
     frozen = " The account is frozen." if account.frozen is not None else ""
     budget = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"

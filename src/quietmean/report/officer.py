@@ -282,8 +282,8 @@ class OfficerPage:
                 "rows": [],
                 "entries": [],
                 "notes": [
-                    "Every study of the same data adds to what is known about them. A ledger (join --ledger, quietmean ledger) "
-                    "keeps a budget for a data set and refuses what goes beyond.",
+                    "Every study of the same data adds to what is known about them. A ledger keeps a budget for a data "
+                    "set and refuses what goes beyond. certify --ledger --account puts it on this page.",
                     self._refund(None),
                 ],
             }

@@ -60,7 +60,7 @@ class Stated:
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
-        """What a receipt says, or an execution file, which says nothing of all this.
+        """What a receipt says, or an execution file, which says nothing of all this; ``title`` is for one that names no study.
 
         Entries of another form count as not stated.
         """
@@ -70,7 +70,7 @@ class Stated:
         sites = certificate.get("sites_per_person")
         names = origin.get("names")
         return cls(
-            title=title,
+            title=study if isinstance(study := _mapping(origin.get("study")).get("study"), str) else title,
             unit=unit if unit in words.UNITS else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
             released=released_of([_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []),
