@@ -114,6 +114,8 @@ def test_frames_have_the_rows_and_the_types(text: str, noise: float) -> None:
     frame = found.to_frame()
     assert frame.columns == list(TERM_COLUMNS)
     assert frame.columns[1:10] == BROOM
+    # An interval is conf.low and conf.high; low and high of an answer are what its terms can be.
+    assert not {"low", "high"} & set(frame.columns)
     assert frame.rows(named=True) == found.rows()
     assert {frame.schema[name] for name, kind in TERM_COLUMNS.items() if kind is float} == {polars.Float64()}
     assert {frame.schema[name] for name, kind in TERM_COLUMNS.items() if kind is str} == {polars.String()}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import out, without_noise
+from quietmean.cli.console import out, whole_words, without_noise
 from quietmean.core.domain import counted_text
 from quietmean.core.readable import HIDDEN, day_text, for_terminal, number_text
 
@@ -47,7 +47,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], head
     for name, document in zip(names, documents, strict=True):
         (term,) = terms_of(document)
         table.add_row(escape(name), *_cells(term, has_truth))
-    return table
+    return whole_words(table)
 
 
 def _of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import err, out, printable
+from quietmean.cli.console import err, out, printable, whole_words
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _standings(roster: Roster, standings: Sequence[PeerReadiness]) -> Group:
             reasons.append(
                 Text(f"{printable(entry.name)} at {format_address(entry.address)}: {printable(_verdict(standing))}", style=style)
             )
-    return Group(table, *reasons)
+    return Group(whole_words(table), *reasons)
 
 
 def _cells(standing: PeerReadiness) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
 
@@ -21,6 +22,8 @@ from quietmean.core.output import Output
 from quietmean.core.readable import epsilon_text, nats_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
     from quietmean.studies.agreement.study import StudyTerms
@@ -52,6 +55,14 @@ def print_json(document: Any) -> None:
 def printable(message: str) -> str:
     """The text on one line. Parts may come from a file or a peer, so it contains no control characters for the terminal."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(message.split()))
+
+
+def whole_words(table: Table) -> Table:
+    """The table, of which no word is broken over lines, however narrow the terminal: what has no room makes the line longer."""
+    for column in table.columns:
+        words = [word for cell in (column.header, *column.cells) for word in str(cell).split()]
+        column.min_width = max(map(cell_len, words), default=0)
+    return table
 
 
 def warn(message: str) -> None:

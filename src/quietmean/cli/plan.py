@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
-from quietmean.cli.console import err, out, output, print_json, progress, warn
+from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import StudyOptions, plan_study
@@ -387,7 +387,7 @@ def _show(answer: dict[str, Any]) -> None:
             size,
             candidate["trust"],
         )
-    out.print(table)
+    out.print(whole_words(table))
     if answer.get("ways"):
         _show_ways(answer["ways"])
     out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
@@ -416,7 +416,7 @@ def _show_ways(ways: list[dict[str, Any]]) -> None:
     for way in ways:
         mse, sent = ("", "") if "mse" not in way else (f"{way['mse']:.4g}", f"{way['sent']:.0f}")
         table.add_row(way["protocol"] or way["way"], mse, way["against"], way["steps"], sent)
-    out.print(table)
+    out.print(whole_words(table))
 
 
 def _committee_sentence(row: dict[str, Any]) -> str:

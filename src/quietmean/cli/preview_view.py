@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quietmean.cli.console import err, out, output_options, printable
+from quietmean.cli.console import err, out, output_options, printable, whole_words
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 
@@ -58,7 +58,7 @@ def show(preview: Preview) -> None:
     for column in preview.columns:
         counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
         table.add_row(Text(printable(column.name)), column.kind, *counts, *column.ends)
-    out.print(table)
+    out.print(whole_words(table))
     rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
     rows.add_column("")
     for column in preview.columns:
@@ -66,4 +66,4 @@ def show(preview: Preview) -> None:
     for row in (*preview.first, *preview.last):
         # Cells are text, and no markup.
         rows.add_row(*(Text(printable(cell)) for cell in row))
-    out.print(rows)
+    out.print(whole_words(rows))

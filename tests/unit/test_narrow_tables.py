@@ -1,0 +1,58 @@
+"""On 80 columns, as in a pipe, no word of a table is broken over lines: what has no room makes the line longer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli import answers
+from quietmean.cli.console import err, out
+from quietmean.cli.main import main
+
+LONG = [f"diastolic_blood_pressure_at_the_visit_{number}_after_discharge" for number in (1, 2, 3)]
+STUDY = '[study]\nname = "long"\n' + "".join(f'[[column]]\nname = "{name}"\nlow = 0\nhigh = 100\n' for name in LONG)
+
+
+@pytest.fixture(autouse=True)
+def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for console in (out, err):
+        monkeypatch.setattr(console, "_width", 80)
+    Path("study.toml").write_text(STUDY)
+    rows = "".join(f"{number + 0.123456789},12.3456789012345,99.123456789012\n" for number in range(30))
+    Path("long.csv").write_text(",".join(LONG) + "\n" + rows)
+
+
+def whole(text: str, *words: str) -> None:
+    for word in words:
+        assert word in text, (word, text)
+
+
+def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    term: dict[str, Any] = {
+        "estimate": 123456.789,
+        "standard_error": 12.3456,
+        "interval_noise": [123432.0, 123481.0],
+        "interval_population": [123000.0, 124000.0],
+        "true_value": 123457.0,
+    }
+    out.print(answers._of_means(LONG, [term | {"name": f"mean({name})"} for name in LONG], "private mean"))
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "population", "standard")
+
+
+def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["data", "long.csv", "study.toml"])
+    whole(capsys.readouterr().out, *LONG, "numbers", "missing", "understood", "12.3456789012345", "99.123456789012")
+
+
+def test_protocols_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["plan", "--parties", "12", "--dimension", "100000"]
+    main([*question, "--json"])
+    candidates = json.loads(capsys.readouterr().out)["candidates"]
+    main(question)
+    words = {f"{row['bytes_per_party']:.0f}" for row in candidates} | {row["protocol"] for row in candidates}
+    whole(capsys.readouterr().out, *words, "predicted", "messages", "protocol")
