@@ -214,5 +214,6 @@ def test_a_page_is_called_after_the_study_not_after_its_file() -> None:
     """Whatever somebody called the receipt; one that names no study has only the file's name."""
     receipt = {"origin": {"study": {"study": "ages"}}}
     assert Stated.of_receipt(receipt, "study-north.receipt").title == "ages"
+    unnamed: dict[str, Any]
     for unnamed in ({}, {"origin": {}}, {"origin": {"study": "ages"}}, {"origin": {"study": {"study": 3}}}):
         assert Stated.of_receipt(unnamed, "study-north.receipt").title == "study-north.receipt"

@@ -37,7 +37,7 @@ LINES = {
     "desk": "desk . --party south --data ages.csv --key south.key --policy policy.toml --owner-key owner.key",
     "approve": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "
     "--policy owned.toml --accept 00000000000000000000000000000000 --out new.approval",
-    "ledger": "ledger --ledger other.receipt.json",
+    "ledger": "ledger --ledger other.receipt.json --policy policy.toml",
     "audit": "audit --policy policy.toml --log page.html",
     "status": "status --study study.toml",
     "stores": "stores . --remove ages.csv",
