@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from quietmean.core.readable import (
     UNKNOWN,
-    day_text,
-    days_text,
     decimals_for,
     error_text,
     fixed,
@@ -26,6 +24,7 @@ from quietmean.core.readable import (
     percent_text,
     plain,
 )
+from quietmean.core.readable_days import day_text, days_text
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 ERRORS = st.floats(1e-9, 1e12)

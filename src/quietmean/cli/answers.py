@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import out, whole_words, without_noise
 from quietmean.core.domain import counted_text
-from quietmean.core.readable import HIDDEN, day_text, for_terminal, number_text
+from quietmean.core.readable import HIDDEN, for_terminal, number_text
+from quietmean.core.readable_days import day_text
 
 if TYPE_CHECKING:
     from rich.table import Table

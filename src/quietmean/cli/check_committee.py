@@ -13,7 +13,7 @@ from quietmean.cli.console import tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import NodeOptions, SiteOptions
 
 if TYPE_CHECKING:

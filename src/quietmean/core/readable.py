@@ -1,4 +1,4 @@
-"""Numbers, intervals, days and p-values as people read them: the one place where printed output, tables and pages get them from.
+"""Numbers, intervals and p-values as people read them: the one place where printed output, tables and pages get them from.
 
 An estimate has as many digits as two significant ones of its standard error leave; its interval has the same decimals. Texts
 are typeset: a true minus sign, a dash for what is not known. :func:`for_terminal` makes them plain.
@@ -6,7 +6,6 @@ are typeset: a true minus sign, a dash for what is not known. :func:`for_termina
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 
@@ -33,7 +32,7 @@ def decimals_for(error: float) -> int:
 def fixed(value: float, decimals: int, sign: bool = False) -> str:
     """A number with thousands separators and a true minus sign; an unknown one is a dash. Never a minus sign before zero."""
     if not math.isfinite(value):
-        return _not_finite(value)
+        return not_finite(value)
     rounded = round(value, decimals) if decimals < 0 else value
     text = f"{rounded:{'+' if sign else ''},.{max(decimals, 0)}f}"
     if float(text.replace(",", "")) == 0.0:
@@ -44,12 +43,12 @@ def fixed(value: float, decimals: int, sign: bool = False) -> str:
 def plain(value: float, digits: int = _USUAL_DIGITS) -> str:
     """A number as short as it can be: for bounds and targets."""
     if not math.isfinite(value):
-        return _not_finite(value)
+        return not_finite(value)
     # No minus sign before zero.
     return f"{value + 0.0:,.{digits}g}".replace("-", "−")
 
 
-def _not_finite(value: float) -> str:
+def not_finite(value: float) -> str:
     return UNKNOWN if math.isnan(value) else "∞" if value > 0 else "−∞"
 
 
@@ -120,28 +119,6 @@ def outcome_text(name: str, symbol: str, statistic: float, degrees: Sequence[flo
     return f"{name}: {', '.join(part for part in parts if part)}"
 
 
-def day_text(days: float, since: str, rounding: str = "nearest") -> str:
-    """The day that is so many ``days`` after ``since`` (YEAR-MONTH-DAY), as YEAR-MONTH-DAY; ``rounding``: nearest, down or up.
-
-    A dash for what is not known, and for days that no calendar has.
-    """
-    if not math.isfinite(days):
-        return _not_finite(days)
-    whole_days = {"down": math.floor, "up": math.ceil}.get(rounding, round)(days)
-    try:
-        return (datetime.date.fromisoformat(since) + datetime.timedelta(days=whole_days)).isoformat()
-    except (OverflowError, ValueError):
-        return UNKNOWN
-
-
-def days_text(ends: Sequence[float], since: str) -> str:
-    """An interval of days, outwards to whole ones."""
-    low, high = ends
-    if math.isnan(low) or math.isnan(high):
-        return UNKNOWN
-    return f"{day_text(low, since, 'down')} to {day_text(high, since, 'up')}"
-
-
 def bound_text(most: float | None) -> str:
     """The most that something can be: rounded up. None: not known."""
     if most is None:
@@ -187,8 +164,3 @@ def for_terminal(text: str) -> str:
 def counted_text(parties: int, in_part: int) -> str:
     """How many parties are in a mean, and how many of these with a part of what they have: "5 parties, 2 in part"."""
     return f"{parties} parties" + (f", {in_part} in part" if in_part else "")
-
-
-def by_this_clock(now: datetime.datetime) -> str:
-    """What to look at where something is over, or has not begun: "it is 2027-03-01 12:00 UTC by this machine's clock ..."."""
-    return f"it is {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC by this machine's clock, set that if it is wrong"

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, day_text, error_text, fixed, number_text, percent_text
+from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, number_text, percent_text
+from quietmean.core.readable_days import day_text
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
 from quietmean.report.plots import plot

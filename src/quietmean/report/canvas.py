@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.readable import day_text
+from quietmean.core.readable_days import day_text
 from quietmean.report.style import RULE, figure_with_axes, house_style
 from quietmean.statistics import Estimates
 

@@ -8,18 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quietmean.core.readable import (
-    HIDDEN,
-    UNKNOWN,
-    day_text,
-    days_text,
-    error_text,
-    fixed,
-    interval_text,
-    number_text,
-    p_text,
-    some_of,
-)
+from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, interval_text, number_text, p_text, some_of
+from quietmean.core.readable_days import day_text, days_text
 from quietmean.statistics.intervals import FEW
 from quietmean.statistics.tidy import Interval, Term, terms_of
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.readable import HIDDEN, day_text, decimals_for, error_text, fixed, p_text
+from quietmean.core.readable import HIDDEN, decimals_for, error_text, fixed, p_text
+from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING, YES, Column
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import FEW

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from quietmean.core.errors import NotStarted, ProtocolFailure
 from quietmean.core.party import PartyId
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.core.reasons import grouped
 from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.node.phase import Phase, Position

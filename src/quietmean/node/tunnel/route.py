@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.node.net import Address, ByteStream, Group, Identity, format_address, numbers_to_dial, printable
 from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove

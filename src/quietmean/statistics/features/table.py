@@ -14,7 +14,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Simplex
-from quietmean.core.readable import day_text
+from quietmean.core.readable_days import day_text
 from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import LINEAR, MISSING, Column
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from quietmean.core.errors import InputError
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.planning.plan import Plan
 

@@ -20,7 +20,7 @@ from quietmean.core.errors import InputError, NotYet, ProtocolFailure
 from quietmean.core.folders import configuration_folder
 from quietmean.core.outage import THE_STUDY_GOES_ON
 from quietmean.core.party import NoiseSource
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import NodeResult, NodeSettings, PlannedValue, Roster, StartTerms, run_party
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer

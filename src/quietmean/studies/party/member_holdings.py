@@ -22,7 +22,7 @@ from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of
 from quietmean.core.portability import replacing
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,

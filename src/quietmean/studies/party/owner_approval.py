@@ -15,7 +15,7 @@ from typing import Self
 import msgspec
 
 from quietmean.core.errors import InputError
-from quietmean.core.readable import by_this_clock
+from quietmean.core.readable_days import by_this_clock
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
