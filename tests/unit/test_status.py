@@ -230,14 +230,15 @@ def test_what_programs_read_of_an_event(event: Event, document: dict[str, Any]) 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live.NodeDisplay(None, lines=True, stream=None)
-    waiting = Waiting(Phase.MIXING, 2, ("eve",))
-    for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE):
+    waiting, closing = Waiting(Phase.MIXING, 2, ("eve",)), Waiting(Phase.FINALIZATION, 0, ("eve",))
+    for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE, closing):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
         "quietmean: mixing: round 2 of 5, with bob, eve",
         "quietmean: mixing, round 2: waiting for eve",
         "quietmean: mixing, round 2: waiting for bob",
         "quietmean: mixing, round 2: went on without eve",
+        "quietmean: closing: waiting for eve",
     ]
 
 

@@ -67,7 +67,7 @@ def take_part(
     member = MemberFiles(files, choice.plan, site)
     observers = Observers(shown.report, shown.observe)
     try:
-        end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, shown.say))
+        end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, lambda text: shown.warn([text])))
     except ProtocolFailure as error:
         ended(auditor, {}, result=False, reason="the committee opened nothing here")
         raise ProtocolFailure(

@@ -13,13 +13,14 @@ from quietmean.node.net import printable
 def sentence(event: Mapping[str, Any]) -> str:
     """An event in words, from its JSON object."""
     names = ", ".join(event.get("waiting_for") or event.get("names") or [])
+    place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
     match event["event"]:
         case "round":
             return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
         case "late":
-            return f"{event['phase']}, round {event['round']}: went on without {names}"
+            return f"{place}: went on without {names}"
         case "waiting":
-            return f"{event['phase']}, round {event['round']}: waiting for {names}"
+            return f"{place}: waiting for {names}"
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
         case "stalled":

@@ -118,8 +118,7 @@ class CommitteeLossConversion(LossConversion):
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {parameters.colluding} of {parameters.members} members collude, with all other contributors; they see "
-                "one sum, of whichever contributions they choose and whatever happens. More members open everything.",
+                "Who colludes sees one sum, of whichever contributions they choose and whatever happens.",
             ),
             Assumption(
                 Key.SAMPLER,

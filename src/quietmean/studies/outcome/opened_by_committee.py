@@ -65,13 +65,14 @@ def _numbered(number: int) -> list[str]:
 @dataclass(frozen=True, eq=False)
 class OpenedStudy:
     """``digests``: of the headers of the contributions that count, hexadecimal, by name. ``left_out``: (name, why) of those that
-    came and do not count, as far as is known here; ``missing``: names of whom nothing is in it. ``wrong``: members whose sums
-    were wrong; ``sums``: how many members' sums it is from. ``by_voucher``: of a study that has vouchers."""
+    came and do not count, as far as is known here; ``uncounted``: names of those who are listed to contribute and are not in it.
+    ``wrong``: members whose sums were wrong; ``sums``: how many members' sums it is from. ``by_voucher``: of a study that has
+    vouchers."""
 
     outcome: StudyOutcome
     digests: Mapping[str, str]
     left_out: tuple[tuple[str, str], ...]
-    missing: tuple[str, ...]
+    uncounted: tuple[str, ...]
     wrong: tuple[str, ...]
     sums: int
     by_voucher: OpenedByVoucher | None = None
@@ -92,24 +93,29 @@ class OpenedStudy:
         outcome = outcome_of(plan, sealed.study.workload, checked, weights)
         excluded = {name for name, _ in left_out}
         members = {entry.name for entry in sealed.computing}
-        listed = sorted(without & set(range(len(sealed.entries))))
-        missing = [names[place] for place in listed if names[place] not in excluded | members]
+        listed = [names[place] for place in sorted(without) if place < len(sealed.entries)]
+        uncounted = [name for name in listed if name not in members or name in excluded]
         vouching = vouching_of(sealed.invitation)
         return cls(
             outcome,
             {names[place]: digest for place, digest in sorted(counted.items())},
             tuple(left_out),
-            tuple(missing),
+            tuple(uncounted),
             tuple(sealed.computing[member].name for member in checked.wrong),
             checked.sums,
             None if vouching is None else OpenedByVoucher(vouching.registrar, vouching.number, len(by_voucher)),
         )
 
     @property
+    def missing(self) -> list[str]:
+        """Of whom nothing came, as far as is known here."""
+        excluded = {name for name, _ in self.left_out}
+        return [name for name in self.uncounted if name not in excluded]
+
+    @property
     def headline(self) -> str:
-        """How many contributions are in it, and by name whose are not."""
-        without = [name for name, _ in self.left_out if name] + list(self.missing)
-        rest = f"; NOT in it: {', '.join(without)}" if without else ""
+        """How many contributions are in it, and by name whose are not; of files that cannot count there are notes."""
+        rest = f"; NOT in it: {', '.join(sorted(self.uncounted))}" if self.uncounted else ""
         there = count_of(len(self.digests), "contribution is", "contributions are")
         return f"{there} in this result, opened from the sums of {self.sums} members{rest}"
 
@@ -123,7 +129,7 @@ class OpenedStudy:
                 "counted": len(self.digests),
                 "digests": dict(self.digests),
                 "left_out": [{"name": name, "why": why} for name, why in self.left_out],
-                "missing": list(self.missing),
+                "missing": self.missing,
                 **({} if self.by_voucher is None else {"by_voucher": asdict(self.by_voucher)}),
             },
             "privacy": {
