@@ -21,10 +21,12 @@ from quietmean.cli.main import main
 from quietmean.cli.promised import TargetOptions
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
-from quietmean.protocols import Server
+from quietmean.protocols import Server, Target, configure
 from quietmean.protocols.cordp_dme.design import SensitivityConvention
 from quietmean.studies.agreement.study import StudyTerms
+from support.every_option import VALUES
 
 STUDY = {"name": "ages", "column": [{"name": "age", "low": 0, "high": 100}]}
 TARGET: dict[str, Any] = {
@@ -163,3 +165,29 @@ def test_of_an_agreement_that_says_it_all() -> None:
     with pytest.raises(InputError, match="--store says nothing"):
         AgreementOptions().require_key_alone("a study by file", Path("store"))
     AgreementOptions().require_key_alone("a study by file", None)
+
+
+# Of more parties than a test has: who is a neighbour of whom is of no matter among a few.
+OF_MANY = {("secagg-plus", "security_bits"), ("secagg-plus", "correctness_bits")}
+PROTOCOL_OPTIONS = [(name, key) for name, given in VALUES.items() for key in given if (name, key) not in OF_MANY]
+
+
+@cache
+def calibrated(name: str, given: str) -> str:
+    # Values of unit length, whose sensitivity is 2, are all that one protocol has.
+    target = Target(5, 1.0, 1e-6, 2, 2.0 if name == "priv-unit-g" else 1.0, 1)
+    try:
+        return json.dumps(calibrate(target, configure(name, json.loads(given))).to_json(), sort_keys=True, default=str)
+    except InputError as error:
+        return f"{NOT_SAID}{error}"
+
+
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize(("name", "key"), PROTOCOL_OPTIONS)
+def test_of_a_protocol(name: str, key: str) -> None:
+    """Given without what it needs, an option is in the plan, or none of its values is taken. Some are those of the plan."""
+    values = [options[key] for options in VALUES[name][key]]
+    if isinstance(values[0], int | float):
+        values += [True, False] if isinstance(values[0], bool) else [1, 2, 3, 7, 0.6]
+    plans = (calibrated(name, json.dumps({key: value})) for value in values)
+    assert any(plan != calibrated(name, "{}") for plan in plans)

@@ -6,7 +6,9 @@ that folder, or in this user's own, for a study that they refuse; but for a line
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster
+from quietmean.protocols import registry
+from quietmean.studies.outcome import here
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import toml, write_policy
 
@@ -238,3 +242,39 @@ def test_accept_makes_nothing(folder: Path, capsys: pytest.CaptureFixture[str], 
     change()
     line = ["--key", "ada.key", "--name", "ada", "--address", "127.0.0.1:7001"]
     assert said in refused(capsys, folder, "accept", "study.invitation", *replaced(line, typed))
+
+
+PAPERS = ("consensus", "cordp-dme", "gopa", "inca")
+OPTIONS = [(name, key) for name in PAPERS for key in registry()[name].options()]
+# Of another type, beyond all use, no number.
+VALUES: tuple[Any, ...] = (-1, 0, 1e300, -1e-300, math.nan, math.inf, "", "x", True, [1], 10**30, 0.5)
+
+
+class _TakenError(Exception):
+    """Processes would start."""
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("name", "key"), OPTIONS)
+def test_run_takes_an_option_or_says_why_not(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, key: str
+) -> None:
+    def execute(*given: Any) -> None:
+        raise _TakenError
+
+    monkeypatch.setattr(here, "execute", execute)
+    flag = registry()[name].options()[key].flag or key
+    for value in VALUES:
+        with suppress(_TakenError):
+            refused(capsys, folder, "run", *RUN, "--protocol", name, "--a-priori-above-target", f"--{flag}={value}")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("name", "key"), OPTIONS)
+def test_join_refuses_what_its_contract_does(folder: Path, capsys: pytest.CaptureFixture[str], name: str, key: str) -> None:
+    for value in VALUES:
+        write_study(protocol=name, options={key: value})
+        try:
+            main(["contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"])
+        except SystemExit:
+            refused(capsys, folder, "join", "study.toml", *JOIN)

@@ -22,6 +22,11 @@ def read_edges(raw: Any) -> Edges:
 
 # The fields that determine how edges are made, reset once the edges are made.
 EDGES_ARE_MADE: dict[str, Any] = {"graph": OPEN, "graph_seed": 0, "radius": None, "connectivity": 2}
+_FIELDS_OF_GRAPH = {
+    "geometric": ("graph_seed", "radius"),
+    "geometric-cube": ("graph_seed", "radius"),
+    "harary": ("connectivity",),
+}
 
 
 def never_written(parameters: Any) -> bool:
@@ -50,8 +55,15 @@ class GraphParameters(Configured):
     def graph_edges(self, parties: int) -> Edges:
         """The given edges in canonical form, or those of the named graph.
 
-        Shape (m, 2). Raises :class:`InputError` if neither is given, or for edges or a graph that cannot be.
+        Shape (m, 2). Raises :class:`InputError` if neither is given, for edges or a graph that cannot be, and for a field that
+        says nothing of them.
         """
+        which = "edges that are given" if self.edges is not OPEN else f"graph {self.graph}"
+        own = _FIELDS_OF_GRAPH.get(self.graph, ()) if self.edges is OPEN else ()
+        for name, usual in EDGES_ARE_MADE.items():
+            value = getattr(self, name)
+            if value != usual and name not in ("graph", *own):
+                raise InputError(f"{name} is {value} and says nothing of {which}: leave it out")
         if self.edges is not OPEN:
             return normalised_edges(self.edges.tolist(), parties)
         if self.graph is OPEN:

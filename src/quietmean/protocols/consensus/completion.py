@@ -10,7 +10,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, given_value, parameters_of
 from quietmean.graphs.undirected import Edges
-from quietmean.protocols.consensus.spec import ALL, EACH, MOST_BITS, ConsensusParameters, Quantisation
+from quietmean.protocols.consensus.spec import ALL, EACH, MOST_BITS, UNQUANTISED, ConsensusParameters, Quantisation
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 
 # Without quantisation an error shrinks by this much before the result is read.
@@ -32,13 +32,14 @@ def complete(parameters: Settings, parties: int) -> Settings:
         iterations=given_value(parameters.iterations, 1),
         local_noise=given_value(parameters.local_noise, "none"),
         sigma_local=given_value(parameters.sigma_local, 0.0),
-        value_sd=1.0,
         open_edges=EACH,
         **EDGES_ARE_MADE,
-        **_UNQUANTISED,
+        **UNQUANTISED,
     )
     if parameters.bits is not None:
         completed = completed.quantised(_quantisation(parameters, completed))
+    elif says_nothing := [name for name, usual in UNQUANTISED.items() if getattr(parameters, name) != usual]:
+        raise InputError(f"{says_nothing[0]} is of a quantiser, and bits is missing: give bits too, or leave it out")
     iterations = default_iterations(completed) if parameters.iterations is OPEN else completed.iterations
     return replace(completed, iterations=iterations, **_opening(parameters, iterations))
 
@@ -48,9 +49,6 @@ def _opening(requested: ConsensusParameters, iterations: int) -> dict[str, Any]:
     usual = requested.patience == parameters_of(type(requested))["patience"].default
     patience = iterations + 1 if requested.open_edges == ALL and usual else requested.patience
     return {"open_edges": given_value(requested.open_edges, EACH), "patience": patience}
-
-
-_UNQUANTISED = {"bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0}
 
 
 def _step(parameters: ConsensusParameters, edges: Edges, parties: int, theta: float) -> float:

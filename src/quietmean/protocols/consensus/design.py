@@ -85,7 +85,7 @@ def completed(requested: Settings, target: Target) -> Settings:
     # A smallest cell that was asked for is kept.
     if requested.bits is not AUTO or requested.delta_min > 0:
         return quantised
-    plain = complete(replace(requested, bits=None), target.parties)
+    plain = complete(requested.quantised(None), target.parties)
     return min(
         (plain, quantised),
         key=lambda parameters: bytes_over_a_link(parameters.quantisation, parameters.iterations, target.dimension),

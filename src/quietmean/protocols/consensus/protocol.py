@@ -97,8 +97,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         """Without a quantiser: the first differences before they are quantised determine all that is sent."""
         if self.local_noise not in ("none", "gaussian"):
             return None
-        unquantised = dict.fromkeys(("gamma", "delta_0", "two_step"), OPEN)
-        return self if self.quantisation is None else replace(self, bits=None, delta_min=0.0, dither_seed=0, **unquantised)
+        return self if self.quantisation is None else self.quantised(None)
 
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1

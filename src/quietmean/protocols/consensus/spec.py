@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -83,6 +84,12 @@ def _has_local_noise(parameters: ConsensusParameters) -> bool:
 
 def _begins_with_all(parameters: ConsensusParameters) -> bool:
     return parameters.open_edges == ALL
+
+
+# Of what sends differences as they are.
+UNQUANTISED: Mapping[str, Any] = {
+    "bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0, "value_sd": 1.0
+}  # fmt: skip
 
 
 def _is_quantised(parameters: ConsensusParameters) -> bool:
@@ -267,7 +274,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
     def quantised(self, settings: Quantisation | None) -> Self:
         """The same with another quantiser, or none."""
         if settings is None:
-            return replace(self, bits=None, gamma=OPEN, delta_0=OPEN, delta_min=0.0, two_step=OPEN, dither_seed=0)
+            return replace(self, **UNQUANTISED)
         return replace(self, **settings.describe())
 
     @property
