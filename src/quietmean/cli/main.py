@@ -20,7 +20,7 @@ from quietmean.cli.common import Common
 from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
-from quietmean.cli.mistakes import refuse_fractions, sentence_of
+from quietmean.cli.mistakes import refuse_fractions, refuse_pasted, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.keywords import called_by_command
@@ -173,6 +173,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _run(tokens: list[str]) -> None:
     try:
         app = make_app(_asked(tokens))
+        refuse_pasted(app, tokens)
         refuse_fractions(app, tokens)
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -24,6 +25,9 @@ from quietmean.core.errors import InputError
 
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
+# What word processors make of two hyphens and of quotation marks, which stay part of a word on a command line.
+_LONG_DASH = re.compile(r"[–—]+-?([a-z])")
+_QUOTED = re.compile(r"[“”„«»‘’](.+)[“”«»‘’]", re.DOTALL)
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
 # Former options, and what replaces them.
 _FORMER = {
@@ -42,7 +46,7 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
         case UnknownOptionError():
             return _unknown_option(error, command, listed)
         case MissingArgumentError():
-            return _missing(error, command, listed)
+            return _misspelt(app, command, tokens, listed) or _missing(error, command, listed)
         case CoercionError() if error.argument is not None and error.token is not None:
             return _wrong_kind(_shown(error.argument), str(error.token.value), error.argument, str(error))
         case UnusedCliTokensError():
@@ -65,6 +69,20 @@ def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
     for name, value in _given(tokens):
         if name in whole_numbers and _FRACTION.fullmatch(value):
             raise InputError(_wrong_kind(name, value, whole_numbers[name], ""))
+
+
+def refuse_pasted(app: App, tokens: Sequence[str]) -> None:
+    """Raises :class:`InputError` for what a word processor changed, and for a file that has no name."""
+    for token in tokens:
+        if dash := _LONG_DASH.match(token):
+            raise InputError(f"{token!r} begins with a long dash instead of two hyphens: write --{token[dash.start(1) :]}")
+        if quoted := _QUOTED.fullmatch(token):
+            raise InputError(f'{token} has quotation marks of a word processor around it: write "{quoted[1]}"')
+    if any(not token or token.endswith("=") for token in tokens):
+        files = {name for argument in _arguments(app, tokens) if Path in _kinds(argument.hint) for name in argument.names}
+        for name, value in _given(tokens):
+            if name in files and not value:
+                raise InputError(f"{name} is empty: name a file, or leave {name} out")
 
 
 def _given(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -90,11 +108,21 @@ def _kinds(hint: Any) -> set[Any]:
     return {hint}
 
 
+def _misspelt(app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
+    """Of a line without an option that it needs: the first option in it that there is not, which may be the one."""
+    names = [name for argument in _arguments(app, tokens) for name in argument.names]
+    unknown = [name for name, _ in _given(tokens) if name not in names]
+    return _no_option(unknown[0], names, command, listed) if names and unknown else ""
+
+
 def _unknown_option(error: UnknownOptionError, command: str | None, listed: str) -> str:
-    name = str(error.token.keyword or error.token.value)
+    names = [name for argument in error.argument_collection or () for name in argument.names]
+    return _no_option(str(error.token.keyword or error.token.value), names, command, listed)
+
+
+def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
-    names = [name for argument in error.argument_collection or () for name in argument.names if not name.startswith("--empty-")]
-    near = "" if instead else _near(name, names)
+    near = "" if instead else _near(name, [each for each in names if not each.startswith("--empty-")])
     return f"{name} is no option of {command or 'quietmean'}{near}{instead}: {listed}"
 
 

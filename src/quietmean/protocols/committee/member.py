@@ -14,6 +14,7 @@ import numpy as np
 from quietmean.core.codec import StableBytes
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, Release, Step
+from quietmean.core.readable import count_of
 from quietmean.protocols.committee.checks import check_numbers, expected_numbers
 from quietmean.protocols.committee.contribution import (
     ContributionError,
@@ -381,7 +382,8 @@ def warnings(parameters: CommitteeParameters, state: CommitteeState) -> tuple[st
             return state.remarks
         return (*state.remarks, "this member's own numbers did not fit those of the others, and it published nothing")
     if not state.voting.decided:
-        reason = f"this member did not hear in time of {parameters.votes_needed} members that agree on what to open"
+        least = f"{count_of(parameters.minimum, 'contribution')} or more"
+        reason = f"this member did not hear in time of {parameters.votes_needed} members that agree on {least} to open"
     else:
         reason = f"{len(state.sums)} of the {parameters.sums_needed} sums that a result needs arrived"
     again = "what was charged stays charged, as others may have the result; a second run is a new study with new contributions"

@@ -1,0 +1,146 @@
+"""Lines as people mistype or paste them, at random: one sentence that shows the wrong word, exit code 2, and nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from quietmean.cli.main import COMMANDS, make_app
+from support.hostile_numbers import Went, nothing_begins
+from support.site_files import Site, attempt, remove, site_in, state
+from system.test_any_file import BESIDES, LINES
+
+SEED = 20261127
+COUNT = 100
+# Of commands that take any number of files, or a file in place of an option.
+SEVERAL = ("seal", "combine", "result", "status", "stores")
+# Words for "none", as people fill forms.
+NOTHINGS = ("", " ", "-", "none", "n/a", "?")
+Words = list[str]
+# The line, and what its sentence has to show.
+Mistake = Callable[[Words, random.Random], tuple[Words, str] | None]
+
+
+def options(words: Words) -> list[int]:
+    return [place for place, word in enumerate(words) if word.startswith("--")]
+
+
+def valued(words: Words) -> list[int]:
+    """Options with one value behind them."""
+    return [place for place in options(words) if words[place + 1 : place + 2] and not words[place + 1].startswith("--")]
+
+
+def a_letter_is_missing(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    long = [place for place in options(words) if len(words[place]) > 6]
+    if not long:
+        return None
+    place = chance.choice(long)
+    letter = chance.randrange(3, len(words[place]))
+    wrong = words[place][:letter] + words[place][letter + 1 :]
+    return [*words[:place], wrong, *words[place + 1 :]], wrong
+
+
+def an_option_of_another_command(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    """Or of none, with a value."""
+    own = {
+        name for each in make_app(words[0])[words[0]].assemble_argument_collection(parse_docstring=False) for name in each.names
+    }
+    others = [name for name in ("--statistic", "--minimum", "--folder", "--patients", "--verbose", "--ouput") if name not in own]
+    foreign = chance.choice(others)
+    return [*words, foreign, "3"], foreign
+
+
+def the_last_value_is_missing(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    places = valued(words)
+    if not places:
+        return None
+    place = chance.choice(places)
+    end = next((later for later in options(words) if later > place), len(words))
+    rest = [*words[:place], *words[end:]]
+    return [*rest, words[place]], words[place]
+
+
+def a_dash_of_a_word_processor(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    """Which makes one long dash of two short ones."""
+    if not options(words):
+        return None
+    place = chance.choice(options(words))
+    wrong = chance.choice("–—") + words[place][2:]
+    return [*words[:place], wrong, *words[place + 1 :]], wrong
+
+
+def quotation_marks_of_a_word_processor(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    place = chance.randrange(1, len(words)) if len(words) > 1 else 0
+    if not place or words[place].startswith("--"):
+        return None
+    return [*words[:place], f"“{words[place]}”", *words[place + 1 :]], words[place]
+
+
+def a_word_too_many(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    return None if words[0] in SEVERAL else ([*words, "--quiet", "surplus"], "surplus")
+
+
+def nothing_for_a_value(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    places = valued(words)
+    if not places:
+        return None
+    place = chance.choice(places)
+    return [*words[:place], f"{words[place]}={chance.choice(NOTHINGS)}", *words[place + 2 :]], ""
+
+
+MISTAKES: tuple[Mistake, ...] = (
+    a_letter_is_missing,
+    an_option_of_another_command,
+    the_last_value_is_missing,
+    a_dash_of_a_word_processor,
+    quotation_marks_of_a_word_processor,
+    a_word_too_many,
+    nothing_for_a_value,
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site_in(tmp_path_factory.mktemp("site")) as here:
+        yield here
+
+
+def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[str]) -> str:
+    before = state(site.folder)
+    try:
+        code, errors = attempt(shlex.join(words), capsys)
+    except Went:
+        return "" if not shown else "it went on"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    after = state(site.folder)
+    if lost := [name for name, there in before.items() if after.get(name) != there and not name.startswith(("cache", "share"))]:
+        return f"{lost} changed"
+    remove(site, before, site.folder / "nothing")
+    sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
+    if code == 0 and not shown:
+        return ""
+    if code not in ((2,) if shown else (2, 3)) or len(sentences) != 1 or not sentences[0].startswith("quietmean: "):
+        return f"exit code {code}: {errors}"
+    if any(wrong in errors for wrong in ("Traceback", "Errno", "None", "pydantic", "input should")):
+        return f"words of the program: {errors}"
+    return "" if shown in errors else f"{shown!r} is not shown: {errors}"
+
+
+def mistakes(seed: int, count: int) -> Iterator[tuple[Words, str]]:
+    chance = random.Random(seed)
+    lines = [shlex.split(LINES[command]) for command in COMMANDS]
+    while count:
+        mistake = chance.choice(MISTAKES)(chance.choice(lines), chance)
+        if mistake is not None:
+            count -= 1
+            yield mistake
+
+
+def test_a_hundred_at_random(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    with nothing_begins():
+        faults = {shlex.join(words): fault(site, words, shown, capsys) for words, shown in mistakes(SEED, COUNT)}
+    assert {line: wrong for line, wrong in faults.items() if wrong} == {}
