@@ -10,7 +10,7 @@ Then for every epsilon >= 0 it is (epsilon, delta)-DP with
     delta = delta(mu, epsilon) + beta + (1 + e^epsilon) tv.
 
 Over studies, chosen adaptively, mu adds as sqrt(sum mu_k^2), beta and tv add plainly. Nothing else is ever added up: neither
-epsilons nor trade-off curves (see docs/mathematics.md).
+epsilons nor trade-off curves (see docs/mathematics/ledger.md).
 
 Neighbouring relation: the one that the charge was made for. Every function rounds towards less privacy.
 """

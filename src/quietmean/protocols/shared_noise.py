@@ -1,7 +1,8 @@
 """Bounds for every coalition where pairs of parties share noise that cancels in the sum.
 
 The honest parties' messages have covariance v I + b L, with L the Laplacian of the graph of pairs between honest parties, and
-noise shared with honest parties that sent nothing on top. Neither bound tries a coalition; ``docs/mathematics.md`` proves both.
+noise shared with honest parties that sent nothing on top. Neither bound tries a coalition; both are proven in
+``docs/mathematics/coalitions.md``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ others can learn from shares that were late, lost, refused or used twice, from r
 left; and it does not matter how the others choose, from what they have seen, who is online and what arrives. All of u_0..u_(T-1)
 is as good as x~ + G + Q with independent Gaussian Q of variance sigma_Delta^2 / |w|^2, where w is the shortest vector with
 Z w = c in these rows. So the view is mu-GDP with mu = D / sqrt(sigma_star^2 + sigma_guard^2 + sigma_Delta^2 / |w|^2): |w|^2 is 1
-for ``early`` and sum_s (s / (T + 1))^2, s = 1..T, for ``incremental``. The proof is in ``docs/mathematics.md``.
+for ``early`` and sum_s (s / (T + 1))^2, s = 1..T, for ``incremental``. The proof is in ``docs/mathematics/inca.md``.
 
 With discrete noise the u are whole, and multiplied by the whole inverse of Z they are Delta + (q + H) w, q and H in steps of the
 grid of the values, w whole. That is a discrete Gaussian with the covariance of the real one, up to factors below 1 + 1e-50: so

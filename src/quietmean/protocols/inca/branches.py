@@ -9,7 +9,7 @@ knows no more than any set that contains it. So divide the parties into a few gr
 k of them. The worst of these unions is divided further, as long as the effort allows: one of its groups G into halves A and B, so
 that a coalition lies in the union without A, or without B, or it has members in both, and then none in one of the other groups.
 At any time the worst that is left is a bound, and when the worst is a union of single parties it is the worst coalition. The
-proof is in ``docs/mathematics.md``.
+proof is in ``docs/mathematics/coalitions.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features that several statistics have in common, each with the proof of its sensitivity in docs/mathematics.md."""
+"""Features that several statistics have in common, each with the proof of its sensitivity in docs/mathematics/statistics.md."""
 
 from quietmean.statistics.features.block import ColumnBlock
 from quietmean.statistics.features.crossed import Crossed

@@ -2,7 +2,7 @@
 
 Each is released less a product of a lower order that it equals wherever all columns are at a bound. That is where two records are
 farthest apart, so up to the weights that stand here the squared sensitivity of the moments stays what it is: four times the
-maximum cut (proof in docs/mathematics.md, "Orders three and four").
+maximum cut (proof in docs/mathematics/statistics.md, "Orders three and four").
 """
 
 from __future__ import annotations

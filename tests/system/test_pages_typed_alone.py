@@ -1,0 +1,133 @@
+"""What a page shows to type works in a folder that has the files it names; which pages are typed, and where, is known of all."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.asking import AtTerminal
+from quietmean.cli.main import main
+from quietmean.node import Identity
+from quietmean.testing.examples import example_execution
+from support.pages import DOCS, blocks
+
+ROOT = Path(__file__).parents[2]
+# Typed here, each alone.
+HERE = (
+    "start/data-owner.md",
+    "start/privacy-officer.md",
+    "how-to/attack.md",
+    "how-to/certify.md",
+    "how-to/persons.md",
+    "how-to/plan.md",
+    "how-to/questions.md",
+    "how-to/results.md",
+    "how-to/simulate.md",
+)
+# Typed by the test of the page, which names it.
+ELSEWHERE = {
+    "how-to/by-file.md": "tests/system/test_cli_by_file.py",
+    "how-to/committee.md": "tests/system/test_committee_page.py",
+    "how-to/consortium.md": "tests/system/test_consortium_page.py",
+    "how-to/differencing.md": "tests/statistical/test_differencing.py",
+    "how-to/folder.md": "tests/support/folder_sites.py",
+    "how-to/network.md": "tests/system/test_network_page.py",
+    "how-to/omop.md": "tests/support/omop.py",
+    "how-to/own-protocol.md": "tests/system/test_thirdparty.py",
+    "how-to/own-statistic.md": "tests/system/test_thirdparty.py",
+    "how-to/paper.md": "tests/statistical/test_actg175.py",
+    "how-to/policy.md": "tests/system/test_consortium_page.py",
+    "how-to/quorum.md": "tests/support/joining.py",
+    "how-to/r.md": "tests/system/test_r_package.py",
+    "how-to/session.md": "tests/system/test_session_by_command.py",
+    "how-to/statistics.md": "tests/system/test_statistics_page.py",
+    "how-to/privacy-officer.md": "tests/pages/test_privacy_officer.py",
+    "inca.md": "tests/system/test_inca_page.py",
+    "start/analyst.md": "tests/system/test_typed_as_they_stand.py",
+    "tutorial.md": "tests/system/test_typed_as_they_stand.py",
+}
+# Not typed as they stand, and why.
+NOT_TYPED = {
+    "cordp-dme.md": "plans whose figures tests/planning/test_cordp_costs_page.py computes",
+    "how-to/accounts.md": "three studies between machines one after the other: tests/property/test_exports_of_a_year.py",
+    "how-to/budget.md": "a study between machines: tests/property/test_ledger_join.py",
+    "how-to/check-and-watch.md": "waits for others: tests/system/test_cli_check.py",
+    "how-to/containers.md": "needs a builder of images: make image",
+    "how-to/desk.md": "a server and a passphrase: tests/system/test_desk.py",
+    "how-to/models.md": "a study between machines: tests/system/test_model_by_command.py",
+    "how-to/read-a-result.md": "needs jq: tests/unit/test_json_schema.py reads the page's fields",
+    "how-to/reproduce.md": "the other distribution: reproduction/tests",
+    "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
+    "start/researcher.md": "the other distribution: reproduction/tests",
+    "start/site-it.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
+}
+
+
+def lines(page: str) -> list[str]:
+    joined = re.sub(r" *\\\n *", " ", "\n".join(blocks(page, "sh")))
+    return [line for line in joined.splitlines() if line.startswith("quietmean ")]
+
+
+def test_of_every_page_it_is_known_where_it_is_typed() -> None:
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if re.search(r"(?m)^```sh$", path.read_text("utf-8"))}
+    assert pages == {*HERE, *ELSEWHERE, *NOT_TYPED}
+    for page, test in ELSEWHERE.items():
+        name = Path(page).name
+        assert name in (ROOT / test).read_text("utf-8"), (page, test)
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A sealed study of three, the data and receipts of one that ran, an execution and the policy of a site."""
+    folder = tmp_path_factory.mktemp("pages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("CONFIG", "DATA", "CACHE"):
+            patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+        rows = "".join(f"{30 + row % 50},{110 + row % 30},{112 + row % 31}\n" for row in range(600))
+        for name in ("visits", "patients"):
+            Path(f"{name}.csv").write_text(f"age,cuff,artery\n{rows}")
+        main(shlex.split("new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml"))
+        study = Path("study.toml").read_text()
+        Path("study.toml").write_text(study.replace("[study]\n", "[study]\nrecords = 200\n"))
+        main(shlex.split("keygen --key north.key"))
+        main(shlex.split("invite study.toml --key north.key --out study.invitation"))
+        names = ("north", "south", "east")
+        for name in names:
+            address = f"--address {name}.example:7000"
+            main(shlex.split(f"accept study.invitation --key {name}.key --name {name} {address} --out {name}.entry"))
+        main(
+            shlex.split(f"seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed")
+        )
+        table = (
+            "--column age --bounds 0 110 --column cuff --bounds 60 220 --statistic 'mean(age)' --statistic 'table-1(age, cuff)'"
+        )
+        main(shlex.split(f"run --data visits.csv {table} --parties 4 --protocol local-dp --epsilon 8 --accept-wide --out made"))
+        for name in ("receipt.json", "study-north.receipt.json"):
+            shutil.copy("made/receipt.json", name)
+        example_execution("inca", 8, rounds=6, sigma_star=2.0, sigma_delta=4.0).save(Path("execution.json"))
+        yield folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HERE)
+def test_a_page_is_typed(
+    page: str, consortium: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(consortium)
+    monkeypatch.setattr(AtTerminal, "can_ask", lambda self: True)
+    monkeypatch.setattr(AtTerminal, "yes", lambda self: True)
+    assert lines(page)
+    for line in lines(page):
+        if "approve" in line:
+            key = Identity.load(Path("owner.key")).public_key
+            Path("policy.toml").write_text(f'[policy]\napprovers = ["{key}"]\n')
+            line += " --policy policy.toml"
+        capsys.readouterr()
+        main(shlex.split(line, comments=True)[1:])
+        assert capsys.readouterr().out
