@@ -14,6 +14,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.learning import GeneralizedLinearModel, ProportionalHazards
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.statistics import Column, Estimates
+from quietmean.statistics.tidy_tables import TidyTerms
 from support.model_rounds import fitted
 
 BUDGET: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6}
@@ -120,7 +121,10 @@ NOISES = (0.0, 1e-4, 5e-3)
 
 def check(answer: Estimates) -> None:
     """Numbers are numbers, and what is none has a flag that says why."""
-    json.dumps(answer.to_json(), allow_nan=True)
+    # As a party's command prints it.
+    printed = repr(TidyTerms.of([json.loads(json.dumps(answer.to_json()))]))
+    assert not {"nan", "None", "inf"} & set(printed.split())
+    assert all(term in printed for term in answer.terms)
     known = np.isfinite(answer.value)
     named = {term for flag in answer.flags for term in flag.terms or answer.terms}
     assert {term for term, there in zip(answer.terms, known, strict=True) if not there} <= named
