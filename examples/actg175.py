@@ -102,7 +102,8 @@ def budgets() -> dict[str, float]:
 
 
 def subgroup_text(condition: str) -> str:
-    return f"crosstab(event, arm, where={condition})" if condition else "crosstab(event, arm)"
+    # Rows are the arms: risks are those of the event.
+    return f"crosstab(arm, event, where={condition})" if condition else "crosstab(arm, event)"
 
 
 def study_of(epsilon: float) -> qm.Study:
@@ -180,6 +181,16 @@ def named(private: Mapping[str, Estimate], pooled: Mapping[str, Estimate]) -> Be
     }
 
 
+def table_1(summary: Mapping[str, Any]) -> str:
+    """Of characteristics by arm, as the study's own tables have it."""
+    groups = summary["groups"]
+    lines = [" | ".join(["", *(summary["heads"][group] for group in groups), "p", "SMD"]), "|".join(["---"] * (len(groups) + 3))]
+    for line in summary["table"]:
+        cells = [line["cells"].get(group, "") for group in groups]
+        lines.append(" | ".join([line["row"], *cells, line.get("p", ""), line.get("smd", "")]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
 @dataclass(frozen=True)
 class Paper:
     """All answers, the private ones before the pooled ones, and what they cost one patient."""
@@ -197,7 +208,7 @@ class Paper:
     def text(self) -> str:
         parts = [
             f"{SITES} sites, epsilon {self.epsilon:.2f} of one patient for all of this together, delta {DELTA:g}",
-            str(self.study.outcome.answers[0].estimates.summary.get("printed", "")),
+            table_1(self.study.outcome.answers[0].estimates.summary),
         ]
         for title, beside in (
             ("Adjusted odds ratios of stopping the treatment", self.odds),
@@ -207,7 +218,7 @@ class Paper:
             lines = [f"| {title} | eight sites, with noise | pooled |", "|---|---|---|"]
             lines += [f"| {name} | {private} | {pooled} |" for name, (private, pooled) in beside.items()]
             parts.append("\n".join(lines))
-        return "\n\n".join(part for part in parts if part)
+        return "\n\n".join(parts)
 
 
 def whole_study(table: pd.DataFrame) -> Paper:
