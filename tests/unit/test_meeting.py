@@ -233,6 +233,12 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
         StudyKeys.load(path)
     with pytest.raises(InputError, match="give --store"):
         StudyKeys.load(tmp_path / "none.studykeys")
+    # Whoever gave the key file another name since is told so; of several files nobody knows which it was.
+    for name, told in (("south-0123.studykeys", True), ("east-0123.studykeys", False)):
+        (tmp_path / name).touch()
+        with pytest.raises(InputError) as refused:
+            StudyKeys.load(tmp_path / "party-0123.studykeys")
+        assert ("the name that it had when south-0123.studykeys was made" in str(refused.value)) == told
 
 
 def test_a_new_seal_names_the_one_it_follows(kind: Kind, meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def command(
         return
     out.print(f"# {kept_sentence(key)}", markup=False)
     out.print(
-        "# Who accepts an invitation hands out nothing of this, and a policy names a data owner's key under approvers. In a roster.toml that people write, the entry is:",
+        "# Who accepts an invitation hands out nothing of this, and a policy names a data owner's key under approvers. In a "
+        "roster.toml that people write, the entry is:",
         markup=False,
     )
     out.print(Roster.table(entry).rstrip("\n"), markup=False)

@@ -142,9 +142,12 @@ class StudyKeys:
         try:
             mode = mode_of(path)
         except OSError:
+            # They are called after the key file, which may have another name since.
+            others = sorted(path.parent.glob(f"*-{path.name.rpartition('-')[2]}"))
+            hint = f"give the key file the name that it had when {others[0].name} was made, or " if len(others) == 1 else ""
             raise InputError(
-                f"the keys of this party for this study are not in {path}: give --store with the folder of quietmean accept; "
-                "if they are lost, the study needs a new invitation"
+                f"the keys of this party for this study are not in {path}: {hint}give --store with the folder of quietmean "
+                "accept; if they are lost, the study needs a new invitation"
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
