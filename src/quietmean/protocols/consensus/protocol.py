@@ -55,7 +55,6 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         "mutual information in any case; an upper bound where messages are quantised"
     )
     releases_are_public = False
-    gaussian_noise = False
     # Over an edge that it has given up, though the other end may not have.
     refuses_messages = True
     batchable = False
@@ -91,6 +90,11 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     @property
     def is_linear(self) -> bool:
         return self.quantisation is None and self.local_noise in ("none", "gaussian")
+
+    @property
+    def gaussian_noise(self) -> bool:  # type: ignore[override]
+        """What a quantiser leaves is not, nor is noise of other kinds."""
+        return self.is_linear
 
     @property
     def linear_bound(self) -> Self | None:
