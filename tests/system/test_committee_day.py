@@ -287,7 +287,7 @@ def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:
     early = CommitteeStudy(tmp_path / "early", committee={"contribute_by": soon(60)})
     files = Files.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
     own = MemberFiles(files, early.plan, SiteOptions(once=True))
-    with pytest.raises(NotYet, match="contributions come until"):
+    with pytest.raises(NotYet, match=r"contributions come until .* and are taken at .*: start this member again then"):
         asyncio.run(open_with_others(own, day.box, Observers(lambda event: None), None))
 
 

@@ -140,11 +140,13 @@ class OpenedAtMember:
 async def until_listed(terms: CommitteeTerms, say: Callable[[str], None], *, once: bool) -> None:
     """Wait until the time for contributions is over, by this machine's clock. Raises :class:`NotYet` with ``once``."""
     announced = False
+    taken = f"are taken at {in_words(datetime.fromtimestamp(terms.lists_at, UTC))}"
     while (seconds := terms.lists_at - time.time()) > 0:
         if once:
-            raise NotYet(f"contributions come until {in_words(terms.contribute_by)}: start this member again after that")
+            raise NotYet(f"contributions come until {in_words(terms.contribute_by)} and {taken}: start this member again then")
         if not announced:
-            say(f"waiting for contributions until {in_words(terms.contribute_by)} ({by_this_clock(datetime.now(UTC))})")
+            come = f"contributions, which come until {in_words(terms.contribute_by)} and {taken}"
+            say(f"waiting for {come} ({by_this_clock(datetime.now(UTC))})")
             announced = True
         await asyncio.sleep(min(seconds, _TICK))
 
