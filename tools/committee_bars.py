@@ -304,8 +304,9 @@ on no polynomial, and where contributions are verified with numbers beyond their
 do. A file in which one member's share alone is wrong counts, as what the others' shares say, where that member's list is not
 among those that are chosen. Deviations: the root mean square of (estimate - truth) / standard error, which is 1 in the mean. A
 member's time is that of the busiest of them for each contribution, its whole process included; the session is from the deadline
-to the last result, with the wait for who was killed: a part of `round_timeout` in each of 25 rounds, which was 10 s for 1,000,
-40 s for 10,000 and, beside 35 other busy processes, 200 s for 2,000. Deviations of 20 numbers have a standard error of 0.16.
+to the last result, with the wait for who was killed: a part of `round_timeout`, here 40 s, in each round to the result and in
+five after it. Deviations of 20 numbers have a standard error of 0.16; those of 1,015 numbers, of sessions of 1,000 contributors
+in one process, are 0.996 ± 0.021, and those of 3,400 sums of the values and noise of 9,000 contributors 0.998 ± 0.012.
 
 {scale}
 """
