@@ -352,7 +352,9 @@ class _Tally:
 
     def add_all(self, batch: CoalitionBatch) -> None:
         """Coalitions that nobody tried before, solved together; one that is doubtful is solved alone."""
-        bounds = widened(self._terms.sensitivity * np.sqrt(batch.information), batch.error[:, None])
+        # Of what is doubtful the error is infinite, and nothing times that is no number.
+        errors = np.where(batch.error <= DOUBTFUL, batch.error, 0.0)
+        bounds = widened(self._terms.sensitivity * np.sqrt(batch.information), errors[:, None])
         for last, error, bound in zip(batch.last, batch.error.tolist(), bounds, strict=True):
             coalition = (*batch.prefix, last)
             if not error <= DOUBTFUL:
