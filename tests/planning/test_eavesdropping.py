@@ -16,6 +16,7 @@ import pytest
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.gate import decide
@@ -230,7 +231,7 @@ def test_certificates_agree_with_theorem_4_1_written_out(eavesdropping: Any, dro
         blind = theorem41(document, range(colluding))
         assert np.allclose(privacy.against(range(colluding), ()).mu ** 2, list(blind.values()), rtol=1e-7)
         if read:
-            assert f"{len(execution.eavesdropper.observed)} messages intercepted" in certificate.describe()
+            assert f"{count_of(len(execution.eavesdropper.observed), 'message')} intercepted" in certificate.describe()
             assert execution.eavesdropper.observed == read
 
 
