@@ -40,7 +40,7 @@ relay --admit; drop --study; drop --folder; drop --key; drop --certificate; drop
 port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
 status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
 attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
-stores FOLDER; stores --remove
+stores FOLDER; stores --remove; ledger --policy
 """
 # The command with PLACE where its output goes.
 WRITTEN = {
