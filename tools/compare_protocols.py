@@ -160,7 +160,7 @@ def kept_rows(folder: Path | None, target: Target, name: str, quick: bool) -> li
         found = rows_of(target, name, quick, folder)
         return json.dumps(found if isinstance(found, str) else [asdict(row) for row in found]) + "\n"
 
-    found = json.loads(resumed(folder, f"{name}-{target.epsilon:g}", measure))
+    found = json.loads(resumed(folder, f"comparison-{name}-{target.epsilon:g}", measure))
     return found if isinstance(found, str) else [Row(**{**one, "traffic": Traffic(**one["traffic"])}) for one in found]
 
 

@@ -82,7 +82,7 @@ def main() -> None:
     add_resume(parser)
     folder = parser.parse_args().resume
     with one_thread():
-        lines = [resumed(folder, "-".join(map(str, cell)), partial(row, *cell)) for cell in CELLS]
+        lines = [resumed(folder, f"gate-{'-'.join(map(str, cell))}", partial(row, *cell)) for cell in CELLS]
     PAGE.write_text(HEAD + "".join(lines) + "\n" + stamp(), encoding="utf-8")
 
 

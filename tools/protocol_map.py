@@ -124,7 +124,7 @@ def measured(cell: Cell, names: tuple[str, ...] = PROTOCOLS, folder: Path | None
 
 
 def kept(folder: Path | None, cell: Cell) -> Row:
-    text = resumed(folder, "-".join(map(str, cell)), lambda: json.dumps(measured(cell, folder=folder)) + "\n")
+    text = resumed(folder, f"map-{'-'.join(map(str, cell))}", lambda: json.dumps(measured(cell, folder=folder)) + "\n")
     return {name: Found(*found) for name, found in json.loads(text).items()}
 
 

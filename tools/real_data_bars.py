@@ -357,7 +357,7 @@ def _questions() -> tuple[tuple[DataSet, Question], ...]:
 def _line_of(place: int, studies: int, folder: Path | None) -> str:
     warnings.simplefilter("ignore")
     data, question = _questions()[place]
-    return resumed(folder, f"{place}-{studies}", lambda: f"{measured(data, question, studies, place + 1)}\n")
+    return resumed(folder, f"real-data-{place}-{studies}", lambda: f"{measured(data, question, studies, place + 1)}\n")
 
 
 def main() -> None:

@@ -413,7 +413,7 @@ PARTS: tuple[Callable[[int], Iterator[Line]], ...] = (
 
 def _lines(place: int, seeds: int, folder: Path | None) -> str:
     """Those of a part, or after all of them of a population."""
-    return resumed(folder, f"{place}-{seeds}", lambda: "".join(f"{line}\n" for line in _measured(place, seeds)))
+    return resumed(folder, f"statistics-{place}-{seeds}", lambda: "".join(f"{line}\n" for line in _measured(place, seeds)))
 
 
 def _measured(place: int, seeds: int) -> Iterator[object]:

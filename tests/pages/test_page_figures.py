@@ -6,6 +6,7 @@ Pages about plans that are made at once, and those of the slowest ones, are comp
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -145,3 +146,18 @@ def test_a_changed_figure_is_named(tool: ModuleType, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tool, "PAGES", {**tool.PAGES, "scale.md": another})
     assert tool.changed("scale.md") == ["error of 300"]
+
+
+def test_no_two_pages_keep_their_lines_under_one_name() -> None:
+    """Tools may be given one folder: a line of one page must not be taken for another's."""
+    beginnings = [
+        (tool.name, ast.unparse(call.args[1]).removeprefix("f").strip("'\"").partition("-")[0])
+        for tool in sorted((ROOT / "tools").glob("*.py"))
+        if tool.name != "resumed.py"
+        for call in ast.walk(ast.parse(tool.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "resumed"
+    ]
+    assert len(beginnings) >= 7
+    names = [beginning for _, beginning in beginnings]
+    assert all(name.isalpha() for name in names), beginnings
+    assert len(set(names)) == len(names), beginnings
