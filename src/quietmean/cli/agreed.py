@@ -32,11 +32,11 @@ class AgreementOptions:
     plan: Path | None = None
     no_privacy: Annotated[bool, Parameter(negative="")] = False
 
-    def require_key_alone(self, what: str, store: Path | None) -> None:
-        """Raises :class:`InputError` for what says nothing of ``what``, which holds all that its parties agree on."""
-        given = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
-        if names := [name for name, value in given.items() if value]:
-            raise InputError(f"--{names[0]} says nothing of {what}: leave it out")
+    def require_key_alone(self, agreement: str, store: Path | None) -> None:
+        """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
+        options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
+        if names := [name for name, value in options.items() if value]:
+            raise InputError(f"--{names[0]} says nothing of {agreement}: leave it out")
 
 
 NO_AGREEMENT_OPTIONS = AgreementOptions()

@@ -149,16 +149,16 @@ def command(
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [named for named in column or () if listed is None or named not in listed.columns]
-    given = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
-    given = committee.study_fields(given)
+    fields = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
+    fields = committee.study_fields(fields)
     if listed is not None:
-        given["column"] = [*listed.columns.values(), *given["column"]]
-    asked = (
+        fields["column"] = [*listed.columns.values(), *fields["column"]]
+    typed = (
         {"name": name or save.stem}
         if column or dictionary
         else _ask_all(name, 1.0 if target.epsilon is None else target.epsilon, target.colluding)
     )
-    terms = StudyTerms.parse(given | asked)
+    terms = StudyTerms.parse(fields | typed)
     require_ahead(terms.start_by, datetime.now(UTC))
     text = study_text(terms)
     study_file.write(text.encode())

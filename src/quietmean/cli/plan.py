@@ -118,8 +118,8 @@ class SearchOptions:
     def of_no_study(self) -> dict[str, Any]:
         """What is given that says nothing of a study, whose parties all make the same plan; by name."""
         named = ("server", "max_messages", "calibration", "trials", "explain")
-        given = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(SearchOptions, name)}
-        return {name.replace("_", "-"): value for name, value in given.items()}
+        chosen = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(SearchOptions, name)}
+        return {name.replace("_", "-"): value for name, value in chosen.items()}
 
 
 def command(

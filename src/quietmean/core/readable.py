@@ -152,7 +152,7 @@ def some_of(texts: Sequence[str], most: int) -> str:
 
 
 def count_of(count: int, singular: str, many: str = "") -> str:
-    """How many there are: "1 row" or "2,000 rows"; ``many``: where that is not ``one`` with an s, as in "cells hold"."""
+    """How many there are: "1 row" or "2,000 rows"; ``many``: where that is not ``singular`` with an s, as in "cells hold"."""
     return f"{count:,} {singular if count == 1 else many or f'{singular}s'}"
 
 

@@ -230,9 +230,9 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
         if name not in option_names:
             near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
             raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
-    given = {**(offered or {}), **options}
+    all_options = {**(offered or {}), **options}
     return [
-        configure(name, {key: given[key] for key in given if key in kind.options()})
+        configure(name, {key: all_options[key] for key in all_options if key in kind.options()})
         for name, kind in zip(names, kinds, strict=True)
     ]
 
