@@ -87,20 +87,8 @@ def planned(protocol: str, *names: str) -> str:
     wanted = planning.AskedTarget(**{name: given[name] for name in names if name in TARGET})
     search = planning.SearchOptions(protocol=[protocol], **{name: given[name] for name in names if name in SEARCH})
     try:
-        answer = planning._answer(
-            {
-                "protocols": search.protocol,
-                "options": {},
-                **planning._target_asked(4, wanted.given()),
-                "server": str(search.server),
-                "max_messages": search.max_messages,
-                "calibration": str(search.calibration),
-                "explain": search.explain,
-                "no_privacy": search.no_privacy,
-                "trials": search.trials,
-                "committee": planning._named_of(NO_COMMITTEE),
-            }
-        )
+        target = planning._target_asked(4, wanted.given())
+        answer = planning._answer(planning._question({}, target, search, planning._named_of(NO_COMMITTEE)))
     except InputError as error:
         return f"{NOT_SAID}{error}"
     for document in (answer, answer["plan"]):

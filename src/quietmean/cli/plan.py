@@ -168,18 +168,7 @@ def command(
         committee.chosen.require_no_products()
     if committee.committee is not None and _named(search.protocol) is not None:
         raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
-    asked = {
-        "protocols": _named(search.protocol),
-        "options": options.chosen(),
-        **target,
-        "server": str(search.server),
-        "max_messages": search.max_messages,
-        "calibration": str(search.calibration),
-        "explain": search.explain,
-        "no_privacy": search.no_privacy,
-        "trials": search.trials,
-        "committee": _named_of(committee),
-    }
+    asked = _question(options.chosen(), target, search, _named_of(committee))
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
             "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
@@ -207,11 +196,24 @@ def _named_of(committee: CommitteeShape) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None and value is not False}
 
 
-def _refuse_beside_study(target_fields: dict[str, Any]) -> None:
+def _refuse_beside_study(options: dict[str, Any]) -> None:
     """Raises :class:`InputError` for options that the study itself says."""
-    option = next((name for name, value in target_fields.items() if value is not None), None)
+    option = next((name for name, value in options.items() if value is not None), None)
     if option is not None:
         raise InputError(f"--{option} stands beside --study, which says what to plan for: leave it out, or change the study")
+
+
+def _question(
+    options: dict[str, Any], target: dict[str, Any], search: SearchOptions, committee: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the answer depends on, for the cache's key, too."""
+    return {
+        "protocols": _named(search.protocol),
+        "options": options,
+        **target,
+        **{name: getattr(search, name) for name in ("max_messages", "explain", "no_privacy", "trials")},
+        **{"server": str(search.server), "calibration": str(search.calibration), "committee": committee},
+    }
 
 
 def _target_asked(parties: int, target_fields: dict[str, Any]) -> dict[str, Any]:
