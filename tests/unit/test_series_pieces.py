@@ -25,6 +25,7 @@ from quietmean.node.net.wire import encode_frame
 from quietmean.node.series.connections import _HELD, OpenRequests
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead
 from quietmean.node.series.place import RoundPosition
+from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.failure_detector import FLOOR, FailureDetector
 from quietmean.node.storage import LAST, ROUND, Store, empty, remove_store, size_of
 from support.virtual_time import run_virtually
@@ -149,6 +150,33 @@ def test_an_ended_process_is_waited_for_no_longer_than_is_said(heard: bool, answ
     assert short.deadline(0, 0.5, answer_due, gone=True) < (1.0 if heard else 0.5) + 2 * 0.6 + 1e-9
     assert short.deadline(0, 0.5, answer_due, gone=False) == usual.deadline(0, 0.5, answer_due, gone=True)
     assert usual.deadline(0, 0.5, answer_due, gone=True) == usual.deadline(0, 0.5, answer_due, gone=False)
+
+
+def test_a_wait_sees_that_a_process_has_ended() -> None:
+    """Not only when its next heartbeat is due, a quarter of the time-out later: no link wakes it."""
+
+    async def story() -> float:
+        loop = asyncio.get_running_loop()
+        link = SimpleNamespace(unreachable=False, ask=lambda *request: asyncio.sleep(1e6))
+        context = Context(
+            settings=cast(Any, SimpleNamespace(round_timeout=10.0, names=("own", "killed"), party=0)),
+            store=cast(Any, None),
+            inbox=cast(Any, SimpleNamespace(position=(1, 1))),
+            links=cast(Any, {1: link}),
+            failure_detector=FailureDetector(10.0, loop.time, gone_timeout=0.1),
+            report=lambda event: None,
+            changed=asyncio.Event(),
+            fail=lambda error: None,
+            agreement=b"",
+            gossip=cast(Any, None),
+        )
+        loop.call_later(0.3, setattr, link, "unreachable", True)
+        begun = loop.time()
+        assert await Wait(context, lambda: {1: True}).until_over() == {1}
+        await context.stop()
+        return loop.time() - begun
+
+    assert run_virtually(story()) == pytest.approx(0.3, abs=0.11)
 
 
 def test_as_many_as_may_lie_move_nobody() -> None:

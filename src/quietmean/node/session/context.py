@@ -160,7 +160,9 @@ class Wait:
                 return frozenset(missing)
             self._send_heartbeats(missing, now)
             self._report_waiting(missing, now)
-            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_heartbeat.values()])
+            # Nothing wakes this wait where a link finds that nobody listens any more: it looks.
+            look = now + context.failure_detector.gone_timeout
+            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_heartbeat.values(), look])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(self._wake - now, 0.001)):
                     await context.changed.wait()

@@ -27,7 +27,7 @@ class FailureDetector:
 
     def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
         self._timeout = round_timeout
-        self._gone_timeout = round_timeout if gone_timeout is None else gone_timeout
+        self.gone_timeout = round_timeout if gone_timeout is None else gone_timeout
         self._clock = clock
         self._mean: float | None = None
         self._deviation = 0.0
@@ -93,7 +93,7 @@ class FailureDetector:
 
     def full_time(self, start: float, gone: bool) -> float:
         """The end of a wait that suspicion does not shorten."""
-        return start + (min(self._timeout, self._gone_timeout) if gone else self._timeout)
+        return start + (min(self._timeout, self.gone_timeout) if gone else self._timeout)
 
     def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
         """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
@@ -104,7 +104,7 @@ class FailureDetector:
         # Time for an answer that is on its way; after a sign of life two more heartbeats, repeatedly, up to the longest wait.
         grace, alive = GRACE * self._timeout, 2 * HEARTBEAT_INTERVAL * self._timeout
         if gone:
-            window, grace, alive = (min(wait, self._gone_timeout) for wait in (window, grace, alive))
+            window, grace, alive = (min(wait, self.gone_timeout) for wait in (window, grace, alive))
         end = start + window + (grace if answer_due else 0.0)
         sign = self._last_activity.get(party, start)
         return max(end, min(sign + alive, start + LONGEST_WAIT * self._timeout)) if sign > start else end

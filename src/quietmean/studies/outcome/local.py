@@ -23,8 +23,9 @@ from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 Report = Callable[[str, dict[str, Any]], None]
 
 
-# How long local parties wait for one whose process has ended: a part of a round's time-out, and seconds at most.
-_GONE, _LONGEST_GONE = 0.2, 0.6
+# How long (s) local parties wait in every round for one whose process has ended, at least and for each party: it is never started
+# again, and what it had sent is read before they learn that nobody listens at its address.
+_GONE, _GONE_EACH = 0.1, 0.005
 # Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair. A party that
 # ends before the start is noticed at once: what is waited for is the machine, which may have other work.
 _ROUND, _PAIR, _START = 0.1, 0.15, 300.0
@@ -93,8 +94,7 @@ def run_study(
                 weights=weights,
                 round_timeout=round_timeout,
                 start_timeout=max(_START, _PAIR * parties * (parties - 1) / 2),
-                # A killed party is never started again.
-                gone_timeout=min(round_timeout * _GONE, _LONGEST_GONE),
+                gone_timeout=max(_GONE, _GONE_EACH * parties),
                 kills=kills,
                 report=report,
             )
