@@ -9,7 +9,7 @@ import inspect
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -25,6 +25,8 @@ from quietmean.node.monitor import status_path, write_status
 from quietmean.protocols import registry
 from quietmean.statistics import Column
 from quietmean.studies.agreement.deadlines import Deadlines
+from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.policy import PolicyRules
@@ -34,6 +36,8 @@ VALUES: tuple[float, ...] = (
     *(0, -1, 2, 2**63, 10**30, 10**400, -(10**400)),
     *(-0.0, 0.5, 2.5, math.nan, math.inf, -math.inf, 1e308, 1e-308, 1e-320),
 )  # fmt: skip
+# What Python's callers may give in place of a number.
+NO_NUMBERS = ("1", "", b"1", [1.0], {}, object())
 # Of work of this process, for each number.
 SECONDS = 20.0
 
@@ -54,8 +58,8 @@ def refusal_fault(name: str, call: Callable[[], object]) -> str:
     return ""
 
 
-def faults(name: str, call: Callable[[Any], object]) -> list[str]:
-    found = ((value, refusal_fault(name, lambda value=value: call(value))) for value in VALUES)  # type: ignore[misc]
+def faults(name: str, call: Callable[[Any], object], values: Sequence[Any] = VALUES) -> list[str]:
+    found = ((value, refusal_fault(name, lambda value=value: call(value))) for value in values)  # type: ignore[misc]
     return [f"{str(value)[:30]}: {fault}" for value, fault in found if fault]
 
 
@@ -80,6 +84,38 @@ def test_each_number_of_a_study(key: str) -> None:
     base = {**BASE, **BESIDE.get(key, {})}
     assert refusal_fault(key, lambda: StudyTerms.parse({**base, "column": [COLUMN]}).plan(4)) == "" or key in BESIDE
     assert faults(key, lambda value: StudyTerms.parse({**base, "column": [COLUMN], key: value}).plan(4)) == []
+
+
+@pytest.mark.parametrize("key", numeric(StudyTerms))
+def test_nobody_is_invited_to_a_number_that_no_study_has(key: str) -> None:
+    """An invitation is signed before anything is planned: its parties would find out one by one."""
+    convener = Identity.generate()
+    for value in VALUES:
+        raw = {**BASE, **BESIDE.get(key, {}), "column": [COLUMN], key: value}
+
+        def invited(raw: dict[str, Any] = raw) -> StudyTerms:
+            return Invitation.make(StudyTerms.parse(raw), convener).study
+
+        assert refusal_fault(key, invited) == "", value
+        try:
+            study = invited()
+        except InputError:
+            continue
+        # Somebody can be found who agree on it.
+        study.target(max(4, 2 + (study.colluding or 0), study.minimum or 0))
+
+
+SESSION: dict[str, Any] = {"dimension": 2, "rounds": 2}
+
+
+@pytest.mark.parametrize("key", numeric(SessionStudy))
+def test_nobody_is_invited_to_a_number_that_no_session_has(key: str) -> None:
+    convener = Identity.generate()
+
+    def invited(value: float) -> object:
+        return Invitation.make(SessionStudy.parse({**SESSION, **BESIDE.get(key, {}), key: value}), convener)
+
+    assert faults(key, invited) == []
 
 
 @pytest.mark.parametrize("key", numeric(Deadlines))
@@ -203,7 +239,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any], list[str]]] = {
 def test_each_number_of_a_call(call: str, name: str) -> None:
     function, right, _ = CALLS[call]
     beside = BESIDE.get(name, {}) if call == "Study" else {}
-    assert faults(name, lambda value: function(**{**right, **beside, name: value})) == []
+    assert faults(name, lambda value: function(**{**right, **beside, name: value}), [*VALUES, *NO_NUMBERS]) == []
 
 
 @pytest.mark.parametrize("protocol", sorted(registry()))
@@ -212,5 +248,6 @@ def test_each_number_of_each_protocol(protocol: str) -> None:
     found = []
     for name, one in parameters_of(kind).items():
         if kinds(one.kind) & NUMBERS:
-            found += [f"{name} {fault}" for fault in faults(one.key, lambda value, name=name: kind(**{name: value}))]  # type: ignore[misc]
+            values = [*VALUES, *NO_NUMBERS]
+            found += [f"{name} {fault}" for fault in faults(one.key, lambda value, name=name: kind(**{name: value}), values)]  # type: ignore[misc]
     assert found == []

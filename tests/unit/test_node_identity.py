@@ -46,7 +46,7 @@ def test_repr_shows_no_secret() -> None:
 
 def test_identity_file_errors(tmp_path: Path) -> None:
     path = tmp_path / "a.key"
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="does not exist"):
         Identity.load(path)
     path.write_text("not a key")
     path.chmod(0o600)

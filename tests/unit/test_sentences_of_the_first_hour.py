@@ -47,6 +47,22 @@ def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path
     assert "a new invitation" in refused(["words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
 
 
+@pytest.mark.parametrize(
+    "line", ["words", "contract", "check --data ages.csv", "join --data ages.csv", "contribute --data ages.csv"]
+)
+def test_no_command_takes_a_mistyped_key_for_a_missing_one(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second key would be a second party: who accepted is asked for the name of the file, not for a new key."""
+    sealed = tmp_path / "ages.sealed"
+    sealed.write_bytes(meet(tmp_path).seal().signed.to_file())
+    Identity.generate().save(tmp_path / "own.key")
+    command, *more = line.split()
+    for key, words in (("souht.key", "souht.key does not exist: "), ("own.key", "key of nobody in this study: name the one")):
+        said = refused([command, str(sealed), *more, "--key", str(tmp_path / key)], capsys)
+        assert words in said
+        assert "roster" not in said
+        assert ": make one" not in said
+
+
 def test_nobody_is_invited_to_a_start_in_the_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study, key = tmp_path / "study.toml", tmp_path / "north.key"
     said = refused([*NEW, str(study), "--start-by", "2020-01-01T00:00:00Z"], capsys)

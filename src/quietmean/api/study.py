@@ -13,7 +13,6 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
-from quietmean.core.schema import require_usual
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee import Committee
@@ -115,9 +114,6 @@ class Study:
                 **_committee_terms(committee, contribute_by, grace),
             }
         )
-        # The budget is checked with the number of parties; the fewest that there can be.
-        require_usual("colluding", colluding or 0)
-        self._terms.target(2 + max(colluding or 0, 0))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
 from inspect import isfunction
+from numbers import Real
 from types import UnionType
 from typing import Any, Self
 
@@ -52,7 +53,9 @@ _DIGITS = 40
 
 
 def require_number(name: str, value: Any, kind: type) -> None:
-    """Raises :class:`InputError` for a fraction where a whole number is needed, and for what is too long for a float."""
+    """Raises :class:`InputError` for what is no number, a fraction where a whole one is needed, and what is too long for a float."""
+    if value is not None and not isinstance(value, Real):
+        raise InputError(f"{name} is of type {type(value).__name__}: it must be {KIND_NAMES[kind]}")
     if kind is int:
         if isinstance(value, float):
             raise InputError(f"{name} is {value:g}: it must be {KIND_NAMES[int]}")
@@ -135,7 +138,8 @@ class Parameter:
             return
         if self.choices:
             require_known(self.key, value, self.choices)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        # What is read from JSON is made of its numbers later.
+        if not isinstance(value, bool) and (isinstance(value, int | float) or set(self.kinds) <= {int, float}):
             require_number(self.named, value, float if float in self.kinds else int)
             if not self._holds(value):
                 raise InputError(f"{self.named} is {number_shown(value)}: {self.remedy}")

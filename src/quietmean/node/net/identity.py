@@ -113,8 +113,12 @@ class Identity:
             pem = bytearray(path.stat().st_size)
             with path.open("rb", buffering=0) as file:
                 file.readinto(pem)
+        except FileNotFoundError:
+            raise InputError(
+                f"key file {path} does not exist: check its name, or make your first one with quietmean keygen"
+            ) from None
         except OSError as error:
-            raise InputError(f"key file {path} cannot be read ({error.strerror}): make one with quietmean keygen") from None
+            raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
         if b"PRIVATE KEY" not in pem:
             # Of a file that is none, rights are no matter.
             raise InputError(f"key file {path} holds no private key: make one with quietmean keygen")

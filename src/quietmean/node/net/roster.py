@@ -103,6 +103,8 @@ class Roster:
         for party, entry in enumerate(self.entries):
             if entry.public_key == identity.public_key:
                 return party
+        if self.seal is not None:
+            raise InputError("your key is the key of nobody in this study: name the one with which you accepted")
         raise InputError(f"your key is not in the roster: add {identity.public_key} to it at every party, or load the right key")
 
     def to_toml(self) -> str:

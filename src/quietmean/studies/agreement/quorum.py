@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import require_usual
 from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -34,6 +35,16 @@ def minimum_of(chosen: int | None, parties: int, colluding: int) -> int:
     if parties > MOST_PARTIES:
         raise InputError(f"start_by is for up to {MOST_PARTIES} parties, these are {parties}: leave it out, or start in parts")
     return minimum
+
+
+def parties_that_could(**numbers: int | None) -> int:
+    """A number of parties of whom ``colluding`` may collude and ``minimum`` may start, before it is known who comes.
+
+    Raises :class:`InputError` where one of them is more than any study has.
+    """
+    for name, number in numbers.items():
+        require_usual(name, number or 0)
+    return 2 + max(0, *(number or 0 for number in numbers.values()))
 
 
 def require_start_by(minimum: int | None, start_by: datetime | None, subject: str) -> None:

@@ -19,7 +19,7 @@ from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset
 from quietmean.studies.agreement.links import require_sealed
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
 
@@ -132,6 +132,8 @@ class SessionStudy(TransportTerms, BaseModel):
             raise InputError(f"the session is not as it should be ({faults}): mend these fields") from None
         require_start_by(study.minimum, study.start_by, "session")
         study.require_possible_transport()
+        # What no number of parties could keep.
+        study.terms(parties_that_could(colluding=study.colluding, minimum=study.minimum))
         return study
 
     def terms(self, parties: int) -> SessionTerms:

@@ -34,7 +34,7 @@ from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_hours, in_words
 from quietmean.studies.agreement.links import require_sealed
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of, require_start_by
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
 
 # Room for so many records of each party where their number is private.
@@ -195,7 +195,11 @@ class StudyTerms(TransportTerms, BaseModel):
             # Documents state the default.
             if study.delta != cls.model_fields["delta"].default:
                 raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
-            study.target(2 + (study.colluding or 0))
+        # What no number of parties could keep.
+        of_committee = study.committee and study.committee.minimum
+        study.target(parties_that_could(colluding=study.colluding, minimum=study.minimum, committee_minimum=of_committee))
+        if study.protocol != AUTO:
+            configure(study.protocol, study.options)
         return study
 
     def require_possible_weights(self) -> None:
