@@ -53,7 +53,7 @@ _DIGITS = 40
 
 
 def require_number(name: str, value: Any, kind: type) -> None:
-    """Raises :class:`InputError` for what is no number, a fraction where a whole one is needed, and what is too long for a float."""
+    """Raises :class:`InputError` for what is no number, a fraction in the place of a whole one, and what no float can hold."""
     if value is not None and not isinstance(value, Real):
         raise InputError(f"{name} is of type {type(value).__name__}: it must be {KIND_NAMES[kind]}")
     if kind is int:

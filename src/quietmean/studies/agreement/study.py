@@ -191,10 +191,9 @@ class StudyTerms(TransportTerms, BaseModel):
         _ = study.workload.scales
         if study.eavesdropping is not None:
             require_eavesdropping(study.eavesdropping)
-        if study.nats is not None:
-            # Documents state the default.
-            if study.delta != cls.model_fields["delta"].default:
-                raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
+        # Documents state the default.
+        if study.nats is not None and study.delta != cls.model_fields["delta"].default:
+            raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
         # What no number of parties could keep.
         of_committee = study.committee and study.committee.minimum
         study.target(parties_that_could(colluding=study.colluding, minimum=study.minimum, committee_minimum=of_committee))
