@@ -37,7 +37,7 @@ VALUES: tuple[float, ...] = (
     *(-0.0, 0.5, 2.5, math.nan, math.inf, -math.inf, 1e308, 1e-308, 1e-320),
 )  # fmt: skip
 # What Python's callers may give in place of a number.
-NO_NUMBERS = ("1", "", b"1", [1.0], {}, object())
+NO_NUMBERS: tuple[object, ...] = ("1", "", b"1", [1.0], {}, object())
 # Of work of this process, for each number.
 SECONDS = 20.0
 

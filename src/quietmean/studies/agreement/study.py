@@ -195,7 +195,7 @@ class StudyTerms(TransportTerms, BaseModel):
         if study.nats is not None and study.delta != cls.model_fields["delta"].default:
             raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
         # What no number of parties could keep.
-        of_committee = study.committee and study.committee.minimum
+        of_committee = None if study.committee is None else study.committee.minimum
         study.target(parties_that_could(colluding=study.colluding, minimum=study.minimum, committee_minimum=of_committee))
         if study.protocol != AUTO:
             configure(study.protocol, study.options)
