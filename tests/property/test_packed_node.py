@@ -266,5 +266,5 @@ def test_with_all_ballots_exhausted_the_charge_is_kept_if_some_have_voted() -> N
     for failure in outcome.failures.values():
         assert not isinstance(failure, NothingPublished)
         assert failure.exit_code == 3
-        assert "did not hear in time of 5 members that agree" in str(failure)
+        assert "heard in time of fewer than 5 parties that agree" in str(failure)
         assert "stays charged" in str(failure)

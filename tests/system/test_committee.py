@@ -125,7 +125,7 @@ def test_fewer_contributions_than_the_minimum_give_no_result() -> None:
     run = CommitteeRun(GONE, {0: files(GONE)[0], 1: files(GONE)[1]}).run()
     assert run.results() == [None] * 5
     assert not any(state.own_sum for state in run.states)
-    assert "did not hear in time" in " ".join(warnings(GONE.parameters, run.states[0]))
+    assert "heard in time of fewer than" in " ".join(warnings(GONE.parameters, run.states[0]))
 
 
 # --- contributions that are bad -----------------------------------------------------------------------------------------------

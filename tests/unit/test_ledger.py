@@ -109,7 +109,7 @@ def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
     ledger.settle("s1", Charge(HALF / 2), when=NOON)
     with pytest.raises(InputError, match=r"settled after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2"):
         charge(ledger, "s1", 0.2)
-    with pytest.raises(InputError, match="a settled study is over"):
+    with pytest.raises(InputError, match="start another study, with a store of its own"):
         ledger.check("wards", "s1", Charge(HALF, 1e-12), name="study s1")
     assert ledger.account("wards").mus == (HALF / 2,)
 
@@ -193,7 +193,7 @@ def test_an_answer_above_an_earlier_one_freezes_only_what_no_longer_fits(ledger:
     account = ledger.account("wards")
     assert account.overspent
     assert account.frozen is not None
-    assert "more than it was settled with before" in account.frozen.reason
+    assert "more than was charged when it ended" in account.frozen.reason
 
 
 # --- beta and tv -------------------------------------------------------------------------------------------------------------

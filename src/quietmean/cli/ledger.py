@@ -219,7 +219,10 @@ def balance_text(account: Account) -> str:
     charged = f"epsilon {epsilon_text(account.charged_epsilon)} of {budget.epsilon:g} used (at delta {budget.delta:g})"
     extra = ""
     if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
-        extra = f"; {account.charged_additive_delta:.2g} of the {budget.additive_delta:.2g} of delta for rare events and samplers"
+        extra = (
+            f"; {account.charged_additive_delta:.2g} is used of the delta of {budget.additive_delta:.2g} that is kept for rare "
+            "events and inexact random numbers"
+        )
     about = f"one {account.unit}, {account.relation}"
     if account.data_set != account.name:
         about = f"data set {account.data_set}, {about}"

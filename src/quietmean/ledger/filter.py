@@ -68,8 +68,8 @@ def reserved(account: Account, entry: LedgerEntry | None, request: SpendingReque
         return entry
     if entry is not None and entry.settled:
         raise InputError(
-            f"study {request.name!r} was settled after mu {entry.reserved.mu:.6g} had been reserved for it, and now asks for "
-            f"more, mu {charge.mu:.6g}: a settled study is over, start another one with a store of its own"
+            f"study {request.name!r} ended after mu {entry.reserved.mu:.6g} had been reserved for it, and now asks for more, "
+            f"mu {charge.mu:.6g}: start another study, with a store of its own"
         )
     if entry is not None:
         charge = charge.larger(entry.reserved)
@@ -100,7 +100,7 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
     if certified.exceeds(entry.reserved):
         reason = f"study {entry.name!r} cost {_columns(certified)} where {_columns(entry.reserved)} was reserved as a bound"
     elif after.overspent and not account.overspent:
-        reason = f"study {entry.name!r} cost {_columns(certified)}, more than it was settled with before, and the budget is taken"
+        reason = f"study {entry.name!r} cost {_columns(certified)}, more than was charged when it ended, and other studies took the rest of the budget"
     return fresh, None if reason is None else Freeze(entry.study, stamp, reason)
 
 

@@ -108,8 +108,7 @@ class DiscreteNoise(Configured, ABC):
         """
         if not self.step or not isinstance(values, np.ndarray):
             return
-        if self.dimension is not None and values.shape[-1] > self.dimension:
-            raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {self.dimension}: plan for as many")
+        require_dimension(values, self.dimension)
         check_steps(values, self.step)
 
     def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
@@ -166,6 +165,13 @@ def cube(dimension: int, largest: float) -> Box:
     """All vectors of this many coordinates whose absolute values are at most ``largest``."""
     largest = min(largest, LARGEST_COORDINATE)
     return Box(size=dimension, low=-largest, high=largest)
+
+
+def require_dimension(values: Vector, dimension: int | None) -> None:
+    """Raises :class:`InputError` for values, (d,) or (n, d), of more coordinates than planned."""
+    coordinates = values.shape[-1]
+    if dimension is not None and coordinates > dimension:
+        raise InputError(f"a value has {coordinates} coordinates, and the plan is for {dimension}: plan for {coordinates}")
 
 
 def check_steps(values: Vector, step: float) -> None:

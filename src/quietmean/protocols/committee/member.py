@@ -383,7 +383,7 @@ def warnings(parameters: CommitteeParameters, state: CommitteeState) -> tuple[st
         return (*state.remarks, "this member's own numbers did not fit those of the others, and it published nothing")
     if not state.voting.decided:
         least = f"{count_of(parameters.minimum, 'contribution')} or more"
-        reason = f"this member did not hear in time of {parameters.votes_needed} members that agree on {least} to open"
+        reason = f"this member heard in time of fewer than {parameters.votes_needed} members that agree on {least} to open"
     else:
         reason = f"{len(state.sums)} of the {parameters.sums_needed} sums that a result needs arrived"
     again = "what was charged stays charged, as others may have the result; a second run is a new study with new contributions"

@@ -328,7 +328,7 @@ def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
     if state.has_result:
         return state.remarks
     if not state.inputs:
-        reason = f"this party did not hear in time of {rules.votes_needed} members that agree on whose inputs count"
+        reason = f"this party heard in time of fewer than {rules.votes_needed} parties that agree on whose inputs count"
     else:
         sums = sum(sent.inputs == state.inputs for sent in state.sums.values())
         reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"

@@ -30,7 +30,7 @@ from quietmean.core.grid import LARGEST_SHARE, within
 from quietmean.core.input_domain import Box
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube
+from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube, require_dimension
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.rounding import rounding_information
 from quietmean.protocols.target import Target
@@ -82,8 +82,7 @@ def check_room(parameters: PushSumParameters, values: Vector) -> None:
     """
     if not parameters.grid or not isinstance(values, np.ndarray):
         return
-    if parameters.dimension is not None and values.shape[-1] > parameters.dimension:
-        raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {parameters.dimension}: plan for as many")
+    require_dimension(values, parameters.dimension)
     if parameters.value_bits == 64:
         check_steps(values, parameters.grid)
     elif not within(values, parameters.largest_value):
