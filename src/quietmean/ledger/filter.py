@@ -100,7 +100,10 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
     if certified.exceeds(entry.reserved):
         reason = f"study {entry.name!r} cost {_columns(certified)} where {_columns(entry.reserved)} was reserved as a bound"
     elif after.overspent and not account.overspent:
-        reason = f"study {entry.name!r} cost {_columns(certified)}, more than was charged when it ended, and other studies took the rest of the budget"
+        reason = (
+            f"study {entry.name!r} cost {_columns(certified)}, more than was charged when it ended, and other studies took the "
+            "rest of the budget"
+        )
     return fresh, None if reason is None else Freeze(entry.study, stamp, reason)
 
 

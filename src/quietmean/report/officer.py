@@ -293,10 +293,7 @@ class OfficerPage:
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
             ("Given", f"ε = {readable.plain(budget.epsilon)} {at}, for all studies together"),
-            (
-                "Used",
-                f"ε = {words.rounded_up(account.charged_epsilon)} {at}: of ended studies what they cost, of others the most they can",
-            ),
+            ("Used", f"ε = {words.rounded_up(account.charged_epsilon)} {at}; studies that did not end count as promised"),
             ("Left", f"ε = {remaining} {at}"),
         ]
         if account.frozen is not None:
