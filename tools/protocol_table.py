@@ -27,8 +27,10 @@ INTRODUCTION = """# The protocols
 This page is made by `python tools/protocol_table.py` from what the protocols say of themselves. Same command, same page; do not
 edit it by hand.
 
-Options are those of `quietmean plan` and `quietmean run`. Those in files only have no flag.
+Where nothing else is said there is no server, values lie in any bounded set, and parties may leave for good. Sources in full are
+among the [references](references.md). Options are those of `quietmean plan` and `quietmean run`, with their names in files.
 """
+USUAL_DOMAIN = "any bounded set"
 
 
 def overview() -> str:
@@ -44,7 +46,7 @@ def _all() -> dict[str, type[Mechanism]]:
 
 def page() -> str:
     """All protocols, with their options."""
-    return "\n".join([INTRODUCTION, overview(), "", *(_section(kind) for kind in _all().values())])
+    return "\n".join([INTRODUCTION, overview(), "", *(_section(kind) for kind in _all().values()), _options()])
 
 
 LITERATURE = """# References
@@ -129,30 +131,32 @@ def _trust(kind: type[Mechanism]) -> str:
 
 
 def _section(kind: type[Mechanism]) -> str:
-    server = {Server.NONE: "none", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
-    lines = [f"## {kind.name}", "", f"{_sentence(kind.summary)}", ""]
-    lines += [f"- *Source*: {source.citation}" for source in kind.sources]
+    server = {Server.NONE: "", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
+    lines = [f"## {kind.name}", "", f"- *Source*: {'; '.join(source.short for source in kind.sources)}."]
     lines += [f"- *Also named*: {', '.join(map(_alias, kind.aliases.items()))}."] if kind.aliases else []
-    lines += [f"- *Server*: {server}. *Trust*: {_trust(kind)}.", f"- *Guarantee*: {kind.guarantee}."]
-    lines += [f"- *Values*: {kind.domain}.", f"- *Parties may leave for good*: {'yes' if kind.tolerates_dropouts else 'no'}.", ""]
-    options = [one for one in kind.options().values() if one.flag is not None]
-    if options:
-        lines += ["| option | in files | meaning |", "|---|---|---|"]
-        for one in options:
-            choices = f": {', '.join(f'`{choice}`' for choice in one.choices)}" if one.choices else ""
-            lines.append(f"| `--{one.flag}` | `{one.key}` | {one.help}{choices} |")
-        lines.append("")
-    return "\n".join(lines)
+    lines += [f"- *Server*: {server}."] if server else []
+    lines += [f"- *Guarantee*: {kind.guarantee}."]
+    lines += [f"- *Values*: {kind.domain}."] if kind.domain != USUAL_DOMAIN else []
+    lines += [] if kind.tolerates_dropouts else ["- No party may leave for good."]
+    return "\n".join([*lines, ""])
+
+
+def _options() -> str:
+    """All options, each once, with the protocols that have it."""
+    owners: dict[str, list[str]] = {}
+    for name, kind in _all().items():
+        for one in kind.options().values():
+            if one.flag is not None:
+                choices = f": {', '.join(f'`{choice}`' for choice in one.choices)}" if one.choices else ""
+                owners.setdefault(f"| `--{one.flag}` | `{one.key}` | {one.help}{choices} |", []).append(f"`{name}`")
+    rows = [f"{row} {', '.join(names)} |" for row, names in sorted(owners.items())]
+    return "\n".join(["## Options", "", "| option | in files | meaning | of |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def _alias(named: tuple[str, Mapping[str, Any]]) -> str:
     alias, implied = named
     with_options = " with " + ", ".join(f"`{key}` {value:g}" for key, value in implied.items()) if implied else ""
     return f"`{alias}`{with_options}"
-
-
-def _sentence(clause: str) -> str:
-    return f"{clause[0].upper()}{clause[1:]}."
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def test_the_same_study_is_charged_once(ledger: Ledger) -> None:
 def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
     charge(ledger, "s1")
     ledger.settle("s1", Charge(HALF / 2), when=NOON)
-    with pytest.raises(InputError, match=r"settled after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2"):
+    with pytest.raises(InputError, match=r"ended after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2"):
         charge(ledger, "s1", 0.2)
     with pytest.raises(InputError, match="start another study, with a store of its own"):
         ledger.check("wards", "s1", Charge(HALF, 1e-12), name="study s1")

@@ -63,7 +63,7 @@ def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: Mod
     for source in kind.sources[:1]:
         assert source.authors
         assert source.title
-        assert f"*Source*: {source.citation}" in tool.page()
+        assert f"*Source*: {source.short}" in tool.page()
         assert source.short in " ".join((package.__doc__ or "").split())
 
 
