@@ -185,7 +185,7 @@ def told(population: Population, size: int, term: str, held: Held) -> str:
     ends = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if held.known else ""
     width = f"{held.width:.2f}" if math.isfinite(held.width) else "-"
     return (
-        f"| {population.what}: `{population.text}` {term or 'all'} | {size:,} | {part(held.population, held.known)}{ends} | "
+        f"| {population.what}: `{population.text}` | {term or 'all'} | {size:,} | {part(held.population, held.known)}{ends} | "
         f"{part(held.exact, held.studies)} | {part(held.noise, held.known)} | {width} | {100 * held.of_bins:.0f} | "
         f"{part(held.flagged, held.studies)} / {part(held.flagged_good, held.good)} | {held.studies - held.known} | "
         f"{held.verdict()} |"
@@ -221,8 +221,8 @@ What is not kept, and why:
 - Intercept and slope of calibration are not shown where the noise leaves too little of the outcomes, at times where 36 of 2,000
   have it.
 
-| what | records | population | exact | noise | width | bins | flagged | hidden | |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---|
+| what | of | records | population | exact | noise | width | bins | flagged | hidden | |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|
 """
 
 

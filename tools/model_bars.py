@@ -22,6 +22,7 @@ from coverage_bars import proportion_interval
 from model_bar_cases import CASES, Case, Draw
 from numpy.typing import NDArray
 from page_figures import ending
+from table_rows import said_once
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.learning import GeneralizedLinearModel, LogisticRegression, ProportionalHazards
@@ -387,7 +388,7 @@ def main() -> None:
     parts.append((CASE_HEAD.format(cases=asked.cases), cases(asked.cases)))
     for head, lines in parts:
         text += head
-        for line in lines:
+        for line in said_once(lines, 2 if "| data |" in head else 1):
             print(line, flush=True)
             text += line + "\n"
     asked.page.write_text(text + ending("model-bars.md"), encoding="utf-8")

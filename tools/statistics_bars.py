@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from page_figures import ending
 from resumed import add_options, all_lines, resumed
+from table_rows import said_once
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
@@ -429,7 +430,8 @@ def main() -> None:
     chosen = parser.parse_args()
     count = len(PARTS) + len(_populations())
     texts = all_lines(_lines, count, chosen.seeds, chosen.processes, chosen.resume)
-    bars, coverages = "".join(texts[: len(PARTS)]), "".join(texts[len(PARTS) :])
+    bars = "".join(texts[: len(PARTS)])
+    coverages = "".join(f"{row}\n" for row in said_once("".join(texts[len(PARTS) :]).splitlines()))
     PAGE.write_text(f"{HEAD}{bars}{coverage_bars.HEAD}{coverages}{TAIL}{ending(PAGE.name)}", encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     import coverage_bars
     import page_figures
     import statistics_bars as tool
+    import table_rows
     from coverage_populations import all_of_them
 
     page = page_figures.without((ROOT / "docs" / "statistics-bars.md").read_text(encoding="utf-8"))
@@ -21,13 +22,13 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.endswith(tool.TAIL), "run python tools/statistics_bars.py"
     bars, coverages = page.removeprefix(tool.HEAD).removesuffix(tool.TAIL).split(coverage_bars.HEAD)
     asked = [
-        [f"{population.what}: `{population.text}` {term or 'all'}", f"{size:,}"]
+        [f"{population.what}: `{population.text}`", term or "all", f"{size:,}"]
         for population in all_of_them()
         for size in coverage_bars.SIZES
         for term in population.terms
     ]
     lines = coverages.splitlines()
-    assert [line.strip("| ").split(" | ")[:2] for line in lines] == asked, "run python tools/statistics_bars.py"
+    assert [cells[:3] for cells in table_rows.said_again(lines)] == asked, "run python tools/statistics_bars.py"
     assert all(line.rstrip(" |").endswith(("kept", "near", "**low**", "**wide**", ")")) for line in lines)
     assert all("| kept |" in line or "**falls short**" in line for line in bars.splitlines())
     assert len(bars.splitlines()) >= len(tool.PARTS)
