@@ -27,6 +27,7 @@ def main(source: Path) -> None:
     text = (source / "summary.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\(([\w-]+\.png)\)", r"](gallery/\1)", text)
     # The numbers behind the pictures are made by the command, not kept here.
+    text = re.sub(r"Numbers: \[[\w-]+\.csv\]\([\w-]+\.csv\), full size\.\n\n?", "", text)
     text = re.sub(r"Numbers: \[[\w-]+\.csv\]\([\w-]+\.csv\), (\w+) size\.", r"Drawn at \1 size.", text)
     sections = (sections_of(page.read_text(encoding="utf-8")) if page.exists() else {}) | sections_of(text)
     page.write_text(whole(sections) + ending("gallery.md"), encoding="utf-8")
