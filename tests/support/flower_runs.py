@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from support.pages import blocks
@@ -81,14 +83,25 @@ class FlowerRun:
         """What the run showed to who started it."""
         return (self.root / "run.out").read_text(errors="replace")
 
-    def deploy(self, homes: list[Path], timeout: float, settings: str) -> None:
-        """A SuperNode for each home."""
+    def deploy(self, homes: list[Path], timeout: float, settings: str, frozen: int = 0) -> None:
+        """A SuperNode for each home, the last of which come and then do nothing any more."""
         with self._superlink(), contextlib.ExitStack() as nodes:
             for home, port in zip(homes, nodes.enter_context(reserved(len(homes))), strict=True):
                 config = f'quietmean-home="{home}"'
                 runtime = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
                 nodes.enter_context(self._process(f"node-{home.name}", "flower-supernode", "--insecure", *runtime))
+            for home in homes[len(homes) - frozen :]:
+                said = self.root / f"node-{home.name}.out"
+                self._until(f"{home.name} is no SuperNode", partial(_says, said, "SuperNode ID"))
+                self._running[f"node-{home.name}"].send_signal(signal.SIGSTOP)
             self._run(timeout, settings)
+
+    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        until = time.monotonic() + 300
+        while not holds():
+            self._require_running()
+            assert time.monotonic() < until, what
+            time.sleep(0.2)
 
     @contextlib.contextmanager
     def _superlink(self, *more: str) -> Iterator[None]:
@@ -100,11 +113,7 @@ class FlowerRun:
         arguments = ["--insecure", "--disable-runtime-dependency-installation", "--database", str(self.database)]
         arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
         with self._process("superlink", "flower-superlink", *arguments, "--log-file", str(self.log), *more):
-            until = time.monotonic() + 300
-            while not self._listens():
-                self._require_running()
-                assert time.monotonic() < until, "the SuperLink does not listen"
-                time.sleep(0.2)
+            self._until("the SuperLink does not listen", self._listens)
             ended = threading.Event()
             watcher = threading.Thread(target=self._watch, args=(ended,))
             watcher.start()
@@ -130,7 +139,11 @@ class FlowerRun:
                 try:
                     process.wait(20)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    pass
+                finally:
+                    # Also what it started.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
 
     def _run(self, timeout: float, settings: str, options: str = "") -> None:
@@ -171,6 +184,10 @@ class FlowerRun:
                 with contextlib.suppress(OSError):
                     self.seen.update(_pieces(path, path.read_bytes()))
             ended.wait(0.5)
+
+
+def _says(path: Path, words: str) -> bool:
+    return words in path.read_text(errors="replace")
 
 
 def _end_of(path: Path) -> str:

@@ -59,21 +59,49 @@ def test_rounds_with_one_gone_in_each_are_those_of_one_process(
         relay.mean(4)
 
 
-@pytest.mark.parametrize("running", [0, 3])
+@pytest.mark.parametrize(("running", "dead"), [(0, 0), (3, 0), (3, 1), (0, 2)])
 def test_a_run_whose_clients_do_not_come_ends_after_its_time(
-    tmp_path: Path, agreement: FlowerAgreement, values: Vector, running: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    agreement: FlowerAgreement,
+    values: Vector,
+    running: int,
+    dead: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Some of their SuperNodes do not run, or none: it ends, and says how many are there and how many have to be."""
-    star, seconds = Star(tmp_path, values), iter(range(100))
-    clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda seconds: None)
+    """Some of their SuperNodes do not run, or died after they had come, or none came: it ends at its time, and says how many are
+    there and how many have to be. Nodes come one after the other, the dead first, and keep nobody waiting."""
+    star, now = Star(tmp_path, values, away=set(range(dead))), [0.0]
+    begun: list[int] = []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(workflow, "time", clock)
-    monkeypatch.setattr(workflow.SealedMean, "_exchange", lambda mean, requests, begins: star.exchange(requests, begins))
-    grid = SimpleNamespace(get_node_ids=lambda: range(FIRST_NODE, FIRST_NODE + running))
+    sent: dict[str, bytes] = {}
+
+    def send(mean: workflow.SealedMean, requests: Mapping[int, bytes], begins: bool) -> dict[str, int]:
+        begun.extend(requests)
+        sent.update({f"to {node}": raw for node, raw in requests.items()})
+        return {f"to {node}": node for node in requests}
+
+    def received(mean: workflow.SealedMean, asked: dict[str, int]) -> Mapping[int, bytes]:
+        answers = star.honest({node: sent[message] for message, node in asked.items()})
+        for node in answers:
+            del asked[f"to {node}"]
+        return answers
+
+    monkeypatch.setattr(workflow.SealedMean, "_send", send)
+    monkeypatch.setattr(workflow.SealedMean, "_received", received)
+    grid = SimpleNamespace(get_node_ids=lambda: star.nodes[: min(int(1 + now[0]), running + dead)])
     said = (
         rf"{running} of 10 clients are there after 20 s, and the agreement plans for 9 or more: see whether their SuperNodes run"
     )
-    with pytest.raises(ProtocolFailure, match=said):
+    with caplog.at_level("INFO", "flwr"), pytest.raises(ProtocolFailure, match=said):
         workflow.SealedMean(grid, agreement).wait(20.0)
+    assert now[0] == 20
+    assert begun == star.nodes[: running + dead]
+    assert (
+        caplog.messages
+        == [f"{there} of 10 clients are there" for there in range(running + 1)][1 if running and not dead else 0 :]
+    )
 
 
 def leader(agreement: FlowerAgreement, round_: int) -> int:

@@ -52,11 +52,14 @@ class Relay:
         """What clients said that are not in, since the last round, in words; empty where none did."""
         return _reasons(self._refusals)
 
-    def meet(self, nodes: Iterable[int]) -> None:
-        """Ask nodes that are not known yet who they are. Raises :class:`InputError` if one has another agreement."""
+    def meet(self, nodes: Iterable[int], exchange: Exchange | None = None) -> None:
+        """Ask nodes that are not known yet who they are, by the relay's own exchange or by another.
+
+        Raises :class:`InputError` if one has another agreement.
+        """
         met = set(self._nodes.values())
         raw = write(AskHello())
-        for node, answer in self._ask({node: raw for node in nodes if node not in met}).items():
+        for node, answer in self._ask({node: raw for node in nodes if node not in met}, exchange=exchange).items():
             hello = require_hello(self._agreement, answer.hello)
             self._nodes[hello.party], self._hellos[hello.party] = node, answer.hello
 
@@ -93,10 +96,12 @@ class Relay:
         answers = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
         return {party: answers[self._nodes[party]] for party in requests if self._nodes[party] in answers}
 
-    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, ClientAnswer]:
+    def _ask(
+        self, requests: Mapping[int, bytes], begins: bool = False, exchange: Exchange | None = None
+    ) -> dict[int, ClientAnswer]:
         """The answers that can be read; whoever refuses is as one that is not there."""
         answers = {}
-        for node, raw in self._exchange(requests, begins).items() if requests else ():
+        for node, raw in (exchange or self._exchange)(requests, begins).items() if requests else ():
             try:
                 answer = read_answer(raw)
             except InputError as error:

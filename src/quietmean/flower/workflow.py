@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from quietmean.flower.relay import ClientsMean, Relay
 
 # Seconds.
 _LOOK_AGAIN = 0.5
+# What Flower shows of a run to who started it.
+_shown = logging.getLogger("flwr")
 
 
 class SealedMean:
@@ -29,6 +32,8 @@ class SealedMean:
         self._timeout, self._training = timeout, training
         self._relay = Relay(agreement, self._exchange)
         self._model: Any = None
+        # Nodes that have not said who they are, by the message that asks them.
+        self._asked: dict[str, int] = {}
         self.bytes_sent = 0
 
     def wait(self, timeout: float = 300.0) -> None:
@@ -38,9 +43,13 @@ class SealedMean:
         """
         until, parties = time.monotonic() + timeout, self._agreement.parties
         least = parties - int(self._agreement.terms.dropouts * parties)
+        before = -1
         while True:
-            self._relay.meet(self._grid.get_node_ids())
+            self._relay.meet(self._grid.get_node_ids(), self._look)
             there = len(self._relay.parties)
+            if there != before:
+                _shown.info("%d of %d clients are there", there, parties)
+                before = there
             if there == parties or (time.monotonic() >= until and there >= least):
                 return
             if time.monotonic() >= until:
@@ -77,7 +86,25 @@ class SealedMean:
             start += array.size
         return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), result
 
+    def _look(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
+        """Answers that have come by now: a node that is dead keeps nobody waiting."""
+        asked = set(self._asked.values())
+        self._asked |= self._send({node: raw for node, raw in requests.items() if node not in asked}, begins)
+        return self._received(self._asked)
+
     def _exchange(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
+        until = time.monotonic() + (self._training if begins else self._timeout)
+        sent = self._send(requests, begins)
+        answers: dict[int, bytes] = {}
+        while True:
+            late = time.monotonic() >= until
+            answers |= self._received(sent)
+            if late or not sent:
+                return answers
+            time.sleep(_LOOK_AGAIN)
+
+    def _send(self, requests: Mapping[int, bytes], begins: bool) -> dict[str, int]:
+        """Nodes by the message that went to them."""
         from flwr.app import ConfigRecord, Message, RecordDict
 
         messages = []
@@ -86,13 +113,19 @@ class SealedMean:
             if begins:
                 content["arrays"] = self._model
             messages.append(Message(RecordDict(content), dst_node_id=node, message_type="train"))
+        identifiers = self._grid.push_messages(messages) if messages else ()
+        return {identifier: node for identifier, node in zip(identifiers, requests, strict=False) if identifier is not None}
+
+    def _received(self, sent: dict[str, int]) -> dict[int, bytes]:
+        """Answers by node, taken out of ``sent`` together with what failed."""
         answers: dict[int, bytes] = {}
-        for reply in self._grid.send_and_receive(messages, timeout=self._training if begins else self._timeout):
-            if reply.has_error() or RECORD not in reply.content:
+        for reply in self._grid.pull_messages(list(sent)) if sent else ():
+            node = sent.pop(reply.metadata.reply_to_message_id, None)
+            if node is None or reply.has_error() or RECORD not in reply.content:
                 continue
             answer = reply.content[RECORD].get(FIELD)
             if isinstance(answer, bytes):
-                answers[reply.metadata.src_node_id] = answer
+                answers[node] = answer
                 self.bytes_sent += len(answer)
         return answers
 
