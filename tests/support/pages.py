@@ -15,8 +15,8 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands(page: str) -> list[str]:
-    """The lines of its shell blocks."""
-    return [line for block in blocks(page, "sh") for line in block.splitlines() if line]
+    """The lines of its shell blocks, without comments."""
+    return [line for block in blocks(page, "sh") for line in block.splitlines() if line and not line.startswith("#")]
 
 
 def words_of(page: str) -> str:
