@@ -23,6 +23,8 @@ Refuse: TypeAlias = Callable[[str], Exception]
 
 # The deepest nesting of JSON and TOML that is read; this program writes a third of it.
 _DEEPEST = 60
+# Most of what a document has is of these types, and as it has to be.
+_PLAIN = frozenset((int, str, bool, type(None)))
 _LONGEST_REASON = 200
 # msgspec raises some of these besides its own: for a text that is no UTF-8, deep nesting, numbers out of range. So does tomllib.
 _UNREADABLE = (msgspec.MsgspecError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError)
@@ -32,6 +34,10 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 def to_plain(value: Any) -> Any:
     """JSON-ready copy: arrays become lists, infinite numbers the string "inf" (and "-inf")."""
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is list:
+        return [to_plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return to_plain(value.tolist())
     if isinstance(value, np.generic):

@@ -20,6 +20,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
+from functools import cached_property
 from inspect import isfunction
 from numbers import Real
 from types import UnionType
@@ -121,7 +122,7 @@ class Parameter:
         """May it be None?"""
         return type(None) in _members(self.kind)
 
-    @property
+    @cached_property
     def kinds(self) -> list[type]:
         """The types that it may have besides None, in the order of their declaration."""
         return [member for member in _members(self.kind) if member is not type(None)]

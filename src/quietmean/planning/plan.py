@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -268,7 +269,7 @@ class Plan:
         """Does each party send its release itself to the others, rather than parts of sums?"""
         return self.protocol.releases_are_public and not self.dissemination.transfers_mass
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What the parties agree on: SHA-256, hexadecimal."""
         return digest(self.to_json())
