@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser lint types types-win32 types-darwin imports bench bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -113,8 +113,9 @@ types-win32 types-darwin: types-%:
 imports:
 	$(BIN)/lint-imports
 
-bench: .venv/test.stamp .venv-flower/flower.stamp
-	$(WITH_FLOWER) $(BIN)/pytest benchmarks -p no:xdist --benchmark-columns=min,median,max,rounds -m "slow or not slow"
+# bench-all: also what takes many minutes more, such as 1e8 rows or coordinates.
+bench bench-all: .venv/test.stamp .venv-flower/flower.stamp
+	$(WITH_FLOWER) $(BIN)/pytest benchmarks -p no:xdist --benchmark-columns=min,median,max,rounds -m "$(if $(filter bench-all,$@),long or )not long"
 
 bench-flower: .venv/test.stamp .venv-flower/flower.stamp
 	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py benchmarks/test_flower.py tests/system/test_flower_app.py -p no:xdist -m "slow or not slow"

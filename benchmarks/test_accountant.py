@@ -24,6 +24,7 @@ from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
+from support.bars import Bar
 
 # Parties, rounds, neighbours: one of them varies at a time.
 SCALING = {
@@ -65,7 +66,7 @@ def peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
-def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
+def test_against_the_dense_theorem(table: Callable[[str], None], bar: Bar) -> None:
     execution, adversary = make_execution(200), colluding(200)
     document, transcript = execution.to_json(), execution.transcript()
     with one_thread():
@@ -81,13 +82,12 @@ def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
         f"n=200 T=20 k=1: Theorem 4.1 dense {dense:.2f} s, sparse {sparse:.2f} s ({dense / sparse:.1f}x), by rounds"
         f" {mine * 1e3:.0f} ms ({dense / mine:.0f}x), all noise levels {once * 1e3:.0f} ms, each further pair {pair * 1e6:.0f} us"
     )
-    # A guard against regressions: the ratio swings by a third with the load of the machine.
-    assert dense / mine >= 30
-    assert pair < 1e-3
+    bar("n=200: a coalition, in thirtieths of the dense theorem's time", 30 * mine / dense, 1)
+    bar("n=200: a further pair of noise levels, ms", 1e3 * pair, 1)
 
 
 @pytest.mark.parametrize("parties", [50, 100, pytest.param(200, marks=pytest.mark.slow)])
-def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
+def test_every_pair(parties: int, table: Callable[[str], None], bar: Bar) -> None:
     """All pairs at once against one at a time, of which some are taken; processor seconds of one thread."""
     transcript = make_execution(parties).transcript()
     pairs, drawn = math.comb(parties, 2), np.random.default_rng(parties)
@@ -107,8 +107,9 @@ def test_every_pair(parties: int, table: Callable[[str], None]) -> None:
         f" ({one * pairs / mine:.0f}x); peak memory {peak_gb():.2f} GB"
     )
     assert tried == pairs
-    assert mine < solver.seconds(2, pairs) * 3
-    assert parties < 200 or mine < 180
+    bar(f"n={parties}: all pairs, times what was said beforehand", mine / solver.seconds(2, pairs), 3)
+    if parties == 200:
+        bar("n=200: all pairs, s", mine, 180)
 
 
 @pytest.mark.parametrize(
@@ -190,19 +191,20 @@ def _describe(bounds: list[Bound]) -> str:
     return f"max mu {max(bound.upper for bound in bounds):.6g}, width at most {max(b.relative_width for b in loud):.1e}"
 
 
-def test_ten_thousand_parties_sampled(table: Callable[[str], None]) -> None:
+def test_ten_thousand_parties_sampled(table: Callable[[str], None], bar: Bar) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
     taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(1000, 10_000, 141)), 1)
     table(f"n=10000 T=20 k=1: bounds for {len(bounds)} parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
-    assert taken < 600
+    bar("n=10000: bounds for some parties, s", taken, 600)
     assert math.isfinite(max(bound.upper for bound in bounds))
 
 
 @pytest.mark.slow
-def test_ten_thousand_parties_all(table: Callable[[str], None]) -> None:
+@pytest.mark.long
+def test_ten_thousand_parties_all(table: Callable[[str], None], bar: Bar) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
     with one_thread():
         taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0), 1)
     table(f"n=10000 T=20 k=1: all {len(bounds)} honest parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
-    assert taken < 600
-    assert peak_gb() < 4.0
+    bar("n=10000: all parties, s", taken, 600)
+    bar("n=10000: all parties, GB", peak_gb(), 4)

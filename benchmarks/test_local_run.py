@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -21,6 +22,10 @@ from quietmean.node.local.processes import ONE_THREAD, PARTY
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
+from support.bars import Bar
+
+# Seconds of the first study that anybody runs, on an idle machine; times the bare starts of as many interpreters.
+DEMO, TIMES_BARE = 8.0, 5.0
 
 
 def interpreters(program: str, parties: int) -> float:
@@ -35,20 +40,36 @@ def interpreters(program: str, parties: int) -> float:
     ("protocol", "parties"),
     [("cordp-dme", 20), ("packed-sharing", 20), ("inca", 20), pytest.param("packed-sharing", 100, marks=pytest.mark.slow)],
 )
-def test_a_run_beside_bare_starts(tmp_path: Path, protocol: str, parties: int, table: Callable[[str], None]) -> None:
+def test_a_run_beside_bare_starts(tmp_path: Path, protocol: str, parties: int, table: Callable[[str], None], bar: Bar) -> None:
     options = {"rounds": 11} if protocol == "inca" else {}
     plan = calibrate(Target(parties, 1.0, 1e-6, colluding=parties // 10), get_protocol(protocol).from_options(options))
     values = np.zeros((parties, 1))
 
     def seconds(name: str, program: tuple[str, ...] | None) -> float:
-        outcome = asyncio.run(run_local(plan, values, tmp_path / name, program=program))
+        # As long as a loaded machine takes for a hundred parties.
+        patient = run_local(plan, values, tmp_path / name, program=program, round_timeout=60.0, start_timeout=1200.0)
+        outcome = asyncio.run(patient)
         assert len(outcome.results) == parties
         return outcome.seconds
 
     bare, node = interpreters("import numpy", parties), interpreters("import quietmean.node.local.child", parties)
-    forked, executed = seconds("fork", None), seconds("exec", PARTY)
+    forked = seconds("fork", None)
+    executed = f"by exec {seconds('exec', PARTY):.2f} s" if parties == 20 else "by exec not run"
     table(
-        f"{protocol}, {parties} parties: forked {forked:.2f} s, by exec {executed:.2f} s; as many interpreters that import "
+        f"{protocol}, {parties} parties: forked {forked:.2f} s, {executed}; as many interpreters that import "
         f"numpy {bare:.2f} s, the node {node:.2f} s: "
         f"forked {forked / bare:.1f} times the first, {forked / node:.2f} times the second"
     )
+    if parties == 20:
+        bar(f"a run of 20 parties, {protocol}, times 20 bare interpreters", forked / bare, TIMES_BARE)
+
+
+def test_the_demonstration(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
+    """20 clinics of which two are killed, from the command to its report, beside as many interpreters that import the node."""
+    node = interpreters("import quietmean.node.local.child", 20)
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "quietmean", "demo", "--out", str(tmp_path / "demo")], check=True, capture_output=True)
+    took, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    table(f"quietmean demo: {took:.1f} s, {processor:.1f} s of processors; 20 interpreters that import the node {node:.1f} s")
+    bar("quietmean demo, s", took, DEMO)

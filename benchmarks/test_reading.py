@@ -21,6 +21,7 @@ import pytest
 from pyarrow import parquet as pq
 
 import support.postgresql
+from support.bars import Bar
 
 ROWS = 10**6
 LEVELS = {"sex": ["f", "m"], "arm": ["placebo", "drug a", "drug b"], "smoker": ["no", "yes"]}
@@ -160,26 +161,26 @@ def compared(path: Path, name: str, table: Callable[[str], None], runs: int = 3)
     return ours[0] / polars[0], ours[2]
 
 
-def test_a_csv_file(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_a_csv_file(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     table_of(ROWS, 1).write_csv(tmp_path / "t.csv")
     ratio, memory = compared(tmp_path / "t.csv", "CSV, 1e6 rows of 8 columns", table)
-    assert ratio <= 3
-    assert memory <= 300
+    bar("CSV, 1e6 rows, times Polars", ratio, 3)
+    bar("CSV, 1e6 rows, MB", memory, 300)
     table_of(ROWS, 1).write_csv(tmp_path / "q.csv", quote_style="non_numeric")
     ratio, _ = compared(tmp_path / "q.csv", "the same with quotation marks around texts, as R writes it", table)
-    assert ratio <= 4
+    bar("CSV with quotation marks, 1e6 rows, times Polars", ratio, 4)
 
 
 @pytest.mark.slow
-def test_a_csv_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_a_csv_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     with (tmp_path / "t.csv").open("wb") as file:
         for part in range(10):
             table_of(ROWS, part).write_csv(file, include_header=part == 0)
     _, memory = compared(tmp_path / "t.csv", "CSV, 1e7 rows", table, runs=1)
-    assert memory <= 300
+    bar("CSV, 1e7 rows, MB", memory, 300)
 
 
-def test_a_parquet_file(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_a_parquet_file(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     table_of(ROWS, 1).write_parquet(tmp_path / "t.parquet")
     compared(tmp_path / "t.parquet", "Parquet, 1e6 rows, the process that reads it included", table)
     path, asked = tmp_path / "t.parquet", ((OURS, READ), (OURS + HERE, READ), (POLARS, SCAN))
@@ -193,34 +194,35 @@ def test_a_parquet_file(tmp_path: Path, table: Callable[[str], None]) -> None:
         f"whole processes {our_processes:.2f} s: {our_processes / its_process:.1f} times"
     )
     # Where both import what they need.
-    assert apart <= 2 * its_process
+    bar("Parquet, 1e6 rows, times Polars", apart / its_process, 2)
 
 
 @pytest.mark.slow
-def test_a_parquet_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_a_parquet_file_of_ten_million_rows(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     pl.concat([table_of(ROWS, part) for part in range(10)]).write_parquet(tmp_path / "t.parquet")
     ratio, memory = compared(tmp_path / "t.parquet", "Parquet, 1e7 rows", table, runs=1)
-    assert ratio <= 2
+    bar("Parquet, 1e7 rows, times Polars", ratio, 2)
     # What its library reads ahead.
-    assert memory <= 450
+    bar("Parquet, 1e7 rows, MB", memory, 450)
 
 
 @pytest.mark.slow
-def test_a_parquet_file_of_a_hundred_million_rows(tmp_path: Path, table: Callable[[str], None]) -> None:
+@pytest.mark.long
+def test_a_parquet_file_of_a_hundred_million_rows(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     """What is in memory does not grow with the rows."""
     with pq.ParquetWriter(tmp_path / "t.parquet", table_of(1, 0).to_arrow().schema) as writer:
         for part in range(100):
             writer.write_table(table_of(ROWS, part).to_arrow(), row_group_size=ROWS // 4)
     figures = least(tmp_path / "t.parquet", OURS, READ, 1)
     table(f"Parquet, 1e8 rows: {figures[0]:.0f} s of processor, {figures[2]:.0f} MB (+{figures[3]:.0f})")
-    assert figures[2] <= 450
+    bar("Parquet, 1e8 rows, MB", figures[2], 450)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("statistic", PUSHED)
-@pytest.mark.parametrize("millions", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("millions", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_groups_that_an_engine_counts(
-    millions: int, statistic: str, engine: str, tmp_path: Path, table: Callable[[str], None]
+    millions: int, statistic: str, engine: str, tmp_path: Path, table: Callable[[str], None], bar: Bar
 ) -> None:
     # A study declares the columns that it uses.
     warm = ENCODE.replace("STATISTIC", repr(statistic))
@@ -245,9 +247,10 @@ def test_groups_that_an_engine_counts(
         f"process, {groups[0]:.3f} s by groups ({by_rows[1]:.2f}, {here[1]:.2f} and {groups[1]:.3f} s pass), {groups[2]:.0f} MB: "
         f"{by_rows[0] / groups[0]:.0f} and {here[0] / groups[0]:.0f} times less"
     )
+    bar(f"{statistic} in {engine}, {millions}e6 rows, twentieths of the time by rows", 20 * groups[0] / by_rows[0], 1)
 
 
-def test_a_small_table_of_a_large_database(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_a_small_table_of_a_large_database(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     """Beside what a file with nothing else takes."""
     few = [[float(age)] for age in range(1000)]
     for kind in ("sqlite", "duckdb"):
@@ -265,10 +268,10 @@ def test_a_small_table_of_a_large_database(tmp_path: Path, table: Callable[[str]
         table(
             f"1000 rows of a {kind} file of {size:.1f} GB: {large[2]:.0f} MB, {large[2] - alone[2]:.0f} more than of these alone"
         )
-        assert large[2] - alone[2] < 50
+        bar(f"1000 rows of a large {kind} file, MB more than of these alone", large[2] - alone[2], 50)
 
 
-def test_persons_take_little_memory(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_persons_take_little_memory(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     """Of a table whose rows are not kept: 64 MiB of rows at a time, and 40 bytes for each person."""
     taken = {}
     for rows in (ROWS, 4 * ROWS):
@@ -281,10 +284,10 @@ def test_persons_take_little_memory(tmp_path: Path, table: Callable[[str], None]
             f"unit person, {rows:.0e} rows of {rows // 5:.0e} persons: {figures[0]:.1f} s of processor, {figures[2]:.0f} MB "
             f"(+{figures[3]:.0f})"
         )
-    assert taken[4 * ROWS][2] <= taken[ROWS][2] + 150
+    bar("persons, 4 times the rows, MB more", taken[4 * ROWS][2] - taken[ROWS][2], 150)
 
 
-def test_only_the_columns_of_the_study_are_read(tmp_path: Path, table: Callable[[str], None]) -> None:
+def test_only_the_columns_of_the_study_are_read(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
     rng = np.random.default_rng(2)
     beside = pl.DataFrame({f"c{place}": rng.random(ROWS // 4) for place in range(BESIDE)})
     narrow = table_of(ROWS // 4, 1)
@@ -292,5 +295,5 @@ def test_only_the_columns_of_the_study_are_read(tmp_path: Path, table: Callable[
     pl.concat([narrow, beside], how="horizontal").write_parquet(tmp_path / "wide.parquet")
     wide, alone = (least(tmp_path / f"{name}.parquet", OURS, READ, 3) for name in ("wide", "narrow"))
     table(f"Parquet, 2.5e5 rows: {wide[0]:.2f} s of processor with {BESIDE} columns beside, {alone[0]:.2f} s without")
-    assert wide[0] <= 1.5 * alone[0]
-    assert wide[2] <= alone[2] + 50
+    bar(f"Parquet with {BESIDE} columns beside, times the time without", wide[0] / alone[0], 1.5)
+    bar(f"Parquet with {BESIDE} columns beside, MB more", wide[2] - alone[2], 50)

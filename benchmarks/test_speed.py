@@ -14,6 +14,7 @@ import pytest
 from quietmean.randomness import Seed
 from quietmean.randomness.discrete_gaussian import SamplingTable, cumulative_table, invert
 from quietmean.randomness.stream import BitStream
+from support.bars import Bar
 
 USED = """
 import resource
@@ -41,22 +42,23 @@ def used(script: str) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("name", ["Target", "certify", "session", "Study"])
-def test_the_first_name(name: str, table: Callable[[str], None]) -> None:
+def test_the_first_name(name: str, table: Callable[[str], None], bar: Bar) -> None:
     (bare, small), (mine, megabytes) = used("import numpy"), used(f"import quietmean as qm; qm.{name}")
     stats, large = used("import scipy.stats")
     table(
         f"qm.{name}: {mine:.2f} s, {megabytes} MB; numpy {bare:.2f} s, {small} MB ({mine / bare:.1f}x); "
         f"scipy.stats {stats:.2f} s, {large} MB ({mine / stats:.1f}x)"
     )
-    assert megabytes < large
+    bar(f"qm.{name}, s of processor", mine, 0.5)
+    bar(f"qm.{name}, MB", megabytes, 60)
 
 
 @pytest.mark.parametrize("parties", [20_000, 1_000_000])
-def test_a_plan_of_many(parties: int, table: Callable[[str], None]) -> None:
+def test_a_plan_of_many(parties: int, table: Callable[[str], None], bar: Bar) -> None:
     (few, small), (mine, megabytes) = used(PLAN.format(parties=20)), used(PLAN.format(parties=parties))
     table(f"{parties:,} parties: {mine:.1f} s, {megabytes} MB; 20 parties {few:.1f} s, {small} MB ({mine / few:.1f}x)")
-    assert megabytes <= 1000
-    assert mine <= 20
+    bar(f"a plan of {parties:,} parties, MB", megabytes, 1000)
+    bar(f"a plan of {parties:,} parties, s of processor", mine, 20)
 
 
 def values(one: SamplingTable, count: int) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from quietmean.node.local import child
 from quietmean.node.local.fork_launcher import MESSAGE_SIZE
+from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.randomness.process import renew_after_fork
 
@@ -113,8 +114,9 @@ def _check_one_thread() -> None:
 
 
 def main(plan: Path, descriptor: int) -> int:
-    # The protocol of the plan is imported by this.
+    # The protocol of the plan is imported by this, and what tells the release is read.
     Plan.from_json(json.loads(plan.read_bytes()))
+    package_version()
     # The collector does not touch, and thereby copy, what is shared.
     gc.collect()
     gc.freeze()

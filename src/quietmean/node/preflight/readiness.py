@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +24,7 @@ CLOCK_TOLERANCE = 5.0
 Key: TypeAlias = Literal["proved", "other", "refused", "unknown"]
 
 
+@cache
 def package_version() -> str:
     try:
         return version("quietmean")

@@ -25,7 +25,7 @@ Report = Callable[[str, dict[str, Any]], None]
 
 # How long (s) local parties wait in every round for one whose process has ended, at least and for each party: it is never started
 # again, and what it had sent is read before they learn that nobody listens at its address.
-_GONE, _GONE_EACH = 0.1, 0.005
+_GONE, _GONE_EACH = 0.05, 0.0025
 # Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair. A party that
 # ends before the start is noticed at once: what is waited for is the machine, which may have other work.
 _ROUND, _PAIR, _START = 0.1, 0.15, 300.0
