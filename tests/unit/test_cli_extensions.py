@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.main import COMMANDS, main
+from quietmean.cli.main import COMMANDS, FIRST, GROUPS, main
 from support.command_lines import refused
 
 MODULE = '''
@@ -53,13 +53,28 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def test_it_is_listed_and_not_imported(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("polite", {"greet": "greet"}, "raise SystemError('imported')")
-    main(["--help"])
+    main(["--help", "--all"])
     output = capsys.readouterr()
     assert "greet" in output.out
     assert "Commands of polite." in output.out
     assert all(name in output.out for name in COMMANDS)
     assert output.err == ""
     assert "polite_module" not in sys.modules
+
+
+def test_a_newcomer_sees_ten_commands_at_most(capsys: pytest.CaptureFixture[str]) -> None:
+    """With one of another distribution, as in a clone; the others are named by what shows them."""
+    listed = {}
+    for arguments in (["--help"], [], ["--help", "--all"], ["--all"]):
+        main(arguments)
+        shown = capsys.readouterr().out
+        listed[tuple(arguments)] = {name for name in COMMANDS if f"│ {name} " in shown}
+        assert ("All commands: quietmean --help --all" in shown) == ("--all" not in arguments)
+    assert listed["--help",] == listed[()] == set(FIRST)
+    assert len(FIRST) < 10
+    assert listed["--help", "--all"] == listed["--all",] == set(COMMANDS)
+    # Each group has one to begin with, but for those that programs call.
+    assert all(set(group) & set(FIRST) for title, group in GROUPS.items() if title != "For programs")
 
 
 def test_our_own_commands_do_not_look_for_others(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

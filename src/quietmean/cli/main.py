@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -75,6 +75,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion", "Complete commands and options in a shell."),
     },
 }
+# With these a newcomer begins; `quietmean --help` shows them, and with --all every other one.
+FIRST = ("demo", "run", "plan", "accept", "check", "join", "new", "desk", "certify")
+_ALL = "--all"
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 # What goes on where it stopped, if it is given again.
 _CONTINUED = {
@@ -83,8 +86,10 @@ _CONTINUED = {
 }
 
 
-def make_app(first_word: str | None) -> App:
+def make_app(first_word: str | None, shown: Collection[str] = COMMANDS) -> App:
     """The application. Commands of other distributions are looked for unless ``first_word`` is one of our own.
+
+    ``shown``: those of our own that its help lists.
 
     Raises :class:`InputError` if ``first_word`` is a command of another distribution and cannot be loaded.
     """
@@ -93,13 +98,15 @@ def make_app(first_word: str | None) -> App:
         help="Statistics of private records, with nobody in the middle to trust.",
         version=lambda: quietmean.__version__,
         suppress_keyboard_interrupt=False,
+        help_epilogue=None if len(shown) == len(COMMANDS) else f"All commands: quietmean --help {_ALL}",
     )
     for place, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=place)
         for name, (module, purpose) in commands.items():
             path = f"quietmean.cli.{module}:command"
             order = list(COMMANDS).index(name)
-            app.command(path, name=name, help=purpose, help_epilogue=epilogue(name), group=group, sort_key=order)
+            below, show = epilogue(name), name in shown
+            app.command(path, name=name, help=purpose, help_epilogue=below, group=group, sort_key=order, show=show)
     app["--help"].group = app["--version"].group = Group("Options", sort_key=len(GROUPS) + 1)
     if first_word not in COMMANDS:
         _add_extensions(app, first_word)
@@ -172,7 +179,10 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 def _run(tokens: list[str]) -> None:
     try:
-        app = make_app(_asked(tokens))
+        if _asked(tokens) is None and _ALL in tokens:
+            app, tokens = make_app(None), [token for token in tokens if token != _ALL] or ["--help"]
+        else:
+            app = make_app(_asked(tokens), FIRST)
         refuse_pasted(app, tokens)
         refuse_fractions(app, tokens)
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")

@@ -38,11 +38,11 @@ _FORMER = {
 
 def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Sequence[str]) -> str:
     """What is wrong with a line for ``command`` of the app, and what to do."""
-    listed = f"quietmean {command} --help lists its options" if command else "quietmean --help lists the commands"
+    listed = f"quietmean {command} --help lists its options" if command else "quietmean --help --all lists the commands"
     match error:
         case UnknownCommandError() if command is not None:
             near = _near(command, [name for name in app if not name.startswith("-")])
-            return f"{command!r} is no command of quietmean{near}: quietmean --help lists the commands"
+            return f"{command!r} is no command of quietmean{near}: quietmean --help --all lists the commands"
         case UnknownOptionError():
             return _unknown_option(error, command, listed)
         case MissingArgumentError():
