@@ -66,8 +66,6 @@ class Row:
     rounds: int
     traffic: Traffic
     alone: str
-    trust: str
-    guarantee: str
     certificate: str
 
 
@@ -126,8 +124,6 @@ def make_row(plan: Plan, promise: str, quick: bool) -> Row:
         protocol.rounds + (plan.dissemination.rounds if protocol.releases_are_public else 0),
         count_traffic(plan),
         epsilon_alone(plan),
-        protocol.trusts,
-        protocol.guarantee,
         str(plan.prediction["certificate"]),
     )
 
@@ -204,10 +200,9 @@ def table(rows: list[Row]) -> list[str]:
 
 
 def guarantees(rows: list[Row]) -> list[str]:
-    lines = ["| protocol | promise | who is trusted | guarantee | how the plan's noise is certified |", "|---|---|---|---|---|"]
+    lines = ["| protocol | promise | how the plan's noise is certified |", "|---|---|---|"]
     return lines + [
-        f"| `{row.protocol}` | {row.promise} | {row.trust} | {row.guarantee} | {row.certificate} |"
-        for row in sorted(rows, key=lambda row: row.protocol)
+        f"| `{row.protocol}` | {row.promise} | {row.certificate} |" for row in sorted(rows, key=lambda row: row.protocol)
     ]
 
 
@@ -239,6 +234,7 @@ Parties without whom a protocol says that it has no result are assumed to stay. 
 is that of the others.
 """
 
+PROMISES = "Who is trusted, and what each guarantees: [the protocols](protocols.md).\n"
 READING = """\
 ## How to read it
 
@@ -259,7 +255,7 @@ def make_page(quick: bool, folder: Path | None) -> str:
     lines = [introduction(), *table(rows), ""]
     for name, reason in missing.items():
         lines += [f"Not in the table: `{name}`, which refuses this target ({reason}).", ""]
-    return "\n".join([*lines, "## What the rows promise", "", *guarantees(rows), "", READING, stamp()])
+    return "\n".join([*lines, "## What the rows promise", "", PROMISES, *guarantees(rows), "", READING, stamp()])
 
 
 def main() -> int:
