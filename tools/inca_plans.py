@@ -31,9 +31,6 @@ EPSILON, DELTA, DROPOUTS, SEED = 1.0, 1e-6, 0.1, 20_261_125
 PLACES = ((20, 2), (30, 3), (50, 5), (100, 10), (200, 20), (1000, 100))
 # Simulated runs, by the number of parties: more where a ratio of 1.05 is to be told from 1, fewer where each takes long.
 RUNS = {20: 10_000, 30: 10_000, 50: 10_000, 100: 10_000, 200: 20_000, 1000: 2000}
-# Errors of plans with a gate over a curator's while stars were the only bound for all coalitions, by the code before
-# 25 November 2026: predicted, and of 5000 simulated runs with one standard error.
-STARS = {20: "3.12, 3.11 ± 0.06", 30: "9.06, 9.12 ± 0.2", 50: "29, 27.6 ± 0.6"}
 
 HEAD = f"""{BEGIN}
 
@@ -43,12 +40,10 @@ whatever happens. *Told*: what the certificate of one simulated history says, ag
 mean squared errors over a curator's from whom nobody leaves, simulated ones with one standard error; a predicted one is a mean
 over some executions, with a standard error of up to 1 % of its own. A gate is tried on {TRIALS} histories where a plan has none
 by default. Beyond {MOST_GATED} parties none is tried, since planning takes many minutes: there only noise of each party's own
-would keep the promise, with the error of local DP or more. *By stars*: errors, predicted and simulated, of the same plan when a
-star of each party's own exchanges was the only bound over all coalitions. Plans without a gate do not depend on it. That of 20
-parties tried its gate on 31 histories, now it is 59, of which the worst decides the noise.
+would keep the promise, with the error of local DP or more.
 
-| parties, colluding | promise by | epsilon promised | told | error predicted | simulated | simulated / predicted | by stars |
-|---|---|---:|---:|---:|---:|---:|---:|
+| parties, colluding | promise by | epsilon promised | told | error predicted | simulated | simulated / predicted |
+|---|---|---:|---:|---:|---:|---:|
 """
 
 
@@ -78,7 +73,6 @@ def row(plan: Plan, how: str, target: Target) -> str:
         f"{predicted:.3g}",
         f"{mse:.3g} ± {deviation:.1g}",
         f"{mse / predicted:.2f} ± {deviation / predicted:.2f}",
-        STARS.get(target.parties, "-") if plan.gated else "the same",
     )
     return "| " + " | ".join(cells) + " |\n"
 
