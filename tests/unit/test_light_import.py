@@ -77,6 +77,27 @@ def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:
     assert "scipy.special" in found
 
 
+FORK_SERVER = """
+import socket
+from pathlib import Path
+from quietmean.node.local import fork_server
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+ours.close()
+fork_server.main(Path({plan!r}), theirs.detach())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="parties are forks on Linux only")
+@pytest.mark.parametrize("protocol", ["inca", "packed-sharing"])
+def test_what_all_parties_of_a_run_need_is_imported_once(tmp_path: Path, protocol: str) -> None:
+    """By the process that they are forks of: with a gate, what decides there; without one, nothing of scipy."""
+    plan = qm.plan(parties=4, epsilon=1.0, delta=1e-6, protocol=protocol)
+    plan.save(tmp_path / "plan.json")
+    modules = modules_after(FORK_SERVER.format(plan=str(tmp_path / "plan.json")))
+    assert plan.gated == (protocol == "inca")
+    assert ("quietmean.planning.gate" in modules) == ("scipy.sparse" in modules) == plan.gated
+
+
 @pytest.mark.parametrize("dimension", [1, 2, 9, 65])
 @pytest.mark.parametrize("seed", [None, 20_30, 7])
 def test_points_are_those_of_scipy(dimension: int, seed: int | None) -> None:
