@@ -509,7 +509,7 @@ def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     frozen = shown(capsys, "--ledger", str(path))
     assert "FROZEN since 2030" in frozen
     assert "a [red]study[/red]?[2J: gave a value away" in frozen
-    assert "settled" in frozen
+    assert "final" in frozen
     lifted = shown(capsys, "--ledger", str(path), "--account", "wards", "--lift", "seen and understood")
     assert "more than the budget, nothing left" in lifted
     assert "seen and understood" in lifted

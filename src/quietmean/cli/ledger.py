@@ -212,6 +212,8 @@ def balance_text(account: Account) -> str:
 
     budget = account.budget
     remaining = f"{left_text(account.remaining_epsilon)} left"
+    # Where somebody would add the two up.
+    squares = f"; costs add up as squares, so used and left do not make {budget.epsilon:g}" if account.charged_epsilon else ""
     if account.overspent:
         remaining = "more than the budget, nothing left"
     if account.frozen is not None:
@@ -226,7 +228,7 @@ def balance_text(account: Account) -> str:
     about = f"one {account.unit}, {account.relation}"
     if account.data_set != account.name:
         about = f"data set {account.data_set}, {about}"
-    return f"account {printable(account.name)}: {charged}, {remaining}; costs add up as squares ({printable(about)}){extra}"
+    return f"account {printable(account.name)}: {charged}, {remaining}{squares} ({printable(about)}){extra}"
 
 
 def show_balance(account: Account) -> None:
@@ -294,7 +296,7 @@ def _show(account: Account, twins: Sequence[str]) -> None:
         cells = (
             entry.name,
             entry.reserved_at.removesuffix("+00:00") + " UTC",
-            "settled" if entry.settled else entry.status,
+            "final" if entry.settled else entry.status,
             mu,
             epsilon_text(account.budget.epsilon_of(entry.charged)),
         )

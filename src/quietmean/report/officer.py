@@ -306,7 +306,7 @@ class OfficerPage:
                 [
                     entry.name,
                     entry.reserved_at[:10],
-                    "settled" if entry.settled else "reserved",
+                    "final" if entry.settled else "reserved",
                     words.rounded_up(budget.epsilon_of(entry.reserved)),
                     words.rounded_up(budget.epsilon_of(entry.charged)),
                 ]
