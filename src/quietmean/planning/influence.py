@@ -74,7 +74,8 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     noise = released_noise(used)
     variance = noise.variance if settled or noise.most is None else noise.most
     reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
-    means = _Means(execution.schedule, execution.weights, execution.contributors(), execution.counted_weight(), variance, reach)
+    counted = execution.contributors()
+    means = _Means(used.schedule, used.trace, execution.weights, counted, execution.counted_weight(), variance, reach)
     influence = _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
     return replace(influence, unnoticed=execution.protocol.unnoticed(execution.parties))
 
@@ -100,7 +101,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
     reach = 1.0 if plain else protocol.reach(schedule, everyone, np.ones(target.parties))
     # Predictions are of parties with one record each.
     variance = of_mean * (target.parties / total) ** 2
-    means = _Means(schedule, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
+    means = _Means(schedule, everyone, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
     return replace(_influence(plan, means, exact=protocol.weight_is_known), unnoticed=protocol.unnoticed(target.parties))
 
 
@@ -109,6 +110,7 @@ class _Means:
     """Of whom a mean is: ``total``, the weight in it; ``variance`` of the noise on a coordinate; see :meth:`Mechanism.reach`."""
 
     schedule: Schedule
+    trace: ExecutionTrace
     weights: Array
     counted: Mask
     total: float
@@ -129,7 +131,8 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     low, high = plan.input_domain.coordinate_bounds
     half = (high - low) / 2 * (1 + ROUNDING)
     largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
-    allowed = deviations_allowed(dimension, protocol.gaussian_noise)
+    gaussian = protocol.has_gaussian_tails(means.schedule, means.trace, weights, plan.input_domain.largest, dimension)
+    allowed = deviations_allowed(dimension, gaussian)
     possible, stretch = PossibleReleases.of(plan, means.schedule), _stretch(plan, parties)
     # Is the result the sum over the weight?
     is_plain = abs(stretch - 1.0) < ROUNDING
@@ -147,11 +150,13 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     # What is not seen has no noise of its party, and is rounded outwards.
     reaches = [step] if possible is None else [possible.reach(party) for party in np.flatnonzero(counted).tolist()]
     own = 0.0 if possible is None else float(possible.deviations[counted].max())
+    stretched = 1.0 if possible is None else possible.stretch
+    half, largest = half * stretched, largest * stretched
     room = max(reaches)
     sent = 2 * (units * half + room)
-    # Left out it leaves the noise that it shares with others in their sum.
+    # Left out it leaves the noise that it shares with others in their sum. Reports have no more than their own bounds.
     noise = math.sqrt(variance * total**2 + own**2)
-    rest = allowed * (NOISE_MARGIN * noise + math.sqrt(parties) * step) + parties * step
+    rest = allowed * (NOISE_MARGIN * noise * (stretched == 1.0) + math.sqrt(parties) * step) + parties * step
     without = total - weight
     left = (units * half + room + weight * (half + rest / without)) if without > 0 else np.full(dimension, math.inf)
     return Influence(

@@ -68,6 +68,11 @@ class PossibleReleases:
         variance = plan.protocol.own_release_variance(schedule) if seen_alone else None
         return None if variance is None else cls(plan, np.sqrt(variance), weights)
 
+    @property
+    def stretch(self) -> float:
+        """How far from the middle of the bounds a release may be before noise is added, in half widths."""
+        return self.plan.protocol.report_reach(self.plan.target.dimension, REFUSED_IF_HONEST)
+
     def reach(self, party: PartyId) -> float:
         """How far beyond the values' bounds noise and rounding take a coordinate of an honest release."""
         step = self.plan.protocol.rounding_step
@@ -82,4 +87,4 @@ class PossibleReleases:
         if stated is not None and abs(weight - stated[party]) > ROUNDING * stated[party]:
             return True
         units = weight if self.plan.target.unit.within_party else 1.0
-        return not within_bounds(self.plan.input_domain, units, release.vector, 1.0, self.reach(party))
+        return not within_bounds(self.plan.input_domain, units, release.vector, self.stretch, self.reach(party))

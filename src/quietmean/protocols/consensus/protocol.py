@@ -96,6 +96,16 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         """What a quantiser leaves is not, nor is noise of other kinds."""
         return self.is_linear
 
+    def has_gaussian_tails(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: Array, largest: float, dimension: int
+    ) -> bool:
+        """Of quantisers, too, where none overloads."""
+        if self.quantisation is None or self.local_noise not in ("none", "gaussian"):
+            return self.gaussian_noise
+        from quietmean.protocols.consensus.overload import never_overloads
+
+        return never_overloads(self, schedule, trace, weights, largest, dimension)
+
     @property
     def linear_bound(self) -> Self | None:
         """Without a quantiser: the first differences before they are quantised determine all that is sent."""

@@ -42,9 +42,23 @@ class CanBeChecked(GivesResults):
         """
         return 1.0
 
+    def has_gaussian_tails(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: Array, largest: float, dimension: int
+    ) -> bool:
+        """Are the tails of the noise in a result (d,) no heavier than Gaussian ones, but for a chance of 1e-13?
+
+        Of values whose coordinates are at most ``largest`` for each unit of ``weights`` (n,). By default where it is Gaussian.
+        """
+        return self.gaussian_noise
+
     def own_release_variance(self, schedule: Schedule) -> Array | None:
         """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.
 
         With what it shares with others, as a release is seen by itself. None where no release is of one party's value.
         """
         return None
+
+    def report_reach(self, dimension: int, chance: float) -> float:
+        """How far from the domain's middle a release (d,) without that noise is in any coordinate, in half widths, but for a
+        ``chance``: 1 where it is the value."""
+        return 1.0

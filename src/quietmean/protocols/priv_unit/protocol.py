@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Self
 
@@ -104,6 +105,15 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
 
     def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
+
+    def own_release_variance(self, schedule: Schedule) -> Array:
+        """Nothing is added to a report."""
+        return np.zeros(schedule.parties)
+
+    def report_reach(self, dimension: int, chance: float) -> float:
+        """A report times m sqrt(d) is at most p / (1 - q) times as likely as a standard Gaussian, anywhere: so are its tails."""
+        likelier = self.probability / self.beyond
+        return math.sqrt(2 * math.log(2 * dimension * likelier / chance)) / self.mean_along
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)
