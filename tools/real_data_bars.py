@@ -26,6 +26,7 @@ from page_figures import ending
 from pooled_references import Table, Truth
 from resumed import add_options, all_lines, resumed
 from sklearn.datasets import load_breast_cancer, load_wine
+from table_rows import said_once
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
@@ -368,7 +369,9 @@ def main() -> None:
     count = len(_questions())
     found = all_lines(_line_of, count, chosen.studies, chosen.processes, chosen.resume)
     if chosen.studies == STUDIES:
-        PAGE.write_text(HEAD + "".join(found) + ending(PAGE.name), encoding="utf-8")
+        PAGE.write_text(
+            HEAD + "".join(f"{row}\n" for row in said_once("".join(found).splitlines())) + ending(PAGE.name), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":
