@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -88,6 +89,22 @@ def test_an_output_that_is_full_or_closed_is_no_defect() -> None:
     closed = subprocess.run(["/bin/sh", "-c", '"$@" >&-', "sh", *plan], stderr=subprocess.PIPE, text=True, check=False)
     assert "defect" not in closed.stderr
     assert "Traceback" not in closed.stderr
+
+
+def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a container or namespace of which nobody brought the loopback interface up: parties waited for minutes."""
+
+    def unreachable(*arguments: object, **keywords: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr("quietmean.node.local.runner.socket.create_connection", unreachable)
+    table = tmp_path / "ages.csv"
+    table.write_text("age\n40\n50\n60\n")
+    line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
+    said = refused([*line.split(), "--out", str(tmp_path / "out")], capsys)
+    assert "127.0.0.1, which cannot be reached (Network is unreachable): bring the loopback interface up" in said
 
 
 @pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("contribute", True), ("run", False), ("relay", False)])

@@ -169,6 +169,7 @@ class _LocalRun:
 
     async def run(self, proxies: ProxyFactory) -> LocalOutcome:
         started = time.monotonic()
+        _require_loopback()
         async with _launching(self._program, self._plan) as launcher, contextlib.AsyncExitStack() as stack:
             self._launcher = launcher
             # Bound but not listening: they reserve the ports for a restart and accept no connection.
@@ -345,6 +346,18 @@ async def _read_to_end(process: PartyProcess) -> None:
     if process.stdout is not None:
         await process.stdout.read()
     await process.wait()
+
+
+def _require_loopback() -> None:
+    """Raises :class:`InputError` where processes of this machine cannot reach each other: they would wait for each other."""
+    with _bound_socket(0, listen=True) as door:
+        try:
+            socket.create_connection(door.getsockname(), timeout=5.0).close()
+        except OSError as error:
+            why = error.strerror or "no answer"
+            raise InputError(
+                f"parties on this machine talk over {_LOOPBACK}, which cannot be reached ({why}): bring the loopback interface up"
+            ) from None
 
 
 def _bound_socket(port: int, listen: bool = False) -> socket.socket:
