@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 
 import msgspec
@@ -100,11 +101,28 @@ def packed(**changes: object) -> bytes:
         packed(settled=[(0, 0, 1, 2)]),
         packed(settled=[(0, 1, 1, ROUNDS + 1)]),
         packed(settled=[(0, 1, -1, 2)]),
+        packed(settled=[(0, 1, 0, 2)]),
+        packed(settled=[(0, 1, int(SCHEDULE.neighbours[0, 0, 0]), later) for later in (0, 2)]),
     ],
 )
 def test_what_no_party_sends_is_refused(raw: bytes) -> None:
     with pytest.raises(PeerError):
         GossipedLogs.decode(raw, SCHEDULE)
+
+
+def test_what_is_taken_from_several_can_be_passed_on() -> None:
+    """Each of them says as much of another party as is read of anybody, and this party passes all of it on."""
+    mine = filled({})
+    for party in range(PARTIES):
+        message = party, 1, int(SCHEDULE.neighbours[0, party, 0]), 2
+        for times in (2**power for power in range(12, -1, -1)):
+            until = np.zeros(PARTIES, dtype="<u4")
+            until[party] = ROUNDS
+            with contextlib.suppress(PeerError):
+                mine.merge(GossipedLogs.decode(packed(until=until.tobytes(), settled=[message] * times), SCHEDULE))
+                break
+    assert sorted(mine.logs()) == list(range(PARTIES))
+    assert GossipedLogs.decode(mine.encode(0), SCHEDULE).logs() == mine.logs()
 
 
 def test_random_bytes_are_refused_or_harmless() -> None:

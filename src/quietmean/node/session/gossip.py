@@ -152,15 +152,21 @@ class GossipedLogs:
         gossip._online = _unpack(packed.online, gossip._online)
         gossip._sent = _unpack(packed.sent, gossip._sent) & (schedule.neighbours >= 0)
         gossip._received = _unpack(packed.received, gossip._received) & (schedule.neighbours >= 0)
+        settled: dict[PartyId, list[tuple[int, PartyId, int]]] = {}
+        if len({entry[:3] for entry in packed.settled}) < len(packed.settled):
+            # What is taken over is passed on, and nobody has to read more than there can be.
+            raise PeerError("knowledge that a share was settled twice")
         for party, round_, receiver, later in packed.settled:
             if not (
                 0 <= party < schedule.parties
-                and 0 <= receiver < schedule.parties
                 and 0 < round_ <= schedule.rounds
                 and 0 <= later <= schedule.rounds
+                and (schedule.neighbours[round_ - 1, party] == receiver).any()
+                and receiver >= 0
             ):
                 raise PeerError("knowledge of a settlement outside the schedule")
-            gossip._settled[party] = (*gossip._settled.get(party, ()), (round_, receiver, later))
+            settled.setdefault(party, []).append((round_, receiver, later))
+        gossip._settled = {party: tuple(entries) for party, entries in settled.items()}
         return gossip
 
 
