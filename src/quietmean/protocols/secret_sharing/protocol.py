@@ -20,7 +20,7 @@ from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.releases import Releases
-from quietmean.protocols.secret_sharing.party import SecretSharingParty
+from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -56,6 +56,10 @@ def _whole(schedule: Schedule, trace: ExecutionTrace) -> Mask:
 
 # The most records of a party that there is room for, where records are the units.
 _MOST_RECORDS = 2.0**20
+_INCOMPLETE = (
+    "some party was away, or what it sent cannot be, and secret-sharing needs every message of all parties: run the study again, "
+    "as a new one, when all are there"
+)
 
 
 class SecretSharing(SecretSharingParameters, Mechanism):
@@ -138,6 +142,10 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     @property
     def rounding_step(self) -> float:
         return 2.0**-self.fraction_bits
+
+    def warnings(self, state: SecretSharingState) -> tuple[str, ...]:
+        """Why there is no result, if there is none."""
+        return (_INCOMPLETE,) if state.broken else ()
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
