@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.core.errors import PeerError
-from quietmean.core.party import PartyId
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance, released_noise, stated_variance
@@ -25,8 +23,8 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness.insecure import InsecureSilentPopulation
 from quietmean.studies.outcome.opened import opened_of
-from support.faults import Crash, FaultOutcome, FaultPlan, World
-from support.liars import sending_what_nobody_takes
+from support.faults import Crash, FaultOutcome, FaultPlan
+from support.liars import LiarMayFail, sending_what_nobody_takes
 from support.network import NetworkConditions
 from support.virtual_time import run_virtually
 
@@ -41,21 +39,10 @@ def plan_of(name: str) -> Plan:
     return Plan(Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=1), PROTOCOLS[name], ResultBroadcast())
 
 
-class _LiarMayFail(World):
-    """The liar's own program ends when it reads what it made."""
-
-    async def _live(self, party: PartyId) -> NodeResult | None:
-        try:
-            return await super()._live(party)
-        except PeerError:
-            assert party == GONE
-            return None
-
-
 def run(plan: Plan, seed: int, *crashes: Crash) -> FaultOutcome:
     faults = FaultPlan(NetworkConditions(seed), {GONE: crashes}, round_timeout=2.0)
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        return run_virtually(_LiarMayFail(plan, VALUES, WEIGHTS, faults, Path(directory)).run())
+        return run_virtually(LiarMayFail(plan, VALUES, WEIGHTS, faults, Path(directory)).run())
 
 
 def require_stated(plan: Plan, result: NodeResult) -> bool:

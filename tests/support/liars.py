@@ -9,8 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId, Release, Step
+from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
+from support.faults import World
+
+
+class LiarMayFail(World):
+    """The liar's own program ends when it reads what it made."""
+
+    async def _live(self, party: PartyId) -> NodeResult | None:
+        try:
+            return await super()._live(party)
+        except PeerError:
+            return None
+
 
 Lie = Callable[[Release], Release]
 
@@ -119,5 +133,26 @@ def sending_what_nobody_takes(liar: PartyId, honest: Callable[..., Any] = Plan.m
     def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
         made = honest(plan, schedule, party, value, noise)
         return _Unreadable(made, LIES["no number"]) if party == liar else made
+
+    return machine
+
+
+class _Silent(Liar):
+    """From a round on it sends nothing, and is there all the same."""
+
+    def __init__(self, machine: Any, since: int) -> None:
+        super().__init__(machine, LIES["no number"])
+        self._since = since
+
+    def _told(self, step: Step[Any]) -> Step[Any]:
+        return step if step.state.round < self._since else replace(step, send=(), release=None)
+
+
+def silent_since(liar: PartyId, round_: int, honest: Callable[..., Any] = Plan.machine) -> Callable[..., Any]:
+    """In place of :meth:`Plan.machine`: one party sends nothing from a round on, and answers whatever it is asked."""
+
+    def machine(plan: Plan, schedule: Any, party: PartyId, value: Any, noise: Any) -> Any:
+        made = honest(plan, schedule, party, value, noise)
+        return _Silent(made, round_) if party == liar else made
 
     return machine

@@ -13,6 +13,7 @@ import pytest
 from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
 from quietmean.node.net import AnswerFrame, CancelTransfer, Transfer, encode_vector
+from quietmean.node.phase import Phase
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.gossip import PartialLog
 from quietmean.node.session.inbox import Inbox
@@ -204,17 +205,42 @@ def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: 
 def test_patience() -> None:
     now = [0.0]
     failure_detector = FailureDetector(10.0, lambda: now[0])
-    assert failure_detector.deadline(1, 0.0, answer_due=False) == 10.0
-    assert failure_detector.deadline(1, 0.0, answer_due=True) == 11.0
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 10.0
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=True) == 11.0
     failure_detector.missed(1)
-    assert failure_detector.deadline(1, 0.0, answer_due=False) == 2.0
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 2.0
     now[0] = 9.0
     failure_detector.heard(1, (MIXING, 1))
     # Alive: the whole time again, and longer as long as it gives signs of life, but not for ever.
-    assert failure_detector.deadline(1, 0.0, answer_due=False) == 14.0
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 14.0
     now[0] = 1000.0
     failure_detector.heard(1, (MIXING, 1))
-    assert failure_detector.deadline(1, 0.0, answer_due=False) == 40.0
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 40.0
+
+
+def test_who_is_there_and_delivers_nothing() -> None:
+    """It has the longest wait once in a phase; a message gives it that again, signs of life do not."""
+    now = [35.0]
+    failure_detector = FailureDetector(10.0, lambda: now[0])
+    failure_detector.heard(1, (MIXING, 1))
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 40.0
+    # Who gave signs of life and then none is as one that was not waited for as long.
+    failure_detector.gave_up(1, Phase.MIXING, 0.0)
+    assert failure_detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 40.0
+    now[0] = 40.0
+    failure_detector.gave_up(1, Phase.MIXING, 0.0)
+    now[0] = 35.0
+    failure_detector.heard(1, (MIXING, 2))
+    assert failure_detector.deadline(1, Phase.MIXING, 30.0, answer_due=False) == 32.0
+    # In a later phase it may be an honest party that waits for another one, as long as that phase lets it.
+    assert failure_detector.deadline(1, Phase.DISSEMINATION, -100.0, answer_due=False) == -20.0
+    assert failure_detector.deadline(1, Phase.FINALIZATION, -100.0, answer_due=False) == 20.0
+    failure_detector.delivered(1)
+    assert failure_detector.deadline(1, Phase.MIXING, 30.0, answer_due=False) == 40.0
+    # What no correct party sends ends all waiting.
+    failure_detector.found_faulty(1)
+    failure_detector.heard(1, (MIXING, 3))
+    assert failure_detector.deadline(1, Phase.MIXING, 30.0, answer_due=True) == 30.0
 
 
 def test_positions_only_grow() -> None:

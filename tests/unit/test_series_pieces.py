@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +23,7 @@ from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
+from quietmean.node.phase import Phase
 from quietmean.node.series.connections import _HELD, OpenRequests
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead
 from quietmean.node.series.place import RoundPosition
@@ -124,17 +126,17 @@ def test_of_one_party_so_many_requests_about_a_later_round_are_kept() -> None:
 def test_patience_with_who_computes_and_none_with_who_is_away() -> None:
     detector = FailureDetector(10.0, lambda: 0.0)
     detector.record_wait(0.0)
-    assert detector.deadline(0, 0.0, answer_due=False) == FLOOR * 10.0
+    assert detector.deadline(0, Phase.MIXING, 0.0, answer_due=False) == FLOOR * 10.0
     detector.expect(1)
-    assert detector.deadline(1, 0.0, answer_due=False) == 10.0
+    assert detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == 10.0
     detector.heard(1, (1, 1))
-    assert detector.deadline(1, 0.0, answer_due=False) == FLOOR * 10.0
+    assert detector.deadline(1, Phase.MIXING, 0.0, answer_due=False) == FLOOR * 10.0
     detector.presume_absent(2)
     assert detector.suspected(2)
-    assert detector.deadline(2, 0.0, answer_due=True) == 0.0
+    assert detector.deadline(2, Phase.MIXING, 0.0, answer_due=True) == 0.0
     detector.heard(2, (1, 1))
     assert not detector.suspected(2)
-    assert detector.deadline(2, 0.0, answer_due=False) == FLOOR * 10.0
+    assert detector.deadline(2, Phase.MIXING, 0.0, answer_due=False) == FLOOR * 10.0
 
 
 @pytest.mark.parametrize("heard", [False, True])
@@ -147,9 +149,10 @@ def test_an_ended_process_is_waited_for_no_longer_than_is_said(heard: bool, answ
     if heard:
         for detector in (short, usual):
             detector.heard(0, (1, 1))
-    assert short.deadline(0, 0.5, answer_due, gone=True) < (1.0 if heard else 0.5) + 2 * 0.6 + 1e-9
-    assert short.deadline(0, 0.5, answer_due, gone=False) == usual.deadline(0, 0.5, answer_due, gone=True)
-    assert usual.deadline(0, 0.5, answer_due, gone=True) == usual.deadline(0, 0.5, answer_due, gone=False)
+    ended, there = (partial(short.deadline, 0, Phase.MIXING, 0.5, answer_due, gone) for gone in (True, False))
+    usually_ended, usually_there = (partial(usual.deadline, 0, Phase.MIXING, 0.5, answer_due, gone) for gone in (True, False))
+    assert ended() < (1.0 if heard else 0.5) + 2 * 0.6 + 1e-9
+    assert there() == usually_ended() == usually_there()
 
 
 def test_a_wait_sees_that_a_process_has_ended() -> None:

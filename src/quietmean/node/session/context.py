@@ -13,7 +13,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.monitor import Late, Report, Waiting
 from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Payload, Transfer
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, LONGEST_WAIT, FailureDetector
+from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, FailureDetector, longest_wait
 from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.settings import NodeSettings
@@ -98,7 +98,7 @@ class Context:
 
     def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
         """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""
-        valid_for = min(int(1000 * LONGEST_WAIT * self.round_timeout), _LONGEST_VALIDITY)
+        valid_for = min(int(1000 * longest_wait(position[0]) * self.round_timeout), _LONGEST_VALIDITY)
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
     async def heartbeat(self, party: PartyId, seconds: float) -> AnswerFrame | None:
@@ -184,7 +184,7 @@ class Wait:
         # Nobody listens at its address: its process has ended.
         gone = self._context.links[party].unreachable
         failure_detector = self._context.failure_detector
-        deadline = failure_detector.deadline(party, self._start, answer_due, gone)
+        deadline = failure_detector.deadline(party, self._context.inbox.position[0], self._start, answer_due, gone)
         patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
         return max(deadline, failure_detector.full_time(self._start, gone)) if patient else deadline
 
@@ -211,5 +211,4 @@ class Wait:
         self._context.late.append(late)
         self._context.report(late)
         for party in missing:
-            if not self._context.failure_detector.alive_since(party, self._start):
-                self._context.failure_detector.missed(party)
+            self._context.failure_detector.gave_up(party, phase, self._start)

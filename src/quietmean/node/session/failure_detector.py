@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from quietmean.core.party import PartyId
-from quietmean.node.phase import Position
+from quietmean.node.phase import Phase, Position
 
 # Time between two heartbeats to a late party, as a part of the round's time-out.
 HEARTBEAT_INTERVAL = 0.25
-# Longest wait for a party that answers heartbeats, in time-outs.
+# Longest wait for a party that answers heartbeats, in time-outs; and how many times that in later phases, in which an honest
+# party may still be waiting for another one in the phase before.
 LONGEST_WAIT = 4.0
+_LATER_PHASES = {Phase.GATE: 2, Phase.DISSEMINATION: 2, Phase.FINALIZATION: 3}
 # Wait for a suspected party, as a part of the wait for others.
 SUSPECT_WAIT = 0.2
 # The wait for a silent party: this many times what rounds have taken (mean and four deviations, as in the retransmission timer of
@@ -20,6 +22,11 @@ FLOOR = 0.5
 _MEMORY = 0.125
 # Additional part of the time-out for answers that are on their way.
 GRACE = 0.1
+
+
+def longest_wait(phase: int) -> float:
+    """For a party that answers heartbeats, in time-outs of a round."""
+    return LONGEST_WAIT * _LATER_PHASES.get(Phase(phase), 1)
 
 
 class FailureDetector:
@@ -35,6 +42,8 @@ class FailureDetector:
         self._suspects: set[PartyId] = set()
         self._absent: set[PartyId] = set()
         self._expected: set[PartyId] = set()
+        self._stalled: dict[PartyId, int] = {}
+        self._faulty: set[PartyId] = set()
         self._last_activity: dict[PartyId, float] = {}
 
     def heard(self, party: PartyId, position: Position) -> None:
@@ -63,6 +72,25 @@ class FailureDetector:
         """Suspect a party: a whole wait passed without any activity of it."""
         self._suspects.add(party)
 
+    def gave_up(self, party: PartyId, phase: int, start: float) -> None:
+        """A wait for a party that began at ``start``, in a phase, is over now without what was due.
+
+        If it gave signs of life and nothing else in the longest wait, they prolong no wait of this phase again. Else whoever
+        sends nothing delays some honest parties in each round, so that others give those up.
+        """
+        if self._last_activity.get(party, start) <= start:
+            self.missed(party)
+        elif self._clock() >= start + longest_wait(phase) * self._timeout:
+            self._stalled[party] = phase
+
+    def delivered(self, party: PartyId) -> None:
+        """A message of a party, as a correct one sends it, in time or late."""
+        self._stalled.pop(party, None)
+
+    def found_faulty(self, party: PartyId) -> None:
+        """Nobody waits any more for a party that sent what no correct one does: it sends the same again."""
+        self._faulty.add(party)
+
     def presume_absent(self, party: PartyId) -> None:
         """Nobody waits for a party that was not there just before, until it is heard."""
         self._suspects.add(party)
@@ -74,9 +102,6 @@ class FailureDetector:
 
     def suspected(self, party: PartyId) -> bool:
         return party in self._suspects
-
-    def alive_since(self, party: PartyId, time: float) -> bool:
-        return self._last_activity.get(party, time) > time
 
     def is_past(self, party: PartyId, position: Position) -> bool:
         reached = self._positions.get(party)
@@ -95,16 +120,16 @@ class FailureDetector:
         """The end of a wait that suspicion does not shorten."""
         return start + (min(self._timeout, self.gone_timeout) if gone else self._timeout)
 
-    def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
-        """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
-        if party in self._absent:
+    def deadline(self, party: PartyId, phase: int, start: float, answer_due: bool, gone: bool = False) -> float:
+        """The end of the wait for a party that began at ``start``, in a phase; ``gone``: nobody listens at its address now."""
+        if party in self._absent or party in self._faulty:
             return start
-        silence = self._timeout if party in self._expected else self.silence_timeout
-        window = silence * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        silence, stalled = self._timeout if party in self._expected else self.silence_timeout, self._stalled.get(party) == phase
+        window = silence * (SUSPECT_WAIT if party in self._suspects or stalled else 1.0)
         # Time for an answer that is on its way; after a sign of life two more heartbeats, repeatedly, up to the longest wait.
         grace, alive = GRACE * self._timeout, 2 * HEARTBEAT_INTERVAL * self._timeout
         if gone:
             window, grace, alive = (min(wait, self.gone_timeout) for wait in (window, grace, alive))
         end = start + window + (grace if answer_due else 0.0)
-        sign = self._last_activity.get(party, start)
-        return max(end, min(sign + alive, start + LONGEST_WAIT * self._timeout)) if sign > start else end
+        sign = start if stalled else self._last_activity.get(party, start)
+        return max(end, min(sign + alive, start + longest_wait(phase) * self._timeout)) if sign > start else end

@@ -376,6 +376,8 @@ class StudySession:
         try:
             return await self._handle(sender, request, payload)
         except PeerError:
+            self.failure_detector.found_faulty(sender)
+            self._context.changed.set()
             raise
         except Exception as error:
             self.fail(error)
@@ -388,7 +390,9 @@ class StudySession:
         self._gate.heard(sender, position)
         match request:
             case Transfer():
-                return await context.inbox.transfer(sender, request, payload)
+                answer = await context.inbox.transfer(sender, request, payload)
+                context.failure_detector.delivered(sender)
+                return answer
             case CancelTransfer():
                 return context.inbox.cancel(sender, request)
             case ConfirmTransfer():
