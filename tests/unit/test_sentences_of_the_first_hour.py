@@ -7,11 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from quietmean.cli.console import Progress
+from quietmean.cli.run import _watch
 from quietmean.core.assumptions import any_coalition
 from quietmean.node import Identity
+from quietmean.node.monitor.events import AgreementWaits, RoundBegun, Stalled, event_json
+from quietmean.node.phase import Phase
 from support.command_lines import refused
 from support.meeting import meet
 
@@ -105,6 +111,20 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
     said = refused([*line.split(), "--out", str(tmp_path / "out")], capsys)
     assert "127.0.0.1, which cannot be reached (Network is unreachable): bring the loopback interface up" in said
+
+
+def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each event that may last minutes: a start for want of others, a round, a disk that takes nothing."""
+    shown: list[str] = []
+    report = _watch(cast(Progress, SimpleNamespace(say=shown.append)), 3)
+    stalled = Stalled("no space beside a.store: make room, the study goes on")
+    for event in (AgreementWaits(("b", "c")), RoundBegun(Phase.MIXING, 1, 2, ("b",)), stalled, stalled):
+        report("a", event_json(event))
+    assert shown == [
+        f"3 processes, {Phase.AGREEMENT.label}, a waits for b, c",
+        "3 processes, mixing: round 1 of 2, a waits for b",
+    ]
+    assert capsys.readouterr().err == "quietmean: a: no space beside a.store: make room, the study goes on\n"
 
 
 @pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("contribute", True), ("run", False), ("relay", False)])

@@ -221,13 +221,19 @@ def _what_starts(target: Target) -> str:
 
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
-    """Turns the parties' events into one line: the slowest phase that anybody reports."""
+    """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is told once."""
+    told: set[str] = set()
 
     def report(name: str, event: dict[str, Any]) -> None:
+        waiting = event.get("waiting_for") or []
+        late = f", {name} waits for {', '.join(waiting[:3])}" if waiting else ""
         if event["event"] == "round":
-            waiting = event.get("waiting_for") or []
-            late = f", {name} waits for {', '.join(waiting[:3])}" if waiting else ""
             line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
+        elif event["event"] == "agreement":
+            line.say(f"{parties} processes, {event['phase']}{late}")
+        elif event["event"] == "stalled" and event["reason"] not in told:
+            told.add(event["reason"])
+            warn(f"{name}: {event['reason']}")
 
     return report
 
