@@ -108,6 +108,10 @@ class _TellsApart(Liar):
             step, send=(replace(told, recipients=others), replace(told, recipients=(self._victim,), vector=lie.vector))
         )
 
+    def _told(self, step: Step[Any]) -> Step[Any]:
+        # Its own total it tells nobody.
+        return step
+
 
 def telling_apart(liar: PartyId, victim: PartyId, honest: Callable[..., Any] = Plan.dissemination_machine) -> Callable[..., Any]:
     """In place of :meth:`Plan.dissemination_machine`: one party's machine tells one other something else."""

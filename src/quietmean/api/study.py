@@ -193,6 +193,8 @@ class Study:
         for sentence in [*notices, *what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
         executed = execute(terms, choice.plan, encoded, report=lambda party, event: None)
+        if executed.remark:
+            warnings.warn(executed.remark, stacklevel=3)
         took = executed.network
         return StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 

@@ -184,6 +184,8 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         except ImpossibleResult as error:
             save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
+    if local.remark:
+        warn(local.remark)
     seconds = time.monotonic() - begun
     origin = _origin(plan, names)
     local.outcome.save_receipt(folder / "receipt.json", origin)

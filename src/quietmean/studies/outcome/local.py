@@ -12,7 +12,8 @@ import numpy as np
 
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.party import Vector
+from quietmean.core.party import PartyId, Vector
+from quietmean.core.readable import count_of
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
@@ -35,12 +36,24 @@ _ROUND, _PAIR, _START = 0.1, 0.15, 300.0
 class LocalStudy:
     """``truth``: what the clamped records that count give without noise, known here only because all data are on one machine.
 
-    Of parties that count in part as much as counts, so that the stated error is about the distance from it.
+    Of parties that count in part as much as counts, so that the stated error is about the distance from it. ``heard_less``: who
+    ended with a result of fewer releases than the outcome is of, each of which holds for itself.
     """
 
     outcome: StudyOutcome
     network: LocalOutcome
     truth: tuple[Answer, ...]
+    heard_less: tuple[PartyId, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """Of results that are not the one that is shown, if there are any: a sentence."""
+        if not self.heard_less:
+            return ""
+        return (
+            f"{count_of(len(self.heard_less), 'party', 'parties')} of {len(self.network.results)} did not hear all releases in "
+            "time, on a busy machine for example, and ended with a result of fewer parties: shown is the one of the most"
+        )
 
     @property
     def senders(self) -> str:
@@ -99,14 +112,18 @@ def run_study(
                 report=report,
             )
         )
-    first = network.results[min(network.results)]
-    apart = [party for party, result in network.results.items() if not np.array_equal(result.mean, first.mean)]
+    shown = max(network.results, key=lambda party: (len(network.results[party].heard), -party))
+    result, heard_less = network.results[shown], list[PartyId]()
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
-    if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
-        raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
-    execution, opened = opened_of(first, plan)
-    outcome = conclude_possible(plan, workload, execution, opened, first.gate)
-    return LocalStudy(outcome, network, truth_of(plan, workload, encoded, outcome))
+    if plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
+        heard_less = [party for party, other in network.results.items() if set(other.heard) != set(result.heard)]
+        means = {party: other.mean for party, other in network.results.items() if party not in heard_less}
+        apart = [party for party, mean in means.items() if not np.array_equal(mean, result.mean)]
+        if apart:
+            raise ProtocolFailure(f"parties {apart} ended with another result than party {shown}: run again")
+    execution, opened = opened_of(result, plan)
+    outcome = conclude_possible(plan, workload, execution, opened, result.gate)
+    return LocalStudy(outcome, network, truth_of(plan, workload, encoded, outcome), tuple(heard_less))
 
 
 def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome: StudyOutcome) -> tuple[Answer, ...]:
