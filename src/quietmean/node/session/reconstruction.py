@@ -58,32 +58,50 @@ def reconstruct(
     released = {*heard_from, *(party for log in logs.values() for party in log.heard)}
     partial = {party: partial_log for party, partial_log in (gossip or {}).items() if party not in logs}
     both = {**logs, **{party: partial_log.log for party, partial_log in partial.items()}}
-    until = dict.fromkeys(logs, schedule.rounds) | {party: partial_log.until for party, partial_log in partial.items()}
-    arrived, sent = _arrived(both), _sent(both)
+    until = np.zeros(schedule.parties, dtype=np.int64)
+    until[list(logs)] = schedule.rounds
+    until[list(partial)] = [partial_log.until for partial_log in partial.values()]
+    sent = _messages((round_, party, receiver) for party, log in both.items() for round_, receiver in log.sent)
+    taken = _messages((round_, sender, party) for party, log in both.items() for round_, sender in log.received)
+    # Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
+    arrived = np.concatenate([sent, taken])
     if before_release:
         released |= {party for party, partial_log in partial.items() if partial_log.until >= schedule.rounds - 1}
-    signs = arrived | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.seen}
-    online = _online(schedule, both, until, signs, released, int(transfers_mass))
-    lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    kept: set[tuple[int, PartyId, PartyId]] = set()
-    for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
-        round_, receiver = round_ + 1, int(schedule.neighbours[round_, sender, slot])
-        message = (round_, sender, receiver)
-        if message in arrived or not (online[round_, sender] and online[round_, receiver]):
-            continue
-        sender_logged = until.get(sender, 0) >= round_
-        if until.get(receiver, 0) >= round_ or (sender_logged and not transfers_mass):
-            # Its sender goes on without it, whatever a silent receiver did; it counts as seen all the same.
-            lost[round_ - 1, sender, slot] = True
-        elif sender_logged:
-            # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
-            kept.add(message)
-        # Of other messages nothing is known. They count as arrived, for the same reason.
+    seen = _messages((round_, sender, party) for party, log in logs.items() for round_, sender in log.seen)
+    online = _online(schedule, both, until, np.concatenate([arrived, seen]), released, int(transfers_mass))
+    # Of each place of the schedule: the message, and what the logs of its ends cover.
+    rounds, senders, receivers = _places(schedule)
+    missing = (schedule.neighbours >= 0) & ~_among(schedule, np.stack([rounds, senders, receivers], axis=-1), arrived)
+    missing &= online[rounds, senders] & online[rounds, receivers]
+    sender_logged = until[senders] >= rounds
+    # Its sender goes on without it, whatever a silent receiver did; it counts as seen all the same.
+    lost = missing & ((until[receivers] >= rounds) | (sender_logged & (not transfers_mass)))
+    # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
+    kept = missing & sender_logged & ~lost
+    # Of other messages nothing is known. They count as arrived, for the same reason.
     trace = ExecutionTrace(online, lost if lost.any() else None).all_handed(schedule)
-    logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
     # What its receiver accepted and its sender knows nothing of counts in both places.
-    unknown = {message for message in arrived - sent if until.get(message[1], 0) >= message[0]}
-    return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(unknown | kept, NEVER) | logged))
+    unknown = taken[~_among(schedule, taken, sent) & (until[taken[:, 1]] >= taken[:, 0])]
+    doubtful = np.concatenate([unknown, np.stack([rounds[kept], senders[kept], receivers[kept]], axis=-1)])
+    logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
+    return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(map(tuple, doubtful.tolist()), NEVER) | logged))
+
+
+def _messages(named: Iterable[tuple[int, PartyId, PartyId]]) -> Ints:
+    """Rows (round, sender, receiver)."""
+    return np.array(list(named), dtype=np.int64).reshape(-1, 3)
+
+
+def _places(schedule: Schedule) -> tuple[Ints, Ints, Ints]:
+    """Round, sender and receiver of each place (T, n, k) of the schedule; -1 where it has no message."""
+    places: Ints = np.indices(schedule.neighbours.shape, dtype=np.int64)
+    return places[0] + 1, places[1], schedule.neighbours.astype(np.int64)
+
+
+def _among(schedule: Schedule, messages: Ints, others: Ints) -> Mask:
+    """Which of some messages, shape (..., 3), are among others, shape (m, 3)."""
+    sizes = np.array([schedule.parties**2, schedule.parties, 1])
+    return np.isin(messages @ sizes, others @ sizes)
 
 
 def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> Ints:
@@ -97,36 +115,22 @@ def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[in
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
-def _sent(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
-    return {(round_, party, receiver) for party, log in logs.items() for round_, receiver in log.sent}
-
-
-def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
-    """(round, sender, receiver) of which at least one end says that it arrived.
-
-    Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
-    """
-    return _sent(logs) | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received}
-
-
 def _online(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
-    until: Mapping[PartyId, int],
-    signs: set[tuple[int, PartyId, PartyId]],
+    until: Ints,
+    signs: Ints,
     released: set[PartyId],
     more: int,
 ) -> Mask:
     online = np.zeros((schedule.rounds + 1, schedule.parties), dtype=np.bool_)
     online[0] = True
-    last_sign = dict.fromkeys(range(schedule.parties), 0)
-    for round_, sender, receiver in signs:
-        last_sign[sender] = max(last_sign[sender], round_)
-        last_sign[receiver] = max(last_sign[receiver], round_)
+    last_sign = np.zeros(schedule.parties, dtype=np.int64)
+    np.maximum.at(last_sign, signs[:, 1:], signs[:, :1])
     for party in range(schedule.parties):
         if party in logs:
             online[list(logs[party].online), party] = True
-        logged = until.get(party, 0)
+        logged = int(until[party])
         if party in released:
             last = schedule.rounds
         else:
