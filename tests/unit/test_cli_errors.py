@@ -303,20 +303,32 @@ def test_whoever_reads_the_output_may_stop(extra: list[str]) -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENOSPC, Outage.exit_code, "no space beside /data/of/a/study: make room, then run the same command again"),
+        (errno.EMFILE, 2, "/data/of/a/study: too many open files: raise the limit of open files (ulimit -n)"),
+        (errno.EACCES, 2, "/data/of/a/study: permission denied: check the path and your rights"),
+    ],
+)
 def test_what_the_system_refuses_is_one_sentence(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    number: int,
+    code: int,
+    said: str,
+    table: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*arguments: object, **more: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/of/a/study")
+        raise OSError(number, os.strerror(number), "/data/of/a/study")
 
     monkeypatch.setattr("quietmean.studies.data.sources.parties_of_table", full)
     arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as ended:
         main(arguments)
-    assert ended.value.code == Outage.exit_code == 75
-    assert capsys.readouterr().err.strip() == (
-        "quietmean: no space beside /data/of/a/study: make room, then run the same command again"
-    )
+    assert ended.value.code == code
+    assert capsys.readouterr().err.strip() == f"quietmean: {said}"
 
 
 def test_whose_records_are_not_counted_is_told_by_name(capsys: pytest.CaptureFixture[str]) -> None:

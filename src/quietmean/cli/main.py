@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -84,6 +85,10 @@ _CONTINUED = {
     **dict.fromkeys(("join", "contribute"), "; nothing was lost: the same command continues a study that had begun"),
     "reproduce": "; what was computed is kept: the same command continues",
 }
+
+
+# Too many open files, of this process or of the machine.
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 
 def make_app(first_word: str | None, shown: Collection[str] = COMMANDS) -> App:
@@ -203,10 +208,8 @@ def _run(tokens: list[str]) -> None:
             fail(str(outage), outage.exit_code)
         if path is None or not isinstance(error, OSError):
             raise
-        fail(
-            f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: check the path and your rights",
-            2,
-        )
+        remedy = "raise the limit of open files (ulimit -n)" if error.errno in _TOO_MANY else "check the path and your rights"
+        fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: {remedy}", 2)
     except KeyboardInterrupt:
         fail(f"interrupted{_CONTINUED.get(_asked(tokens) or '', '')}", 130)
 
