@@ -176,8 +176,8 @@ def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[s
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """A name that begins as this one does, or is nearly the same."""
-    names = list(known)
-    begun = [longer for longer in names if longer.startswith(name) and len(name.lstrip("-")) > 1]
-    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(name, names, n=1, cutoff=0.6)])
-    return f" (Did you mean {' or '.join(matches)}?)" if matches else ""
+    """A name that begins as this one does, or is nearly the same; hyphens, which all options have, make none alike."""
+    names, bare = {longer.lstrip("-"): longer for longer in known}, name.lstrip("-")
+    begun = [longer for longer in names if longer.startswith(bare) and len(bare) > 1]
+    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=0.6)])
+    return f" (Did you mean {' or '.join(names[match] for match in matches)}?)" if matches else ""
