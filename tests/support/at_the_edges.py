@@ -31,17 +31,18 @@ PLACES = {"low": (-1.0,), "high": (1.0,), "both": (-1.0, 1.0), "middle": (0.0,)}
 WAYS: list[dict[str, Any]] = [{}, {"unit": "party"}, {"count": "private", "most_records": 40}]
 
 
-def study_of(name: str, way: int, asked: Sequence[dict[str, Any]] = ASKED) -> tuple[StudyTerms, Plan]:
-    """The study that asks this in one of the ways, and its plan; skips where there is none."""
-    return _study_of(name, way, json.dumps(list(asked)))
+def study_of(name: str, way: int, asked: Sequence[dict[str, Any]] = ASKED, **options: Any) -> tuple[StudyTerms, Plan]:
+    """The study that asks this in one of the ways, and its plan; skips where there is none. ``options``: of the protocol."""
+    return _study_of(name, way, json.dumps(list(asked)), json.dumps(options))
 
 
 @cache
-def _study_of(name: str, way: int, asked: str) -> tuple[StudyTerms, Plan]:
+def _study_of(name: str, way: int, asked: str, options: str) -> tuple[StudyTerms, Plan]:
     raw = {
         "epsilon": 4.0,
         "delta": 1e-6,
         "protocol": name,
+        "options": json.loads(options),
         "column": COLUMNS,
         "statistic": json.loads(asked),
         "accept_wide": True,

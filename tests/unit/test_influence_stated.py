@@ -52,7 +52,7 @@ TOLD = StudyInfluence(Checked.RESULT, 0.25, MOVES)
 def test_a_bound_is_rounded_up_a_range_is_named_and_what_has_none_too() -> None:
     mean, kappa, table, how = TOLD.sentences()
     assert mean == "mean(age) by at most 3.13"
-    assert kappa == "kappa(a, b) kappa to anything from -1 to 1"
+    assert kappa == "kappa(a, b) kappa to anything from -1 to 1, or beyond, which no values are"
     assert table == "any term of table-1() by at most 2, but all age smd by any amount"
     assert how.endswith("the largest party counts 25 %")
 

@@ -156,7 +156,7 @@ def _move_json(move: Move) -> dict[str, Any]:
 def _bounded(move: Move) -> str:
     if move.range is not None:
         low, high = move.range
-        return f"to anything from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}"
+        return f"to anything from {low:.{_DIGITS}g} to {high:.{_DIGITS}g}, or beyond, which no values are"
     if move.most == math.inf:
         return "by any amount"
     return f"by at most {bound_text(move.most)}"
