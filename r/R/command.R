@@ -25,6 +25,7 @@ exact <- function(value) {
 
 # The fewest digits that read as the same number again.
 shortest <- function(number) {
+  if (is.na(number)) return("NA")
   for (digits in 15:17) {
     text <- formatC(number, digits = digits, format = "g", width = 1)
     if (identical(as.double(text), as.double(number))) return(text)

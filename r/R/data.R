@@ -41,7 +41,12 @@ written <- function(data) {
 #' @param transform A public transform of earlier columns, such as \code{"log(crp)"} or \code{"bmi >= 30"}.
 #' @return The options of one column, for the list \code{columns} of \code{\link{qm_run}}.
 #' @export
-qm_bounds <- function(low, high) c("--bounds", exact(as.double(low)), exact(as.double(high)))
+qm_bounds <- function(low, high) {
+  if (!(is.numeric(low) && is.numeric(high) && length(low) == 1 && length(high) == 1)) {
+    stop("low and high are one number each, such as qm_bounds(0, 100)", call. = FALSE)
+  }
+  c("--bounds", exact(as.double(low)), exact(as.double(high)))
+}
 
 #' @rdname qm_bounds
 #' @export
@@ -62,6 +67,13 @@ qm_from <- function(transform) c("--from", transform)
 column_words <- function(columns) {
   if (length(columns) == 0 || is.null(names(columns)) || any(names(columns) == "")) {
     stop("columns is a list with a name for each column, such as list(age = qm_bounds(0, 100))", call. = FALSE)
+  }
+  for (name in names(columns)) {
+    said <- columns[[name]]
+    if (!(is.character(said) && length(said) > 0 && startsWith(said[[1]], "--"))) {
+      stop("column ", name, ": say what can stand in it with qm_bounds(0, 100), qm_levels(\"f\", \"m\"), qm_boolean(), ",
+           "qm_dates(...) or qm_from(...)", call. = FALSE)
+    }
   }
   unlist(lapply(names(columns), function(name) c("--column", name, columns[[name]])))
 }

@@ -4,10 +4,16 @@
 #' @return A result, as \code{\link{qm_run}} gives it.
 #' @export
 qm_read <- function(path) {
-  document <- jsonlite::read_json(path, simplifyVector = FALSE)
-  if (!is.null(document$result)) document <- document$result
-  if (is.null(document$statistics)) stop(path, " holds no result of a study", call. = FALSE)
-  new_result(document)
+  if (!(is.character(path) && length(path) == 1)) stop("path is not the path of one file", call. = FALSE)
+  if (!utils::file_test("-f", path)) stop("there is no file ", path, ": check the path", call. = FALSE)
+  document <- tryCatch(jsonlite::read_json(path, simplifyVector = FALSE), error = function(error) NULL)
+  inside <- function(name, from = document) if (is.list(from)) from[[name]]
+  result <- if (is.null(inside("result"))) document else inside("result")
+  if (is.null(inside("statistics", result))) {
+    stop(path, " holds no result of a study: give a receipt, or what a command printed with --json", call. = FALSE)
+  }
+  if (is.character(inside("protocol"))) result$protocol <- inside("protocol")
+  new_result(result)
 }
 
 new_result <- function(document) structure(document, class = "quietmean_result")

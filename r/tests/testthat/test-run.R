@@ -13,6 +13,7 @@ test_that("a study is run, and its numbers are tidy", {
   expect_equal(promise$unit, "record")
   expect_lte(promise$epsilon.a.priori, 4)
   expect_identical(tidy(qm_read(result$receipt)), terms)
+  expect_identical(glance(qm_read(result$receipt)), promise)
   expect_output(print(result), "Differentially private")
   skip_if_not_installed("ggplot2")
   expect_s3_class(ggplot2::autoplot(result), "ggplot")

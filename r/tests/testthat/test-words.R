@@ -17,15 +17,39 @@ test_that("columns need names", {
                c("--column", "age", "--bounds", "0", "100", "--column", "sex", "--levels", "f", "m"))
 })
 
+test_that("what is said of a column is said with its functions", {
+  for (wrong in list(c(15, 50), 15, TRUE, "bounds", list(15, 50), NULL)) {
+    expect_error(column_words(list(age = wrong, b = qm_boolean())), "column(s)? (age|is)")
+  }
+  for (wrong in list("15", TRUE, NULL, c(1, 2), list(1), as.Date("2020-01-01"))) {
+    expect_error(qm_bounds(wrong, 50), "one number each")
+    expect_error(qm_bounds(0, wrong), "one number each")
+  }
+})
+
+test_that("what is read is one file with a result", {
+  folder <- tempfile()
+  dir.create(folder)
+  on.exit(unlink(folder, recursive = TRUE))
+  place <- file.path(folder, "some.json")
+  expect_error(qm_read(place), "there is no file")
+  for (wrong in list(c("a", "b"), 1, NULL, NA, list("a"))) expect_error(qm_read(wrong), "path of one file")
+  for (content in c("age\n1", "{}", "[1, 2]", "", "7", "{\"result\": null}", "{\"result\": 3}")) {
+    writeLines(content, place)
+    expect_error(qm_read(place), "holds no result of a study")
+  }
+  expect_error(qm_read(folder), "there is no file")
+})
+
 test_that("a data frame is written to the last digit, and removed", {
   data <- data.frame(x = c(1 / 3, NA, 1e5), b = c(TRUE, FALSE, NA), f = factor(c("a \"b\"", "c,d", NA)),
                      d = as.Date(c("2020-01-31", NA, "1999-12-01")), check.names = FALSE)
   kept <- NULL
-  back <- with_data(data, function(file) {
+  expect_warning(back <- with_data(data, function(file) {
     kept <<- file
     expect_equal(as.character(file.mode(file)), "600")
     utils::read.csv(file, colClasses = "character")
-  })
+  }), NA)
   expect_false(file.exists(kept))
   expect_identical(as.double(back$x), data$x)
   expect_equal(back$b, c("true", "false", ""))

@@ -193,8 +193,8 @@ class Sealed:
 
 def sealed_with_committee(path: Path) -> Sealed | None:
     """The sealed study in a file, where it has a committee; None for anything else. Raises :class:`InputError` if it is not as
-    its convener signed it."""
-    sealed = Sealed.load(path) if is_signed_document(path) else None
+    its convener signed it, or not there."""
+    sealed = Sealed.load(path) if is_signed_document(path) or not path.exists() else None
     return sealed if sealed is not None and has_committee(sealed.terms) else None
 
 
