@@ -71,7 +71,9 @@ def state(folder: Path) -> dict[str, tuple[str, bytes]]:
         if path.is_symlink():
             found[name] = ("link", str(path.readlink()).encode())
         else:
-            found[name] = ("folder", b"") if path.is_dir() else ("file", path.read_bytes())
+            found[name] = (
+                ("folder", b"") if path.is_dir() else ("file", path.read_bytes()) if path.is_file() else ("special", b"")
+            )
     return found
 
 
@@ -85,13 +87,13 @@ def site_in(folder: Path) -> Iterator[Site]:
         patch.setenv("XDG_DATA_HOME", str(folder / "share"))
         patch.setattr("sys.stdin", io.StringIO())
         entries = []
-        for name in ("ada", "bob", "owner"):
+        for port, name in enumerate(("ada", "bob", "owner"), 8):
             identity = Identity.generate()
             identity.save(folder / f"{name}.key")
             if name == "owner":
                 write_policy(folder / "owned.toml", least_colluding=0, approvers=[identity.public_key])
             else:
-                entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:9"\nkey = "{identity.public_key}"\n')
+                entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
         Path("roster.toml").write_text("\n".join(entries))
         Path("study.toml").write_text(STUDY)
         Path("other.toml").write_text(STUDY.replace("ages", "others"))

@@ -116,6 +116,7 @@ class Study:
         )
 
     @classmethod
+    @python_call
     def load(cls, path: str | Path) -> Study:
         """From a study file. Raises :class:`InputError` that says what is wrong with it."""
         return cls._of(StudyTerms.load(Path(path)))
@@ -150,6 +151,7 @@ class Study:
         """Those that are asked for; of every column, if none were named."""
         return self._terms.workload.statistics
 
+    @python_call
     def save(self, path: str | Path) -> None:
         """Write the study file, which ``quietmean invite`` and ``join`` take. Nothing is overwritten.
 
@@ -157,6 +159,7 @@ class Study:
         """
         Output(Path(path), "the study", "").write(study_text(self._terms).encode())
 
+    @python_call
     def plan(self, parties: int) -> Plan:
         """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""
         return self._terms.plan(parties)

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
+from quietmean.core.argument_types import WrongTypeError, needed_keywords, wrong_type
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.schema import nearest
 
@@ -33,7 +34,8 @@ def called_by_command() -> Iterator[None]:
 
 def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has, and
-    for one that it needs and was not given; and whose errors name its keywords where those of the command name options.
+    for one that it needs and was not given, or that fails for its type; and whose errors name its keywords where those of the
+    command name options.
 
     Keywords that its signature has by a type, as ``**site: Unpack[...]``, are listed at the end of its docstring.
     """
@@ -47,29 +49,32 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
         for name in keywords:
             if name not in accepted:
                 raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
-        for name in needed[len(arguments) :]:
+        for name in [*needed[len(arguments) :], *needed_keywords(function)]:
             if name not in keywords:
                 raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")
 
     @contextmanager
-    def in_words_of_python() -> Iterator[None]:
+    def in_words_of_python(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[None]:
+        check(arguments, keywords)
         try:
             yield
-        except QuietmeanError as error:
-            if not _BY_COMMAND.get():
+        except Exception as error:
+            # Of another type: Python finds it out somewhere inside, or a public call that this one makes.
+            if not isinstance(error, QuietmeanError) or isinstance(error, WrongTypeError):
+                if (wrong := wrong_type(function, arguments, keywords)) is not None:
+                    raise wrong from None
+            elif not _BY_COMMAND.get():
                 error.args = (in_keywords(str(error), accepted), *error.args[1:])
             raise
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
-        check(arguments, keywords)
-        with in_words_of_python():
+        with in_words_of_python(arguments, keywords):
             return function(*arguments, **keywords)
 
     @wraps(function)
     async def awaited(*arguments: Given.args, **keywords: Given.kwargs) -> Any:
-        check(arguments, keywords)
-        with in_words_of_python():
+        with in_words_of_python(arguments, keywords):
             return await function(*arguments, **keywords)  # type: ignore[misc]
 
     public: Any = awaited if inspect.iscoroutinefunction(function) else checked

@@ -119,10 +119,17 @@ def limit_memory(limit: int) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file of bytes; a new one is its owner's alone. On Windows its folder decides who may read it."""
+    """Open a file of bytes; a new one is its owner's alone. On Windows its folder decides who may read it.
+
+    Raises :class:`OSError` for a pipe or a device, which keeps nothing.
+    """
     if sys.platform == "win32":
         flags |= os.O_BINARY
-    return os.open(path, flags, 0o600)
+    handle = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EEXIST, "it is no plain file")
+    return handle
 
 
 def open_strange(path: str | Path) -> int:

@@ -135,12 +135,16 @@ class Parameter:
 
     def check(self, value: Any) -> None:
         """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""
-        if value is None or isinstance(value, _Later):
+        if isinstance(value, _Later) or (value is None and self.optional):
             return
+        is_number, numbers = isinstance(value, int | float) and not isinstance(value, bool), {int, float} & set(self.kinds)
+        only_numbers = numbers == set(self.kinds)
+        if value is None or (isinstance(value, bool) and only_numbers) or (is_number and not numbers):
+            raise wrong_field(self.key, value, self.wanted)
         if self.choices:
             require_known(self.key, value, self.choices)
         # What is read from JSON is made of its numbers later.
-        if not isinstance(value, bool) and (isinstance(value, int | float) or set(self.kinds) <= {int, float}):
+        if is_number or only_numbers:
             require_number(self.named, value, float if float in self.kinds else int)
             if not self._holds(value):
                 raise InputError(f"{self.named} is {number_shown(value)}: {self.remedy}")
@@ -382,12 +386,17 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 40 and "\n" not in text else "..."
 
 
+def _shown(raw: Any) -> str:
+    """Data of a file as they are; of what only a program can give the type alone."""
+    return repr(raw) if isinstance(raw, bool | int | float | list | dict | None) else f"of type {type(raw).__name__}"
+
+
 def require_known(subject: str, raw: Any, known: Iterable[str]) -> str:
     """``raw`` as a text, if it is one of ``known``. Raises :class:`InputError` with all of them and the nearest."""
     choices = [str(choice) for choice in known]
-    if raw not in choices:
-        shown, near = (str(raw), nearest(raw, choices)) if isinstance(raw, str) else (raw, "")
-        raise InputError(f"{subject} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")
+    if not isinstance(raw, str) or raw not in choices:
+        shown, near = (repr(str(raw)), nearest(raw, choices)) if isinstance(raw, str) else (_shown(raw), "")
+        raise InputError(f"{subject} {shown} is unknown{near}: choose one of {', '.join(choices)}")
     return str(raw)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, Self, TypedDict
+from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +149,7 @@ class SessionOptions:
     most: int | None = None
 
 
+@runtime_checkable
 class _WithDigest(Protocol):
     @property
     def digest(self) -> str: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text
@@ -224,7 +226,7 @@ class Plan:
         if values is not None:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
-        seed = rng if isinstance(rng, int) else int(rng.integers(2**62))
+        seed = int(rng) if isinstance(rng, int | Integral) else int(rng.integers(2**62))
         return late.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate)
 
     def to_json(self) -> dict[str, Any]:
@@ -260,9 +262,10 @@ class Plan:
         gated = optional_field(raw, "gated", bool, False)
         return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain, gated)
 
-    def save(self, path: Path) -> None:
+    @python_call
+    def save(self, path: str | Path) -> None:
         """Raises :class:`InputError` for another file that is there."""
-        Output(path, "the plan", "").write_json(self.to_json())
+        Output(Path(path), "the plan", "").write_json(self.to_json())
 
     @property
     def releases_are_copies(self) -> bool:

@@ -18,6 +18,7 @@ from quietmean.core.codec import convert, to_plain
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.json_file import read_json
+from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
@@ -329,6 +330,7 @@ class Execution:
         return {"lost": lost, "seen": [list(message) for message in trace.unused(schedule)]}
 
     @classmethod
+    @python_call
     def load(cls, path: str | Path) -> Execution | OneShot:
         """From an execution file or a receipt, or from the file of a noise mechanism. Raises :class:`InputError`."""
         return read_execution(read_json(Path(path)))
@@ -377,9 +379,10 @@ class Execution:
             interception=Interception.from_json(raw, schedule),
         )
 
-    def save(self, path: Path) -> None:
+    @python_call
+    def save(self, path: str | Path) -> None:
         """Write the execution file. Raises :class:`InputError` for another file that is there."""
-        Output(path, "the execution", "").write_json(self.to_json())
+        Output(Path(path), "the execution", "").write_json(self.to_json())
 
 
 def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:

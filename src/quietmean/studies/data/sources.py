@@ -59,7 +59,8 @@ def parties_of_table(
         names, all_rows = belongs.parts(table, tell)
         whose.require_few_sites(all_rows)
     else:
-        names, all_rows = _names(parties), whose.dealt_out(len(values), parties)
+        all_rows = whose.dealt_out(len(values), parties)
+        names = _names(parties)
     return names, [whose.part(values, rows) for rows in all_rows]
 
 
