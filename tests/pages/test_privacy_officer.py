@@ -78,7 +78,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
         for expected in (
             "What is protected: all that one party contributes",
             "any coalition of 1 party",
-            "Released: 1 number",
+            "Released: 1 number what released ± standard error 95 % for the population",
             "Refund rule",
             "clinic 0, clinic 1",
             "finished today",
@@ -90,7 +90,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
         account = book.account("patients")
     assert f"Used ε = {rounded_up(account.charged_epsilon)} " in words
     assert f"Left ε = {rounded_down(account.remaining_epsilon)} " in words
-    assert "<first> 2026-03-01 settled" in words
+    assert "<first> 2026-03-01 final" in words
     assert "<second> 2026-03-01 reserved" in words
 
 

@@ -18,7 +18,7 @@ from quietmean.statistics.tidy import Term, terms_of
 @dataclass(frozen=True)
 class ReleasedNumber:
     """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
-    standard error of the privacy noise (inf: unknown); ``texts``: both as every page and table has them.
+    standard error of the privacy noise (inf: unknown); ``texts``: both and the population's interval, as every page has them.
 
     ``smaller``: is the noise a smaller error than the sampling; None where nothing is said about a population.
     """
@@ -27,7 +27,7 @@ class ReleasedNumber:
     term: str
     estimate: float
     error: float
-    texts: tuple[str, str]
+    texts: tuple[str, str, str]
     smaller: bool | None = None
 
     @property
@@ -110,7 +110,9 @@ def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
 def _released(term: Term, smaller: bool | None) -> ReleasedNumber:
     texts, parts = shown(term), (part for part in (term.group, term.own) if part)
     error = math.inf if math.isnan(term.noise_error) else term.noise_error
-    return ReleasedNumber(term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error), smaller)
+    return ReleasedNumber(
+        term.name, ", ".join(parts), term.estimate, error, (texts.estimate, texts.noise_error, texts.population), smaller
+    )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
