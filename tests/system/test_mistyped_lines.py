@@ -5,18 +5,17 @@ from __future__ import annotations
 import random
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from quietmean.cli.main import COMMANDS, make_app
-from support.hostile_numbers import Went, nothing_begins
+from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
 from support.site_files import Site, attempt, remove, site_in, state
 from system.test_any_file import BESIDES, LINES
 
 SEED = 20261127
 COUNT = 100
-# Of commands that take any number of files, or a file in place of an option.
-SEVERAL = ("seal", "combine", "result", "status", "stores")
 # Words for "none", as people fill forms.
 NOTHINGS = ("", " ", "-", "none", "n/a", "?")
 Words = list[str]
@@ -80,7 +79,8 @@ def quotation_marks_of_a_word_processor(words: Words, chance: random.Random) -> 
 
 
 def a_word_too_many(words: Words, chance: random.Random) -> tuple[Words, str] | None:
-    return None if words[0] in SEVERAL else ([*words, "--quiet", "surplus"], "surplus")
+    # A study beside a store has to be left out as much as the store.
+    return [*words, "--quiet", "surplus"], "STORE" if words[0] == "status" else "surplus"
 
 
 def nothing_for_a_value(words: Words, chance: random.Random) -> tuple[Words, str] | None:
@@ -91,6 +91,58 @@ def nothing_for_a_value(words: Words, chance: random.Random) -> tuple[Words, str
     return [*words[:place], f"{words[place]}={chance.choice(NOTHINGS)}", *words[place + 2 :]], ""
 
 
+def a_file_that_is_not_there(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    """Its name is mistyped."""
+    places = [place for place, word in enumerate(words) if place and Path(word).is_file()]
+    if not places:
+        return None
+    place = chance.choice(places)
+    wrong = words[place].replace(".", "x.", 1)
+    return [*words[:place], wrong, *words[place + 1 :]], wrong
+
+
+def two_values_in_each_others_place(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    places = valued(words)
+    if len(places) < 2:
+        return None
+    first, second = sorted(chance.sample(places, 2))
+    if words[first + 1] == words[second + 1] or words[first] == words[second]:
+        return None
+    changed = list(words)
+    changed[first + 1], changed[second + 1] = words[second + 1], words[first + 1]
+    return changed, ""
+
+
+def an_option_twice(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    """With another value, where it has one only."""
+    own = make_app(words[0])[words[0]].assemble_argument_collection(parse_docstring=False)
+    once = {name for each in own if each.token_count() == (1, False) and not _is_list(each.hint) for name in each.names}
+    places = [place for place in valued(words) if words[place] in once]
+    if not places:
+        return None
+    place = chance.choice(places)
+    return [*words, words[place], "another"], words[place]
+
+
+def _is_list(hint: object) -> bool:
+    return any(kind in str(hint) for kind in ("list", "Sequence", "tuple"))
+
+
+def a_comma_for_a_point(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    """As numbers are written in half of Europe, in an option of the command that takes one."""
+    numeric = [option for option in numeric_options(words[0]) if option.values == 1 and option.name not in words]
+    if not numeric:
+        return None
+    return [*words, chance.choice(numeric).name, "0,5"], "0,5"
+
+
+def capital_letters(words: Words, chance: random.Random) -> tuple[Words, str] | None:
+    if not options(words):
+        return None
+    place = chance.choice(options(words))
+    return [*words[:place], words[place].upper(), *words[place + 1 :]], words[place].upper()
+
+
 MISTAKES: tuple[Mistake, ...] = (
     a_letter_is_missing,
     an_option_of_another_command,
@@ -99,6 +151,11 @@ MISTAKES: tuple[Mistake, ...] = (
     quotation_marks_of_a_word_processor,
     a_word_too_many,
     nothing_for_a_value,
+    a_file_that_is_not_there,
+    two_values_in_each_others_place,
+    an_option_twice,
+    a_comma_for_a_point,
+    capital_letters,
 )
 
 
@@ -108,7 +165,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield here
 
 
-def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[str]) -> str:
+def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[str], known: str = "") -> str:
+    """What is wrong with how a line ends; empty for nothing. ``known``: what is wrong besides, which may be said first."""
     before = state(site.folder)
     try:
         code, errors = attempt(shlex.join(words), capsys)
@@ -121,9 +179,9 @@ def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[st
         return f"{lost} changed"
     remove(site, before, site.folder / "nothing")
     sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
-    if code == 0 and not shown:
+    if (code == 0 and not shown) or (known and errors == known):
         return ""
-    if code not in ((2,) if shown else (2, 3)) or len(sentences) != 1 or not sentences[0].startswith("quietmean: "):
+    if code != 2 or len(sentences) != 1 or not sentences[0].startswith("quietmean: "):
         return f"exit code {code}: {errors}"
     if any(wrong in errors for wrong in ("Traceback", "Errno", "None", "pydantic", "input should")):
         return f"words of the program: {errors}"
@@ -142,5 +200,6 @@ def mistakes(seed: int, count: int) -> Iterator[tuple[Words, str]]:
 
 def test_a_hundred_at_random(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     with nothing_begins():
-        faults = {shlex.join(words): fault(site, words, shown, capsys) for words, shown in mistakes(SEED, COUNT)}
+        known = {command: refusal(shlex.split(line), capsys) for command, line in LINES.items()}
+        faults = {shlex.join(words): fault(site, words, shown, capsys, known[words[0]]) for words, shown in mistakes(SEED, COUNT)}
     assert {line: wrong for line, wrong in faults.items() if wrong} == {}

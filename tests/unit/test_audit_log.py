@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -171,7 +172,8 @@ def test_the_last_entry_is_found_behind_torn_lines_of_any_length(log: AuditLog, 
         for place in range(count):
             auditor(log).write(Event.STARTED, {"place": "n" * size, "number": place})
         log.path.parent.mkdir(exist_ok=True)
-        torn = b"#" * size + tail
+        # What is torn with no entry before it is the first one, or the file is another.
+        torn = (b"" if count else b'{"entry":') + b"#" * size + tail
         with log.path.open("ab") as file:
             file.write(torn)
         head = auditor(log).write(Event.ENDED)
@@ -286,3 +288,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "tells of 4 entries, here are 3" in output.err.replace("\n", " ")
     assert json.loads(output.out)["whole"] is False
     assert len(json.loads(output.out)["faults"]) == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"age\n41\n", b'{"certify":{},"dimension":1}\n', b"\x89PNG\r\n", b"-----BEGIN PRIVATE KEY-----\n"]
+)
+def test_nothing_is_added_to_another_file(content: bytes, log: AuditLog) -> None:
+    """A policy may name the data, a receipt or a key for the log by mistake."""
+    log.path.parent.mkdir()
+    log.path.write_bytes(content)
+    uses: list[Callable[[AuditLog], object]] = [filled, AuditLog.read, lambda there: verify(there, {})]
+    for use in uses:
+        with pytest.raises(InputError, match="is no audit log: name another"):
+            use(log)
+    assert log.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b'{"ent', b'{"entry":{"about"', b"\0\0\0\0"])
+def test_a_log_whose_first_line_was_torn_goes_on(content: bytes, log: AuditLog) -> None:
+    log.path.parent.mkdir()
+    log.path.write_bytes(content)
+    filled(log, 2)
+    assert verify(log, {}).faults == ()
+    assert log.path.read_bytes().startswith(content)

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,6 +14,7 @@ from typing import cast
 import pytest
 
 from quietmean.cli.console import Progress
+from quietmean.cli.main import main
 from quietmean.cli.run import _watch
 from quietmean.core.assumptions import any_coalition
 from quietmean.node import Identity
@@ -138,3 +140,20 @@ def test_only_what_goes_on_is_said_to_go_on(
     said = refused([asked], capsys, 130)
     assert "interrupted" in said
     assert ("the same command continues" in said) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("listen", "dialled"),
+    [("0.0.0.0:7443", "HOST"), ("[::]:7443", "HOST"), (":7443", "HOST"), ("127.0.0.1:7443", "127.0.0.1")],
+)
+def test_a_relay_names_an_address_that_parties_can_dial(
+    listen: str, dialled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def only_ready(server: object, ready: Callable[[], None]) -> None:
+        ready()
+
+    monkeypatch.setattr("quietmean.cli.serving.serve", only_ready)
+    monkeypatch.setattr("quietmean.node.relay.open_entrance", lambda address: None)
+    (tmp_path / "keys.txt").write_text(f"{Identity.generate().public_key}\n")
+    main(["relay", "--listen", listen, "--admit", str(tmp_path / "keys.txt")])
+    assert f"the address of its parties is relay:{dialled}:7443" in capsys.readouterr().out

@@ -45,6 +45,8 @@ def command(
     from quietmean.studies.party import Policy
     from quietmean.studies.party.audit import AuditLog
 
+    if log is not None and policy is not None:
+        raise InputError("--policy says where the log is, and --log, too: leave one of them out")
     audit_log = AuditLog(log) if log is not None else Policy.load(policy).audit_log
     if what == "verify":
         _verify(audit_log, against or (), json)

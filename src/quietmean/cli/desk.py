@@ -106,6 +106,10 @@ def command(
 
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
+    # The data may be the address of a database.
+    for path in (policy, owner_key, here.key, *(() if ":/" in str(here.data) else (here.data,))):
+        if path is not None and not Path(path).exists():
+            raise InputError(f"file {path} does not exist: check the path")
     if here.key is None and (here.program is not None or here.records is not None):
         raise InputError("--program and --records take part in sessions: give --key with the node's private key, too")
     if proxy.behind_proxy is not None:

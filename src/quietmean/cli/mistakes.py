@@ -15,6 +15,7 @@ from cyclopts import (
     CoercionError,
     CycloptsError,
     MissingArgumentError,
+    RepeatArgumentError,
     UnknownCommandError,
     UnknownOptionError,
     UnusedCliTokensError,
@@ -49,6 +50,8 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
             return _misspelt(app, command, tokens, listed) or _missing(error, command, listed)
         case CoercionError() if error.argument is not None and error.token is not None:
             return _wrong_kind(_shown(error.argument), str(error.token.value), error.argument, str(error))
+        case RepeatArgumentError():
+            return f"{error.token.keyword} stands twice in the line: leave one of them out; {listed}"
         case UnusedCliTokensError():
             return _unused(error, command, tokens, listed)
         case _:
@@ -177,7 +180,7 @@ def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[s
 
 def _near(name: str, known: Iterable[str]) -> str:
     """A name that begins as this one does, or is nearly the same; hyphens, which all options have, make none alike."""
-    names, bare = {longer.lstrip("-"): longer for longer in known}, name.lstrip("-")
+    names, bare = {longer.lstrip("-"): longer for longer in known}, name.lstrip("-").lower()
     begun = [longer for longer in names if longer.startswith(bare) and len(bare) > 1]
-    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=0.6)])
+    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=0.65)])
     return f" (Did you mean {' or '.join(names[match] for match in matches)}?)" if matches else ""

@@ -74,7 +74,7 @@ def command(
     import asyncio
 
     from quietmean.cli.serving import on_loopback, require_both, serve, shown_entrance, tell_listening
-    from quietmean.node.net import RelayAddress, format_address
+    from quietmean.node.net import RelayAddress, format_address, number_of
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
@@ -103,7 +103,10 @@ def command(
         warn("it has a certificate, and parties here speak no TLS to a loopback address: leave --certificate out")
 
     def ready() -> None:
-        shown, where = shown_entrance(host, port), format_address(RelayAddress((name or [host or "HOST"])[0], port))
+        # Of all addresses of this machine at once, none is one that parties can dial.
+        number = number_of(host) if host else None
+        dialled = host if host and not (number and number.is_unspecified) else "HOST"
+        shown, where = shown_entrance(host, port), format_address(RelayAddress((name or [dialled])[0], port))
         about = {"listening": shown, "tls": tls is not None, "connections": limits.connections, "pairs": limits.pairs}
         about["anybody"] = admission.anybody
         tell_listening(json, about, f"relay: listening on {shown}; the address of its parties is {where}")

@@ -29,6 +29,7 @@ KEY_PREFIX = "ed25519:"
 # In the environment: a file whose first line is the passphrase, for where nobody is there to type it.
 PASSPHRASE_FILE = "QUIETMEAN_PASSPHRASE_FILE"  # noqa: S105 - a name
 KEY_BYTES = 32
+_NO_KEY = "holds no private key: name the file with yours, or make one with quietmean keygen"
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
@@ -121,7 +122,7 @@ class Identity:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
         if b"PRIVATE KEY" not in pem:
             # Of a file that is none, rights are no matter.
-            raise InputError(f"key file {path} holds no private key: make one with quietmean keygen")
+            raise InputError(f"key file {path} {_NO_KEY}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
         secret = None
@@ -133,7 +134,7 @@ class Identity:
             key = load_pem_private_key(pem, password=secret)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             wrong = "cannot be opened with this passphrase: try again"
-            missing = "holds no private key: make one with quietmean keygen"
+            missing = _NO_KEY
             raise InputError(f"key file {path} {missing if secret is None else wrong}") from None
         finally:
             pem[:] = bytes(len(pem))

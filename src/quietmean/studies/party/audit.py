@@ -32,6 +32,8 @@ from quietmean.studies.agreement.signed import Signed
 
 # What the first entry says of the one before.
 _NOTHING = "0" * 64
+# How each line begins.
+_START = b'{"entry":'
 # So much of the end of a file is read at first: several entries.
 _BLOCK = 1 << 14
 
@@ -114,7 +116,9 @@ class AuditLog:
         try:
             with self.path.open("rb") as file:
                 lock(file.fileno(), shared=True)
-                return _entries(file.read())
+                entries, rest = _entries(file.read())
+                self._require_log(bool(entries), rest)
+                return entries, rest
         except FileNotFoundError:
             raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
         except OSError as error:
@@ -128,6 +132,7 @@ class AuditLog:
         try:
             with self._alone() as handle:
                 last, rest, whole_lines = _end(handle)
+                self._require_log(last is not None, rest)
                 number, previous = (last.entry.number, last.signed.digest) if last else (0, _NOTHING)
                 entry = make(lambda: _entries(_from(handle, 0))[0], number + 1, previous, _digest(rest))
                 signed = Signed.sign(Purpose.AUDIT, msgspec.to_builtins(entry), identity)
@@ -141,6 +146,12 @@ class AuditLog:
                 f"audit log {self.path} cannot be written ({error.strerror}), and nothing is done without it: check your rights, "
                 "or name another place in the policy"
             ) from None
+
+    def _require_log(self, has_entries: bool, rest: bytes) -> None:
+        """Raises :class:`InputError` for another file, in which nothing is a whole entry or the torn first one."""
+        start = rest.lstrip(b"\0\n")[: len(_START)]
+        if not has_entries and not _START.startswith(start):
+            raise InputError(f"file {self.path} is no audit log: name another, with --log or in the policy")
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
@@ -318,7 +329,7 @@ def _parsed(line: bytes) -> tuple[LogEntry, Signed] | None:
 
 def _line(signed: Signed) -> bytes:
     # The entry stands as the bytes that were signed.
-    return b'{"entry":' + signed.body + b',"signature":"' + base64.b64encode(signed.signature) + b'"}\n'
+    return _START + signed.body + b',"signature":"' + base64.b64encode(signed.signature) + b'"}\n'
 
 
 def _digest(gap: bytes) -> str:

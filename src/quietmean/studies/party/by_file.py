@@ -177,7 +177,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
     left_out, twice = [], []
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{path} is no file: name the contributions")
+            raise InputError(f"{path} {'is no file' if path.exists() else 'does not exist'}: name the contributions")
         try:
             contribution = Contribution.load(path, sealed, plan)
         except AnotherStudyError as error:
