@@ -179,6 +179,8 @@ def _article(purpose: str) -> str:
 
 def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
     other = next((kind for kind in Purpose if _format(kind) == form), None)
+    if form.startswith(f"quietmean {purpose} ") and other is None:
+        return InputError(f"{source} was written by another version of quietmean ({form}): read it with that one")
     kind_name = "something else" if other is None else _article(other)
     return InputError(f"{source} holds {kind_name}, not {_article(purpose)}: give the right one")
 
