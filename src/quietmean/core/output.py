@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterable
@@ -171,6 +172,12 @@ def json_object(content: bytes) -> dict[str, Any]:
         return decode_json(content, dict[str, Any], InputError)
     except InputError:
         return {}
+
+
+def require_version(form: object, known: str, subject: str) -> None:
+    """Raises :class:`InputError` for a format that differs from the known one in its number alone: all else may differ then."""
+    if isinstance(form, str) and form != known and re.fullmatch(re.escape(known[:-1]) + r"\d{1,9}", form):
+        raise InputError(f"{subject} of another version of quietmean ({form!r}): use that version")
 
 
 def has_fields(*names: str) -> Recognises:

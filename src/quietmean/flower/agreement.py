@@ -18,7 +18,7 @@ from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.keywords import python_call
-from quietmean.core.output import Output
+from quietmean.core.output import Output, require_version
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.net import public_key_bytes
@@ -76,6 +76,7 @@ class FlowerAgreement:
     def load(cls, path: str | Path) -> Self:
         """From a file. Raises :class:`InputError` for another file, and for a plan that does not keep the budget."""
         raw = read_json(Path(path))
+        require_version(raw.get("format"), FORMAT, f"file {path} is an agreement")
         if raw.get("format") != FORMAT:
             raise InputError(f"file {path} is no agreement of quietmean's Flower clients: make one with Agreement.make")
         try:

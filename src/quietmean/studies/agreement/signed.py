@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ import msgspec
 
 from quietmean.core.codec import canonical_json, convert, decode_json
 from quietmean.core.errors import InputError
-from quietmean.core.output import json_object
+from quietmean.core.output import json_object, require_version
 from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
@@ -30,6 +31,8 @@ _ARTICLES = {
     Purpose.COMMITTEE_VOUCHER: "a voucher",
     Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
 }
+# How a document as one line of text begins, whatever its version.
+_LINE = re.compile(rf"\s*quietmean-({'|'.join(purpose.replace(' ', '-') for purpose in Purpose)})-\d+\.")
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
@@ -170,7 +173,7 @@ def _tag(purpose: Purpose) -> str:
 
 
 def _is_line(text: str) -> bool:
-    return text.lstrip().startswith(tuple(f"{_tag(purpose)}." for purpose in Purpose))
+    return _LINE.match(text) is not None
 
 
 def _article(purpose: str) -> str:
@@ -187,15 +190,18 @@ def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
 
 def _from_json(purpose: Purpose, text: str, source: str) -> Signed:
     wrong = InputError(f"{source} holds no {purpose}: give a file that quietmean wrote, unchanged")
+    form = json_object(text.encode()).get("format")
+    require_version(form, _format(purpose), f"{source} holds {_article(purpose)}")
+    if isinstance(form, str) and form != _format(purpose):
+        raise _other_kind(purpose, form, source)
     file = decode_json(text, _File, lambda reason: wrong)
-    if file.format != _format(purpose):
-        raise _other_kind(purpose, file.format, source)
     return from_parts(purpose, file, f"{purpose} in {source}")
 
 
 def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     # Mail programs wrap long lines.
     tag, *parts = "".join(text.split()).split(".")
+    require_version(tag, _tag(purpose), f"{source} holds {_article(purpose)}")
     if tag != _tag(purpose):
         raise _other_kind(purpose, tag.replace("-", " "), source)
     try:

@@ -19,6 +19,7 @@ from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.outage import ONCE_MORE, is_read_only, outage_of
+from quietmean.core.output import json_object, require_version
 from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
@@ -152,9 +153,11 @@ class StudyKeys:
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
         wrong = InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made")
-        raw = decode_json(read_bounded(path), _File, lambda reason: wrong)
+        content = read_bounded(path)
+        require_version(json_object(content).get("format"), _FORMAT, f"file {path} is")
+        raw = decode_json(content, _File, lambda reason: wrong)
         if raw.format != _FORMAT:
-            raise InputError(f"file {path} is of another version of quietmean ({raw.format[:40]!r}): use that version")
+            raise wrong
         entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))
         exchange, given = None, None
         if entry.has_keys and raw.given is None:

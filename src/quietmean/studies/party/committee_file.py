@@ -14,7 +14,7 @@ from typing import Any
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
-from quietmean.core.output import json_object
+from quietmean.core.output import json_object, require_version
 from quietmean.node.committee import IdentitySigner, MailboxSealer
 from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
@@ -144,6 +144,7 @@ class CommitteeContributor:
         except OSError as error:
             raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): mend your rights") from None
         head_fields: dict[str, Any] = dict(json_object(head))
+        require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at} is")
         stored = HandedIn(content, str(head_fields.get("data")))
         whole = (head_fields.get("format"), head_fields.get("session"), head_fields.get("checksum")) == (
             _FORMAT,
