@@ -5,6 +5,7 @@ Whatever else is in it may differ: what it says of its format is read first. One
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.node.net import Identity, Purpose
 from quietmean.studies.agreement.signed import Signed, read_signed
 from support.hostile_numbers import nothing_begins
@@ -28,6 +30,7 @@ LINES = {
     "south.key.revocation": "distrust south.key.revocation",
     "owned.approval": f"{JOIN.replace('policy.toml', 'owned.toml')} --no-ledger --approval owned.approval",
     "new.ledger": "ledger --ledger new.ledger",
+    "rounds.receipt.json": "certify rounds.receipt.json",
 }
 FORMAT = re.compile(rb'("format":\s*"quietmean[a-z -]*?[ -])1"')
 
@@ -37,6 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with site_in(tmp_path_factory.mktemp("site")) as here:
         owner = Identity.load(here.folder / "owner.key")
         (here.folder / "owned.approval").write_bytes(Signed.sign(Purpose.APPROVAL, {}, owner).to_file())
+        (here.folder / "rounds.receipt.json").write_text(json.dumps({"format": SESSION_RECEIPT}))
         yield here
 
 

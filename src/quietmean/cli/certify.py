@@ -29,7 +29,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT
-from quietmean.core.output import Output
+from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import count_of, epsilon_text, nats_text
 from quietmean.core.schema import require_delta
@@ -133,6 +133,7 @@ def command(
     report, table = shown.report, shown.table
     execution = execution_or_newest(execution)
     raw = read_json(execution)
+    require_version(raw.get("format"), SESSION_RECEIPT, f"file {execution} is a receipt")
     if raw.get("format") == SESSION_RECEIPT:
         several = {**against.given(), "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}
         several |= {"report": report, "table": table}
