@@ -83,7 +83,7 @@ def test_a_contribution_of_another_version_is_left_out_and_named(site: Site, cap
     code, errors = attempt(f"combine {SEALED} south.contribution --receipt new.json", capsys)
     path.write_bytes(before)
     assert code == 3
-    assert "south.contribution holds a contribution of another version of quietmean ('quietmean contribution 2')" in errors
+    assert "south.contribution was written by another version of quietmean (quietmean contribution 2)" in errors
 
 
 @pytest.mark.parametrize("purpose", list(Purpose))
@@ -93,11 +93,11 @@ def test_every_kind_of_signed_document_says_its_version(purpose: Purpose, tmp_pa
     path = tmp_path / "document"
     path.write_bytes(signed.to_file())
     later(path)
-    with pytest.raises(InputError, match=rf"of another version of quietmean \('quietmean {purpose} 2'\): use that version"):
+    with pytest.raises(InputError, match=rf"document was written by another version of quietmean \(quietmean {purpose} 2\)"):
         read_signed(purpose, path)
     line = signed.to_line().replace("-1.", "-12.", 1)
     for source in (line, f" {line[:40]}\n{line[40:]}"):
-        with pytest.raises(InputError, match="of another version of quietmean"):
+        with pytest.raises(InputError, match="the line of text was written by another version of quietmean"):
             read_signed(purpose, source)
     # One of another kind stays that.
     other = Purpose.SEAL if purpose == Purpose.ENTRY else Purpose.ENTRY

@@ -133,7 +133,7 @@ def command(
     report, table = shown.report, shown.table
     execution = execution_or_newest(execution)
     raw = read_json(execution)
-    require_version(raw.get("format"), SESSION_RECEIPT, f"file {execution} is a receipt")
+    require_version(raw.get("format"), SESSION_RECEIPT, f"file {execution}")
     if raw.get("format") == SESSION_RECEIPT:
         several = {**against.given(), "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}
         several |= {"report": report, "table": table}

@@ -176,8 +176,8 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 def require_version(form: object, known: str, subject: str) -> None:
     """Raises :class:`InputError` for a format that differs from the known one in its number alone: all else may differ then."""
-    if isinstance(form, str) and form != known and re.fullmatch(re.escape(known[:-1]) + r"\d{1,9}", form):
-        raise InputError(f"{subject} of another version of quietmean ({form!r}): use that version")
+    if isinstance(form, str) and form != known and re.fullmatch(re.escape(known[:-1]) + r"[\w.-]{1,20}", form):
+        raise InputError(f"{subject} was written by another version of quietmean ({form}): read it with that one")
 
 
 def has_fields(*names: str) -> Recognises:

@@ -76,7 +76,7 @@ class FlowerAgreement:
     def load(cls, path: str | Path) -> Self:
         """From a file. Raises :class:`InputError` for another file, and for a plan that does not keep the budget."""
         raw = read_json(Path(path))
-        require_version(raw.get("format"), FORMAT, f"file {path} is an agreement")
+        require_version(raw.get("format"), FORMAT, f"file {path}")
         if raw.get("format") != FORMAT:
             raise InputError(f"file {path} is no agreement of quietmean's Flower clients: make one with Agreement.make")
         try:

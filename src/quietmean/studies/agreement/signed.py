@@ -182,8 +182,6 @@ def _article(purpose: str) -> str:
 
 def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
     other = next((kind for kind in Purpose if _format(kind) == form), None)
-    if form.startswith(f"quietmean {purpose} ") and other is None:
-        return InputError(f"{source} was written by another version of quietmean ({form}): read it with that one")
     kind_name = "something else" if other is None else _article(other)
     return InputError(f"{source} holds {kind_name}, not {_article(purpose)}: give the right one")
 
@@ -191,7 +189,7 @@ def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
 def _from_json(purpose: Purpose, text: str, source: str) -> Signed:
     wrong = InputError(f"{source} holds no {purpose}: give a file that quietmean wrote, unchanged")
     form = json_object(text.encode()).get("format")
-    require_version(form, _format(purpose), f"{source} holds {_article(purpose)}")
+    require_version(form, _format(purpose), source)
     if isinstance(form, str) and form != _format(purpose):
         raise _other_kind(purpose, form, source)
     file = decode_json(text, _File, lambda reason: wrong)
@@ -201,7 +199,7 @@ def _from_json(purpose: Purpose, text: str, source: str) -> Signed:
 def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     # Mail programs wrap long lines.
     tag, *parts = "".join(text.split()).split(".")
-    require_version(tag, _tag(purpose), f"{source} holds {_article(purpose)}")
+    require_version(tag, _tag(purpose), source)
     if tag != _tag(purpose):
         raise _other_kind(purpose, tag.replace("-", " "), source)
     try:

@@ -154,7 +154,7 @@ class StudyKeys:
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
         wrong = InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made")
         content = read_bounded(path)
-        require_version(json_object(content).get("format"), _FORMAT, f"file {path} is")
+        require_version(json_object(content).get("format"), _FORMAT, f"file {path}")
         raw = decode_json(content, _File, lambda reason: wrong)
         if raw.format != _FORMAT:
             raise wrong

@@ -144,7 +144,7 @@ class CommitteeContributor:
         except OSError as error:
             raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): mend your rights") from None
         head_fields: dict[str, Any] = dict(json_object(head))
-        require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at} is")
+        require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at}")
         stored = HandedIn(content, str(head_fields.get("data")))
         whole = (head_fields.get("format"), head_fields.get("session"), head_fields.get("checksum")) == (
             _FORMAT,
