@@ -21,8 +21,9 @@ import pytest
 
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
-from quietmean.flower.home import AGREEMENT
+from quietmean.flower.home import AGREEMENT, SITE
 from quietmean.sessions import SessionAccount
+from support.flower_star import UNCHARGED
 
 PARTIES, DIMENSION, ROUNDS = 10, 1000, 3
 EPSILON, DELTA = 4.0, 1e-5
@@ -36,7 +37,9 @@ def make_agreement(root: Path) -> FlowerAgreement:
     terms = {"dimension": DIMENSION, "rounds": ROUNDS, "clip": math.sqrt(DIMENSION)}
     agreement = FlowerAgreement.make(list(keys), epsilon=EPSILON, delta=DELTA, **terms)  # type: ignore[arg-type]
     for number, key in enumerate(agreement.identities):
-        agreement.save(keys[key].rename(root / str(number)) / AGREEMENT)
+        home = keys[key].rename(root / str(number))
+        agreement.save(home / AGREEMENT)
+        (home / SITE).write_text(UNCHARGED)
     return agreement
 
 
