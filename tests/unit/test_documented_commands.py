@@ -111,3 +111,14 @@ def test_who_invites_or_signs_has_made_the_key_on_the_same_page(page: Path) -> N
         assert line[0] != "invite" or "--after" in line or key in made, line
         owner = Path(line[line.index("--owner-key") + 1]).name if "--owner-key" in line[:-1] else ""
         assert not owner or owner in made, line
+
+
+def test_a_consortium_needs_few_commands() -> None:
+    """From nothing to a result: four of a site, and all that the convener types, its own part among it, at most ten."""
+    page = (ROOT / "docs" / "how-to" / "consortium.md").read_text().partition("## A new member")[0]
+    # With another party's key a line is the same as that of south, and without a terminal it is typed in its place.
+    typed = [words(line) for line in lines_of(page) if "--accept DIGEST" not in line]
+    sites = [line[0] for line in typed if "south.key" in line]
+    convener = [line[0] for line in typed if "north.key" in line or line[0] == "new"]
+    assert sites == ["accept", "words", "check", "join"]
+    assert len(convener + sites) <= 10
