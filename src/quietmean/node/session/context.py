@@ -96,6 +96,11 @@ class Context:
     async def stop(self) -> None:
         await self._background.stop()
 
+    def found_faulty(self, party: PartyId) -> None:
+        """It sent what no correct party does: a wait for it is over."""
+        self.failure_detector.found_faulty(party)
+        self.changed.set()
+
     def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
         """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""
         valid_for = min(int(1000 * longest_wait(position[0]) * self.round_timeout), _LONGEST_VALIDITY)

@@ -376,8 +376,7 @@ class StudySession:
         try:
             return await self._handle(sender, request, payload)
         except PeerError:
-            self.failure_detector.found_faulty(sender)
-            self._context.changed.set()
+            self._context.found_faulty(sender)
             raise
         except Exception as error:
             self.fail(error)
