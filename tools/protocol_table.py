@@ -132,7 +132,8 @@ def _trust(kind: type[Mechanism]) -> str:
 
 def _section(kind: type[Mechanism]) -> str:
     server = {Server.NONE: "", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
-    lines = [f"## {kind.name}", "", f"- *Source*: {'; '.join(source.short for source in kind.sources)}."]
+    lines = [f"## {kind.name}", ""]
+    lines += [f"- *Source*: {'; '.join(source.short for source in kind.sources)}."] if kind.sources else []
     lines += [f"- *Also named*: {', '.join(map(_alias, kind.aliases.items()))}."] if kind.aliases else []
     lines += [f"- *Server*: {server}."] if server else []
     lines += [f"- *Guarantee*: {kind.guarantee}."]

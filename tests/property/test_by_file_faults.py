@@ -188,7 +188,7 @@ def test_nothing_is_added_up_across_sessions_and_plans(one: Folder, name: str) -
 
 
 def test_a_path_without_a_file_is_a_mistake(one: Folder) -> None:
-    with pytest.raises(InputError, match="is no file: name the contributions"):
+    with pytest.raises(InputError, match="missing does not exist: name the contributions"):
         combine(one.sealed, one.plan, [*one.files, one.place / "missing"])
 
 

@@ -132,9 +132,12 @@ def test_its_receipt_is_certified_and_attacked(machine: Machine, study: dict[str
 
 def test_the_table_of_protocols_has_it(machine: Machine) -> None:
     page = machine.python(str(ROOT / "tools" / "protocol_table.py"), "--print")
+    assert "| `group-masks` | no server | values are published under noise that cancels within small public groups |" in page
     section = page.split("## group-masks\n")[1].split("\n## ")[0]
-    assert "Values are published under noise that cancels within small public groups." in section
-    assert "| `--group-size` | `group_size` | how many parties at least share noise with each other |" in section
+    assert "*Guarantee*: " in section
+    # It names no source.
+    assert "*Source*" not in section
+    assert "| `--group-size` | `group_size` | how many parties at least share noise with each other | `group-masks` |" in page
 
 
 @pytest.mark.slow
