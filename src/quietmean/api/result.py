@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import can_report, no_report_sentence
@@ -26,7 +26,9 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
-from quietmean.studies.party import Finished
+
+if TYPE_CHECKING:
+    from quietmean.studies.party import Finished
 
 
 @dataclass(frozen=True, eq=False, repr=False)

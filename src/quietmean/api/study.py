@@ -24,7 +24,6 @@ from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source
 from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import Forecast
-from quietmean.studies.outcome.here import execute
 
 # What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
 Declared: TypeAlias = Column | tuple[float, float] | list[str] | type[bool]
@@ -195,6 +194,9 @@ class Study:
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
+        # It needs all of a party, of which a study that is only described or planned has no need.
+        from quietmean.studies.outcome.here import execute
+
         executed = execute(terms, choice.plan, encoded, report=lambda party, event: None)
         if executed.remark:
             warnings.warn(executed.remark, stacklevel=3)
