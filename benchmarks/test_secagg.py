@@ -34,7 +34,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
 from support.bars import Bar
 
-PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 20, 11
+PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 22, 12
 # Values lie in [-1, 1]; one step of the grid as Flower has it.
 STEP, RADIUS = 2.0**-21, math.sqrt(DIMENSION)
 EPSILON, DELTA, COLLUDING = 2.0, 1e-5, 1
