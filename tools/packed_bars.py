@@ -157,6 +157,7 @@ def make_page() -> str:
         coordinates=COORDINATES,
         dimension=DIMENSION,
         parties=PARTIES,
+        neighbours=benchmark("test_secagg").NEIGHBOURS,
     )
 
 
@@ -184,7 +185,7 @@ The bars are 2.5 and 1.3 times d numbers of 4 bytes.
 
 The same task on one core: dealing with noise and rounding, coefficient matrix included, the sampler's table apart; adding up
 and opening the sums of {parties} members. Beside it, in the same run, secure aggregation of {dimension:,} coordinates for
-{parties} clients with 20 neighbours.
+{parties} clients with {neighbours} neighbours.
 
 {times}
 """
