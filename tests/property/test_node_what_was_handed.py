@@ -209,4 +209,5 @@ def test_whoever_published_is_on_record(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cordp-dme", "local-dp"])
 def test_whoever_published_is_on_record_in_many_stories(name: str) -> None:
-    assert releases_hold_under_faults(name, 200) >= 10
+    # Who is late is waited for, so that few are left out: in one story of thirty.
+    assert releases_hold_under_faults(name, 400) >= 10

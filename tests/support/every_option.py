@@ -87,7 +87,7 @@ VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
         **MIXING,
         "noise": FLOAT,
         "schedule": [*MIXING["schedule"], {"schedule": "expander"}],
-        "momentum": [{"momentum": False}, {"momentum": True}],
+        "momentum": [{"momentum": 1.0}, {"momentum": 1.5}, {"momentum": "chebyshev"}],
     },
     "packed-sharing": {
         "secrets": [{"secrets": 1}],
@@ -95,7 +95,7 @@ VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
         "lies": [{"lies": 0}],
         "gone": [{"gone": 0}],
         "ballots": [{"ballots": 3}],
-        "prime": [{"prime": 2**61 - 1}],
+        "prime": [{"prime": 65521}, {"prime": 2**31 - 1}],
         "domain": [{"domain": "box"}, {"domain": "ball"}, {"domain": "any"}],
         "largest_weight": [{"largest_weight": 200.0}, {"largest_weight": 2.0}],
     },
