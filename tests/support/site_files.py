@@ -134,6 +134,26 @@ def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return 0, capsys.readouterr().err
 
 
+# What may be said before: notes, and the warning of a site that called nobody.
+_BESIDES = ("quietmean: note:", "quietmean: nobody compared")
+
+
+def sentences_of(errors: str) -> list[str]:
+    """What is said of a line, without notes."""
+    return [sentence for sentence in errors.splitlines() if not sentence.startswith(_BESIDES)]
+
+
+def wrong_ending(site: Site, code: int, errors: str) -> str:
+    """What is wrong with how a line of this site ended; empty where it is one sentence, a usual exit code, and nothing secret."""
+    if code not in (0, 2, 3):
+        return f"exit code {code}: {errors}"
+    sentences = sentences_of(errors)
+    if code == 2 and not (len(sentences) == 1 and sentences[0].startswith("quietmean: ")):
+        return f"no single sentence: {errors}"
+    secret = (site.folder / "south.key").read_text().splitlines()[1]
+    return "a private key is shown, or a traceback" if secret in errors or "Traceback" in errors else ""
+
+
 def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> None:
     """Back to what was there before the file was put."""
     place.chmod(0o755) if place.exists() and not place.is_symlink() else None

@@ -11,7 +11,7 @@ import pytest
 
 from quietmean.cli.main import COMMANDS
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import CONTRIBUTE, JOIN, KINDS, SEALED, Site, attempt, remove, site_in, state
+from support.site_files import CONTRIBUTE, JOIN, KINDS, SEALED, Site, attempt, remove, site_in, state, wrong_ending
 
 # One line a command that would work, or comes far; every file in it gives way to each kind of file.
 LINES = {
@@ -52,8 +52,6 @@ LINES = {
     "demo": "demo --out new",
 }
 SEED = 20261126
-# What may be said before: notes, and the warning of a site that called nobody.
-BESIDES = ("quietmean: note:", "quietmean: nobody compared")
 # Of two files that are wrong together.
 RANDOM = 100
 
@@ -93,13 +91,7 @@ def fault(site: Site, line: str, kinds: dict[int, str], capsys: pytest.CaptureFi
         ]
         if lost:
             return f"{lost} changed"
-        if code not in (0, 2, 3):
-            return f"exit code {code}: {errors}"
-        sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
-        if code == 2 and not (len(sentences) == 1 and sentences[0].startswith("quietmean: ")):
-            return f"no single sentence: {errors}"
-        secret = (site.folder / "south.key").read_text().splitlines()[1]
-        return "a private key is shown" if secret in errors or "Traceback" in errors else ""
+        return wrong_ending(site, code, errors)
     finally:
         for place in put:
             remove(site, before, place)

@@ -15,8 +15,8 @@ import pytest
 from quietmean.cli.main import COMMANDS, make_app
 from support.every_file import EVERY_KIND, documents, nobody_waits, path_options, put, rights
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import Site, attempt, remove, site_in, state
-from system.test_any_file import BESIDES, LINES
+from support.site_files import Site, attempt, remove, site_in, state, wrong_ending
+from system.test_any_file import LINES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices and files of somebody else are made by root")
 
@@ -65,13 +65,7 @@ def fault(site: Site, words: list[str], place: Path, meant: bool, capsys: pytest
             return f"{lost} changed"
         if lost := [name for name, one in whose.items() if now.get(name) != one and not name.startswith(mine)]:
             return f"the rights of {lost} changed"
-    if code not in (0, 2, 3):
-        return f"exit code {code}: {errors}"
-    sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
-    if code == 2 and not (len(sentences) == 1 and sentences[0].startswith("quietmean: ")):
-        return f"no single sentence: {errors}"
-    secret = (site.folder / "south.key").read_text().splitlines()[1]
-    return "a private key is shown, or a traceback" if secret in errors or "Traceback" in errors else ""
+    return wrong_ending(site, code, errors)
 
 
 @pytest.mark.sampled(6)

@@ -11,8 +11,8 @@ import pytest
 
 from quietmean.cli.main import COMMANDS, make_app
 from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
-from support.site_files import Site, attempt, remove, site_in, state
-from system.test_any_file import BESIDES, LINES
+from support.site_files import Site, attempt, remove, sentences_of, site_in, state
+from system.test_any_file import LINES
 
 SEED = 20261127
 COUNT = 100
@@ -178,7 +178,7 @@ def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[st
     if lost := [name for name, there in before.items() if after.get(name) != there and not name.startswith(("cache", "share"))]:
         return f"{lost} changed"
     remove(site, before, site.folder / "nothing")
-    sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
+    sentences = sentences_of(errors)
     if (code == 0 and not shown) or (known and errors == known):
         return ""
     if code != 2 or len(sentences) != 1 or not sentences[0].startswith("quietmean: "):

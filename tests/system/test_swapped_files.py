@@ -17,8 +17,7 @@ import pytest
 
 from quietmean.cli.main import main
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import Site, attempt, remove, site_in, state
-from system.test_any_file import BESIDES
+from support.site_files import Site, attempt, remove, sentences_of, site_in, state
 
 SEED = 20261127
 COUNT = 100
@@ -128,7 +127,7 @@ def ends(site: Site, line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int
         (site.folder / "config" / "quietmean" / "distrusted").unlink(missing_ok=True)
     mine = ("cache", "share", "config")
     lost = [name for name, one in before.items() if after.get(name) != one and not name.startswith(mine)]
-    sentences = [sentence for sentence in errors.splitlines() if not sentence.startswith(BESIDES)]
+    sentences = sentences_of(errors)
     wrong = ""
     if lost:
         wrong = f"{lost} changed"
