@@ -16,12 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core import late
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
-    from quietmean.api import Node, certify, plan, simulate
     from quietmean.api.contributing import contribute
+    from quietmean.api.functions import Node, certify, plan, simulate
     from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.sessions import joined, session
     from quietmean.api.sites import Site
@@ -110,7 +111,7 @@ _PLACES = {
     "InputError": "core.errors",
     "LocalDP": "protocols.local_dp",
     "Muffliato": "protocols.muffliato",
-    "Node": "api",
+    "Node": "api.functions",
     "PackedSharing": "protocols.packed_sharing",
     "Plan": "planning",
     "PrivUnitG": "protocols.priv_unit",
@@ -124,36 +125,29 @@ _PLACES = {
     "Study": "api.study",
     "Target": "protocols",
     "ajoin": "api.joining",
-    "certify": "api",
+    "certify": "api.functions",
     "contract": "api.joining",
     "contribute": "api.contributing",
     "join": "api.joining",
     "joined": "api.sessions",
-    "plan": "api",
+    "plan": "api.functions",
     "propose": "planning.ways",
     "rank": "planning.candidates",
     "session": "api.sessions",
-    "simulate": "api",
+    "simulate": "api.functions",
 }
 
 # Parts of the interface that are modules.
 _MODULES = ("learning", "statistics")
+_imported = importer(__name__, _PLACES, dict(zip(_MODULES, _MODULES, strict=True)))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        from importlib import import_module
-
-        return getattr(import_module(f"quietmean.{_PLACES[name]}"), name)
     if name == "__version__":
         from importlib.metadata import version
 
         return version("quietmean")
-    if name in _MODULES:
-        from importlib import import_module
-
-        return import_module(f"quietmean.{name}")
-    raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
+    return _imported(name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean import api
+from quietmean.api import functions as api
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean import api
+from quietmean.api import functions as api
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import SPENT, Ledger

@@ -6,17 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
+from quietmean.api import rooms
 from quietmean.api.joining import KeyKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.site_options import ConsentKeywords, SiteOptions, path_of
-from quietmean.studies.agreement.distrust import Distrusted
-from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.data import Source, account_name
-from quietmean.studies.party.contributing import is_contribution
-from quietmean.studies.party.dropping import hand_over, require_drop_for
-from quietmean.studies.party.handing_in import Handed, contributor_keys, hand_in, own_place
 
 
 class ContributionKeywords(ConsentKeywords, KeyKeywords, total=False):
@@ -28,12 +23,12 @@ def contribute(
     study: str | Path,
     key: str | Path = "quietmean.key",
     *,
-    data: Source,
+    data: rooms.data.Source,
     out: str | Path,
     drop: str | None = None,
     store: str | Path | None = None,
     **site: Unpack[ContributionKeywords],
-) -> Handed:
+) -> rooms.handing_in.Handed:
     """Write this party's one contribution to a sealed study, with ``data``, a path or a data frame, to the file ``out``.
 
     As ``quietmean contribute`` does, whose options those of the ``site`` are. ``drop``: https://HOST to which it is sent besides,
@@ -41,20 +36,20 @@ def contribute(
     :class:`InputError` for other data than before, for what policy or budget refuse, and for another file that is there, and
     :class:`ProtocolFailure` where the drop does not acknowledge it.
     """
-    sealed, path = Sealed.load(Path(study)), Path(out)
-    Distrusted().refuse(sealed.holders())
+    sealed, path = rooms.sealed.Sealed.load(Path(study)), Path(out)
+    rooms.distrust.Distrusted().refuse(sealed.holders())
     if drop is not None:
-        require_drop_for(sealed, drop)
+        rooms.dropping.require_drop_for(sealed, drop)
     identity = identity_at(Path(key), site.get("passphrase"))
-    keys = contributor_keys(sealed, identity, Path(key), path_of(store))
-    own_place(sealed, identity, keys, Path(key))
-    Output(path, "the contribution", "out", own=partial(is_contribution, None)).require_free()
-    name = site.get("account") or (account_name(data) if isinstance(data, str | Path) else "")
+    keys = rooms.handing_in.contributor_keys(sealed, identity, Path(key), path_of(store))
+    rooms.handing_in.own_place(sealed, identity, keys, Path(key))
+    Output(path, "the contribution", "out", own=partial(rooms.contributing.is_contribution, None)).require_free()
+    name = site.get("account") or (rooms.data.account_name(data) if isinstance(data, str | Path) else "")
     if not name and not site.get("no_ledger"):
         raise InputError("a data frame does not say which data set it is of: give account, or no_ledger=True")
-    handed = hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
-    own = partial(is_contribution, handed.contribution.digest)
+    handed = rooms.handing_in.hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
+    own = partial(rooms.contributing.is_contribution, handed.contribution.digest)
     Output(path, "the contribution", "out", own=own).write(handed.contribution.to_file())
     if drop is not None:
-        hand_over(drop, sealed, identity.public_key, handed.contribution, path)
+        rooms.dropping.hand_over(drop, sealed, identity.public_key, handed.contribution, path)
     return handed

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from quietmean.api import rooms
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call, python_class
@@ -29,9 +29,6 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target, budget_warnings, colluding_count
 from quietmean.simulation import SimulationResult
-
-if TYPE_CHECKING:
-    from quietmean.node import Identity, NodeResult, Roster
 
 
 @python_call
@@ -137,8 +134,8 @@ class Node:
     protects nothing. Raises :class:`InputError` for such a plan otherwise.
     """
 
-    identity: Identity
-    roster: Roster
+    identity: rooms.node.Identity
+    roster: rooms.node.Roster
     plan: Plan
     store: Path
     round_timeout: float = 10.0
@@ -154,13 +151,12 @@ class Node:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         return None
 
-    async def mean(self, vector: Vector, weight: float = 1.0) -> NodeResult:
+    async def mean(self, vector: Vector, weight: float = 1.0) -> rooms.node.NodeResult:
         """Take part with a vector (d,) and a public weight: the result is sum(vectors) / sum(weights).
 
         A vector outside the plan's domain is moved into it, with a warning for this party only. Raises :class:`InputError` for
         another shape, never because of a value; :class:`ImpossibleResult` where the result cannot be of values in the domain.
         """
-        from quietmean.node import NodeSettings, run_party
         from quietmean.planning.possible import require_possible
         from quietmean.studies.outcome.opened import opened_of
 
@@ -173,8 +169,8 @@ class Node:
                 "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
                 stacklevel=2,
             )
-        result = await run_party(
-            NodeSettings(
+        result = await rooms.node.run_party(
+            rooms.node.NodeSettings(
                 identity=self.identity,
                 roster=self.roster,
                 plan=self.plan,

@@ -9,31 +9,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
-from quietmean.api.result import StudyResult
+from quietmean.api import rooms
 from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.site_options import FolderKeywords, NodeKeywords, SiteOptions, path_of
-from quietmean.node import Identity
-from quietmean.node.monitor import event_json
 from quietmean.planning.automatic import Choice
 from quietmean.protocols.target import budget_warnings
-from quietmean.statistics import Encoded, what_did_not_fit
-from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import (
-    Contract,
-    Files,
-    Finished,
-    NobodyToAsk,
-    Observers,
-    Person,
-    Policy,
-    Preparation,
-    PreparedStudy,
-    take_part,
-)
-from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -77,18 +60,18 @@ def contract(
     policy: str | Path | None = None,
     no_privacy: bool = False,
     passphrase: str | None = None,
-) -> Contract:
+) -> rooms.party.Contract:
     """What the party with this ``key`` agrees to, before anything leaves its machine: give it to :func:`join` as ``accept``.
 
     ``study``: a sealed study, or a study file or a :class:`Study` together with a ``roster``. Nothing is sent and no data are
     read. Raises :class:`InputError` for a study that this site's ``policy`` refuses, with all rules that are broken.
     """
-    if not isinstance(study, Study) and roster is None and (sealed := taken_by_file(Path(study))) is not None:
-        contract = contract_by_file(sealed, identity_at(Path(key), passphrase), Path(key), no_privacy=no_privacy)
+    if not isinstance(study, Study) and roster is None and (sealed := rooms.handing_in.taken_by_file(Path(study))) is not None:
+        contract = rooms.handing_in.contract_by_file(sealed, identity_at(Path(key), passphrase), Path(key), no_privacy=no_privacy)
     else:
         files = _files(study, roster, key, store, passphrase)
-        contract = Contract.of(files, files.plan(path_of(plan), no_privacy))
-    Policy.load(path_of(policy)).refuse(contract)
+        contract = rooms.party.Contract.of(files, files.plan(path_of(plan), no_privacy))
+    rooms.party.Policy.load(path_of(policy)).refuse(contract)
     return contract
 
 
@@ -98,11 +81,11 @@ async def ajoin(
     roster: str | Path | None = None,
     key: str | Path = "quietmean.key",
     *,
-    data: Source,
+    data: rooms.data.Source,
     store: str | Path | None = None,
     receipt: str | Path | None = None,
     **site: Unpack[StudyKeywords],
-) -> StudyResult:
+) -> rooms.result.StudyResult:
     """Take part in a study as the party with this ``key``, with ``data``, a path or a data frame; until it has ended.
 
     The options of the ``site`` are those of ``quietmean join``; and so are contract, policy, charge, store
@@ -116,27 +99,27 @@ async def ajoin(
 
     options = SiteOptions.of(site, store, receipt)
 
-    def files() -> Files:
+    def files() -> rooms.party.Files:
         return _files(study, roster, key, options.store, site.get("passphrase"))
 
     plan, no_privacy = path_of(site.get("plan")), site.get("no_privacy", False)
     end = await joined(files, options, data, site.get("report"), lambda prepared: prepared.plan(plan, no_privacy))
-    return StudyResult.of_party(end)
+    return rooms.result.StudyResult.of_party(end)
 
 
 async def joined(
-    make_files: Callable[[], Files],
+    make_files: Callable[[], rooms.party.Files],
     options: SiteOptions,
-    data: Source,
+    data: rooms.data.Source,
     report: Callable[[dict[str, Any]], None] | None,
-    plan_of: Callable[[Files], Choice],
-) -> Finished:
+    plan_of: Callable[[rooms.party.Files], Choice],
+) -> rooms.party.Finished:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
-    def make_ready() -> PreparedStudy:
+    def make_ready() -> rooms.party.PreparedStudy:
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
-        preparation = Preparation(files, options, account, silent_person(report))
+        preparation = rooms.party.Preparation(files, options, account, silent_person(report))
         agreement = preparation.agree(plan_of(files))
         ready = preparation.prepare(data)
         for sentence in budget_warnings(agreement.plan.target):
@@ -144,7 +127,7 @@ async def joined(
         return ready
 
     # A plan takes seconds of computing, in which other coroutines go on.
-    return await take_part(await asyncio.to_thread(make_ready))
+    return await rooms.party.take_part(await asyncio.to_thread(make_ready))
 
 
 def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Result]:
@@ -163,18 +146,18 @@ join = _blocking(ajoin)
 
 def _files(
     study: str | Path | Study, roster: str | Path | None, key: str | Path, store: str | Path | None, passphrase: str | None
-) -> Files:
-    def unlock(path: Path) -> Identity:
+) -> rooms.party.Files:
+    def unlock(path: Path) -> rooms.node.Identity:
         return identity_at(path, passphrase)
 
     if not isinstance(study, Study):
-        return Files.load(Path(study), path_of(roster), Path(key), unlock, path_of(store))
+        return rooms.party.Files.load(Path(study), path_of(roster), Path(key), unlock, path_of(store))
     if roster is None:
         raise InputError("this study does not say who takes part: give the roster with names, addresses and keys")
-    return Files.of(study.terms, Path(roster), Path(key), unlock)
+    return rooms.party.Files.of(study.terms, Path(roster), Path(key), unlock)
 
 
-def identity_at(path: Path, passphrase: str | None) -> Identity:
+def identity_at(path: Path, passphrase: str | None) -> rooms.node.Identity:
     """The key in a file. Raises :class:`InputError` if it has a passphrase and none is given."""
 
     def required() -> bytes:
@@ -182,12 +165,12 @@ def identity_at(path: Path, passphrase: str | None) -> Identity:
             raise InputError(f"the key file {path} has a passphrase: give it as passphrase")
         return passphrase.encode()
 
-    return Identity.load(path, required)
+    return rooms.node.Identity.load(path, required)
 
 
-def _account(data: Source, account: str | None, no_ledger: bool) -> str:
+def _account(data: rooms.data.Source, account: str | None, no_ledger: bool) -> str:
     if isinstance(data, str | Path):
-        return account_name(data)
+        return rooms.data.account_name(data)
     if account is None and not no_ledger:
         raise InputError(
             "a data frame does not say which data set it is: give account, what the ledger calls these data in all studies, or "
@@ -200,12 +183,12 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
-def silent_person(report: Callable[[dict[str, Any]], None] | None) -> Person:
+def silent_person(report: Callable[[dict[str, Any]], None] | None) -> rooms.party.Person:
     """Who is asked nothing, as every answer is an argument; ``report`` gets each event as a dictionary."""
-    observers = Observers(lambda event: None if report is None else report(event_json(event)))
-    return Person(NobodyToAsk(), warn, warn, _tell_owner, observers)
+    observers = rooms.party.Observers(lambda event: None if report is None else report(rooms.monitor.event_json(event)))
+    return rooms.party.Person(rooms.party.NobodyToAsk(), warn, warn, _tell_owner, observers)
 
 
-def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:
-    for sentence in [*(f"{note} (for you only)" for note in notes), *what_did_not_fit([encoded])]:
+def _tell_owner(encoded: rooms.statistics.Encoded, notes: Sequence[str]) -> None:
+    for sentence in [*(f"{note} (for you only)" for note in notes), *rooms.statistics.what_did_not_fit([encoded])]:
         warn(sentence)

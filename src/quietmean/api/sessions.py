@@ -16,17 +16,11 @@ from typing import Any, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
+from quietmean.api import rooms
 from quietmean.api.joining import JoinKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.site_options import SiteOptions, path_of
-from quietmean.ledger import Account
-from quietmean.node import Identity
-from quietmean.sessions.agreed import SessionContract
-from quietmean.sessions.files import SessionFiles
-from quietmean.sessions.joined import JoinedSession, PreparedSession, SessionPreparation, give_up
-from quietmean.sessions.round_mean import RoundMean
-from quietmean.studies.agreement.session_study import SessionStudy
 
 Result = TypeVar("Result")
 Kind = type[BaseException] | None
@@ -63,7 +57,7 @@ class _Loop:
 class _Rounds:
     """What both faces have."""
 
-    def __init__(self, joined: JoinedSession, loop: _Loop) -> None:
+    def __init__(self, joined: rooms.joined.JoinedSession, loop: _Loop) -> None:
         self._joined = joined
         self._loop = loop
 
@@ -73,7 +67,7 @@ class _Rounds:
         return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
 
     @property
-    def contract(self) -> SessionContract:
+    def contract(self) -> rooms.agreed.SessionContract:
         return self._joined.contract
 
     @property
@@ -107,11 +101,11 @@ class _Rounds:
         return self._joined.receipt
 
     @property
-    def account(self) -> Account | None:
+    def account(self) -> rooms.ledger.Account | None:
         """The ledger's account, once the session has ended here."""
         return self._joined.account
 
-    def last(self, clip: float | None = None) -> RoundMean[str] | None:
+    def last(self, clip: float | None = None) -> rooms.round_mean.RoundMean[str] | None:
         """The mean of the last round, also of one before a restart; None if there is none. ``clip``: that of the round."""
         return self._joined.last(clip)
 
@@ -119,7 +113,7 @@ class _Rounds:
 class Rounds(_Rounds):
     """The rounds of a session, as calls that block."""
 
-    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
+    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
         return _wait(self._loop.start(self._joined.mean(vector, clip=clip)))
 
@@ -127,7 +121,7 @@ class Rounds(_Rounds):
 class AsyncRounds(_Rounds):
     """The rounds of a session, as coroutines."""
 
-    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
         return await asyncio.wrap_future(self._loop.start(self._joined.mean(vector, clip=clip)))
 
@@ -145,19 +139,19 @@ class RunningSession:
     """A session that runs for this party, in a thread of its own, for as long as a ``with`` or an ``async with`` statement."""
 
     def __init__(self) -> None:
-        self._running: tuple[_Loop, JoinedSession] | None = None
+        self._running: tuple[_Loop, rooms.joined.JoinedSession] | None = None
 
     @property
     @abstractmethod
-    def _ready(self) -> PreparedSession:
+    def _ready(self) -> rooms.joined.PreparedSession:
         """The yes and the charge, once."""
 
-    def _enter(self) -> tuple[_Loop, JoinedSession]:
+    def _enter(self) -> tuple[_Loop, rooms.joined.JoinedSession]:
         if self._running is not None:
             raise InputError("this session is running already: call qm.session again to continue it")
         ready = self._ready
         loop = _Loop()
-        return loop, JoinedSession(ready)
+        return loop, rooms.joined.JoinedSession(ready)
 
     def __enter__(self) -> Rounds:
         loop, joined = self._enter()
@@ -199,12 +193,12 @@ class RunningSession:
 class PartOf(RunningSession):
     """The part of a party that has said yes and paid: ``ready``."""
 
-    def __init__(self, ready: PreparedSession) -> None:
+    def __init__(self, ready: rooms.joined.PreparedSession) -> None:
         super().__init__()
         self._prepared = ready
 
     @property
-    def _ready(self) -> PreparedSession:
+    def _ready(self) -> rooms.joined.PreparedSession:
         return self._prepared
 
     def run(self, program: Path) -> Rounds:
@@ -276,23 +270,23 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
     ) -> None:
         super().__init__()
 
-        def unlock(path: Path) -> Identity:
+        def unlock(path: Path) -> rooms.node.Identity:
             return identity_at(path, site.get("passphrase"))
 
         store_at = path_of(store)
         if not isinstance(session, Mapping):
-            files = SessionFiles.load(Path(session), path_of(roster), Path(key), unlock, store_at)
+            files = rooms.files.SessionFiles.load(Path(session), path_of(roster), Path(key), unlock, store_at)
         elif roster is None:
             raise InputError("this session does not say who takes part: give the roster with names, addresses and keys")
         else:
-            files = SessionFiles.of(SessionStudy.parse(session), Path(roster), Path(key), unlock)
+            files = rooms.files.SessionFiles.of(rooms.session_study.SessionStudy.parse(session), Path(roster), Path(key), unlock)
         self._files, self.contract = files, files.contract
         self._options = SiteOptions.of(site, store_at, receipt)
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property
-    def _ready(self) -> PreparedSession:
-        preparation = SessionPreparation(self._files, self._options, silent_person(self._report))
+    def _ready(self) -> rooms.joined.PreparedSession:
+        preparation = rooms.joined.SessionPreparation(self._files, self._options, silent_person(self._report))
         preparation.agree()
         return preparation.prepare(self._most, self._records)
 
@@ -301,11 +295,11 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
         """Where this party keeps its state."""
         return self._files.store(self._options.store)
 
-    def give_up(self) -> Account | None:
+    def give_up(self) -> rooms.ledger.Account | None:
         """End this party's part for good without another round; nothing is sent.
 
         What was reserved for rounds that it never began is given back, and the receipt is written: for a session that never
         started, or whose others are gone. Returns the ledger's account. Raises :class:`InputError` if another process of this
         party runs.
         """
-        return give_up(self._ready)
+        return rooms.joined.give_up(self._ready)

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 
 from numpy.typing import NDArray
 
+from quietmean.api import rooms
 from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
 from quietmean.api.sessions import Rounds, session
 from quietmean.core.arrays import Array
@@ -19,19 +20,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.site_options import SiteOptions
-from quietmean.learning.kept import KEPT
-from quietmean.node import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
-from quietmean.sessions import RoundMean, SessionTerms
-from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.agreement.any_study import AnyStudy
-from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party import Contract, Files, file_name
 
 
 class Site:
@@ -57,8 +47,8 @@ class Site:
         **options: Unpack[SiteKeywords],
     ) -> None:
         self.roster, self.key, self.name, self.folder = Path(roster), Path(key), name, Path(folder).absolute()
-        self._sealed = Sealed.load(self.roster) if is_signed_document(self.roster) else None
-        self._members = Roster.load(self.roster) if self._sealed is None else self._sealed.roster
+        self._sealed = rooms.sealed.Sealed.load(self.roster) if rooms.signed.is_signed_document(self.roster) else None
+        self._members = rooms.node.Roster.load(self.roster) if self._sealed is None else self._sealed.roster
         self._times = {"round_timeout": float(round_timeout), "start_timeout": float(start_timeout)}
         self._options: SiteKeywords = options
 
@@ -86,11 +76,11 @@ class Site:
         """The place of this party."""
         return (self._place,)
 
-    def contract(self, study: StudyTerms | Mapping[str, Any]) -> Contract | SessionContract:
+    def contract(self, study: rooms.study.StudyTerms | Mapping[str, Any]) -> rooms.party.Contract | rooms.agreed.SessionContract:
         """What this party says yes to with a session or a study; nothing is sent. Estimators have it by ``contract``."""
-        if isinstance(study, StudyTerms):
+        if isinstance(study, rooms.study.StudyTerms):
             files = self._files(study)
-            return Contract.of(files, files.plan(None))
+            return rooms.party.Contract.of(files, files.plan(None))
         return self._session(study).contract
 
     def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
@@ -101,9 +91,11 @@ class Site:
 
     def keeps(self, fields: Mapping[str, Any]) -> Path:
         """The public file in which a fit of such a session is kept after each round."""
-        return self._base(fields["name"], KEPT)
+        return self._base(fields["name"], rooms.kept.KEPT)
 
-    def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
+    def release(
+        self, study: rooms.study.StudyTerms, plan: Plan, parts: Sequence[Array]
+    ) -> tuple[rooms.outcome.StudyOutcome, Vector, Sequence[str]]:
         """Take part in a study of one release with the records of this party, (rows, columns)."""
         (records,) = parts
         options = SiteOptions.of(self._options)
@@ -113,27 +105,27 @@ class Site:
         # What did not fit is said by then.
         return end.outcome, end.result.mean, end.notes
 
-    def _files(self, study: StudyTerms) -> Files:
+    def _files(self, study: rooms.study.StudyTerms) -> rooms.party.Files:
         if self._sealed is None:
-            files = Files.of(study, self.roster, self.key, self._unlock)
+            files = rooms.party.Files.of(study, self.roster, self.key, self._unlock)
         else:
             self._require_sealed(study)
-            files = Files.load(self.roster, None, self.key, self._unlock)
+            files = rooms.party.Files.load(self.roster, None, self.key, self._unlock)
         return replace(files, stem=self._base(study.name, ""))
 
     def _session(self, fields: Mapping[str, Any], records: int | None = None) -> session:
         subject: Any = fields
         roster: Path | None = self.roster
         if self._sealed is not None:
-            self._require_sealed(SessionStudy.parse(fields))
+            self._require_sealed(rooms.session_study.SessionStudy.parse(fields))
             subject, roster = self.roster, None
         store, receipt = (self._base(fields["name"], end) for end in (".store", ".receipt.json"))
         return session(subject, roster, self.key, records=records, store=store, receipt=receipt, **self._options)
 
-    def _unlock(self, path: Path) -> Identity:
+    def _unlock(self, path: Path) -> rooms.node.Identity:
         return identity_at(path, self._options.get("passphrase"))
 
-    def _require_sealed(self, study: AnyStudy) -> None:
+    def _require_sealed(self, study: rooms.any_study.AnyStudy) -> None:
         """Raises :class:`InputError` unless this very fit was sealed, whichever links it has."""
         if self._sealed is None:
             return
@@ -147,7 +139,7 @@ class Site:
             )
 
     def _base(self, name: str, end: str) -> Path:
-        return self.folder / f"{file_name(name)}-{file_name(self._members.name(self._place))}{end}"
+        return self.folder / f"{rooms.party.file_name(name)}-{rooms.party.file_name(self._members.name(self._place))}{end}"
 
 
 class OneParty:
@@ -177,7 +169,7 @@ class OneParty:
         return self._rounds
 
     @property
-    def terms(self) -> SessionTerms:
+    def terms(self) -> rooms.session_terms.SessionTerms:
         return self._joining.contract.terms
 
     @property
@@ -196,7 +188,7 @@ class OneParty:
     def epsilon(self) -> float:
         return self._open().epsilon
 
-    def last(self) -> RoundMean[str] | None:
+    def last(self) -> rooms.round_mean.RoundMean[str] | None:
         """The mean of the last round, also after a restart; None if there is none."""
         return self._open().last()
 
@@ -206,7 +198,7 @@ class OneParty:
         *,
         clip: float | None = None,
         leaves: Mapping[PartyId, int] | None = None,
-    ) -> RoundMean[str]:
+    ) -> rooms.round_mean.RoundMean[str]:
         """One round, with the vector of this party by its place. Raises :class:`InputError` for ``leaves``, and after the end."""
         if leaves:
             raise InputError("leaves is to try what happens where all parties are in one process: leave it out at a site")

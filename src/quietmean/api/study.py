@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from quietmean.api.result import StudyResult
+from quietmean.api import rooms
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
@@ -18,15 +18,9 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.target import budget_warnings
-from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
-from quietmean.studies.agreement.study import StudyTerms as StudyTerms
-from quietmean.studies.agreement.study_file import study_text
-from quietmean.studies.data import Source
-from quietmean.studies.data.sources import parties_of_data
-from quietmean.studies.outcome.forecast import Forecast
 
 # What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
-Declared: TypeAlias = Column | tuple[float, float] | list[str] | type[bool]
+Declared: TypeAlias = "rooms.statistics.Column | tuple[float, float] | list[str] | type[bool]"
 
 
 class Study:
@@ -54,7 +48,7 @@ class Study:
     def __init__(
         self,
         columns: Mapping[str, Declared],
-        statistics: str | Statistic | Iterable[str | Statistic] = (),
+        statistics: str | rooms.statistics.Statistic | Iterable[str | rooms.statistics.Statistic] = (),
         *,
         epsilon: float | None = None,
         delta: float = 1e-6,
@@ -80,16 +74,17 @@ class Study:
         contribute_by: datetime | str | None = None,
         grace: float = 600.0,
     ) -> None:
-        if isinstance(statistics, str | Statistic):
+        if isinstance(statistics, str | rooms.statistics.Statistic):
             statistics = [statistics]
         if epsilon is None and nats is None:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
-        self._terms = StudyTerms.parse(
+        self._terms = rooms.study.StudyTerms.parse(
             {
                 "name": name,
                 "column": [_column(column, declared) for column, declared in columns.items()],
                 "statistic": [
-                    read_text(statistic) if isinstance(statistic, str) else statistic.describe() for statistic in statistics
+                    rooms.statistics.read_text(statistic) if isinstance(statistic, str) else statistic.describe()
+                    for statistic in statistics
                 ],
                 **({} if epsilon is None else {"epsilon": epsilon}),
                 "nats": nats,
@@ -118,10 +113,10 @@ class Study:
     @python_call
     def load(cls, path: str | Path) -> Study:
         """From a study file. Raises :class:`InputError` that says what is wrong with it."""
-        return cls._of(StudyTerms.load(Path(path)))
+        return cls._of(rooms.study.StudyTerms.load(Path(path)))
 
     @classmethod
-    def _of(cls, terms: StudyTerms) -> Study:
+    def _of(cls, terms: rooms.study.StudyTerms) -> Study:
         study = cls.__new__(cls)
         study._terms = terms
         return study
@@ -137,16 +132,16 @@ class Study:
         return hash(self._terms.model_dump_json())
 
     @property
-    def terms(self) -> StudyTerms:
+    def terms(self) -> rooms.study.StudyTerms:
         """All that the study states, as its file does."""
         return self._terms
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> rooms.statistics.Columns:
         return self._terms.workload.columns
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]:
+    def statistics(self) -> tuple[rooms.statistics.Statistic, ...]:
         """Those that are asked for; of every column, if none were named."""
         return self._terms.workload.statistics
 
@@ -156,7 +151,7 @@ class Study:
 
         Raises :class:`InputError` for a file that exists.
         """
-        Output(Path(path), "the study", "").write(study_text(self._terms).encode())
+        Output(Path(path), "the study", "").write(rooms.study_file.study_text(self._terms).encode())
 
     @python_call
     def plan(self, parties: int) -> Plan:
@@ -166,12 +161,12 @@ class Study:
     @python_call
     def run(
         self,
-        data: Source | Sequence[Source] | Mapping[str, Source],
+        data: rooms.data.Source | Sequence[rooms.data.Source] | Mapping[str, rooms.data.Source],
         *,
         parties: int | None = None,
         party_column: str | None = None,
         a_priori_above_target: bool = False,
-    ) -> StudyResult:
+    ) -> rooms.result.StudyResult:
         """Run the study on this machine, each party a process of its own that talks over TLS to the others; or, with a committee,
         each making one file, whose sum the members open in this process.
 
@@ -184,24 +179,21 @@ class Study:
         """
         notes: list[str] = []
         terms = self._terms
-        names, parts = parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
+        names, parts = rooms.sources.parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
         records = float(sum(map(terms.workload.units_in, parts)))
         choice = terms.choice(len(parts))
         choice.plan.require_target_kept(a_priori_above_target)
         by_party = terms.unit == PrivacyUnit.PARTY
-        Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
+        rooms.forecast.Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
-        for sentence in [*notices, *what_did_not_fit(encoded)]:
+        for sentence in [*notices, *rooms.statistics.what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
-        # It needs all of a party, of which a study that is only described or planned has no need.
-        from quietmean.studies.outcome.here import execute
-
-        executed = execute(terms, choice.plan, encoded, report=lambda party, event: None)
+        executed = rooms.here.execute(terms, choice.plan, encoded, report=lambda party, event: None)
         if executed.remark:
             warnings.warn(executed.remark, stacklevel=3)
         took = executed.network
-        return StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
+        return rooms.result.StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 
 
 def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:
@@ -216,7 +208,7 @@ def _committee_terms(committee: Committee | None, contribute_by: datetime | str 
 
 def _column(name: str, declared: Declared) -> dict[str, Any]:
     """A table [[column]]. Raises :class:`InputError` for what declares nothing."""
-    if isinstance(declared, Column):
+    if isinstance(declared, rooms.statistics.Column):
         if declared.name != name:
             raise InputError(f"column {name!r} is declared as {declared.name!r}: give it one name")
         return declared.describe()
@@ -225,5 +217,5 @@ def _column(name: str, declared: Declared) -> dict[str, Any]:
     if isinstance(declared, list) and all(isinstance(level, str) for level in declared):
         return {"name": name, "levels": declared}
     if isinstance(declared, tuple) and len(declared) == 2:
-        return {"name": name, "low": declared[0], "high": declared[1], "missing": INDICATOR}
+        return {"name": name, "low": declared[0], "high": declared[1], "missing": rooms.statistics.INDICATOR}
     raise InputError(f"column {name!r} is not declared: give (low, high), a list of its levels, bool, or a Column")

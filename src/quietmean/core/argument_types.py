@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from numbers import Integral, Real
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from quietmean.core.errors import InputError
@@ -53,8 +53,15 @@ def needed_keywords(function: Callable[..., object]) -> list[str]:
     """Those of a typed ``**options: Unpack[...]`` without which nothing can be called."""
     if not (name := _keywords_of(function)):
         return []
-    (typed,) = get_args(get_type_hints(function)[name])
+    typed = typed_keywords(function, name)
     return [key for key, hint in get_type_hints(typed, include_extras=True).items() if get_origin(hint) is Required]
+
+
+def typed_keywords(function: Callable[..., object], name: str) -> Any:
+    """The class of the parameter ``name``, as ``**name: Unpack[class]``; others may cost an import to read."""
+    annotated = inspect.unwrap(function)
+    alone = SimpleNamespace(__annotations__={name: annotated.__annotations__[name]})
+    return get_args(get_type_hints(alone, annotated.__globals__)[name])[0]
 
 
 def _keywords_of(function: Callable[..., object]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
+from typing import Any, ParamSpec, TypeVar
 
-from quietmean.core.argument_types import WrongTypeError, needed_keywords, wrong_type
+from quietmean.core.argument_types import WrongTypeError, needed_keywords, typed_keywords, wrong_type
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.schema import nearest
 
@@ -115,8 +115,7 @@ def keyword_names(function: Callable[..., object]) -> list[str]:
     names = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            (keywords,) = get_args(get_type_hints(function)[name])
-            names += list(keywords.__annotations__)
+            names += list(typed_keywords(function, name).__annotations__)
         else:
             names.append(name)
     return names

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from quietmean.core.lazy import importer
+
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
     from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
@@ -29,20 +31,18 @@ __all__ = [
     "Tree",
 ]
 
-_PLACES = {"ModelAveraging": "averaging", "SharedModel": "shared", "Tree": "trees"}
-_MODELS = ("GeneralizedLinearModel", "ProportionalHazards")
+_PLACES = {
+    "GeneralizedLinearModel": "learning.models",
+    "ModelAveraging": "learning.averaging",
+    "ProportionalHazards": "learning.models",
+    "SharedModel": "learning.shared",
+    "Tree": "learning.trees",
+}
+_imported = importer(__name__, _PLACES)
 _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        from importlib import import_module
-
-        return getattr(import_module(f"quietmean.learning.{_PLACES[name]}"), name)
-    if name in _MODELS:
-        from quietmean.learning import models
-
-        return getattr(models, name)
     if name in _ESTIMATORS:
         from quietmean.core.extras import import_extra
 
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
         from quietmean.learning import estimators
 
         return getattr(estimators, name)
-    raise AttributeError(f"module 'quietmean.learning' has no attribute {name!r}")
+    return _imported(name)
 
 
 def __dir__() -> list[str]:

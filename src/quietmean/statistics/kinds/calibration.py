@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import expit, logit
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import YES, Columns
@@ -163,7 +163,7 @@ class _Cells:
         join = np.zeros((pairs[-1] + 1, cells))
         join[pairs, np.arange(cells)] = 1.0
         both = np.kron(np.eye(2), join)
-        middle = expit(join @ logit(self.predicted) / join.sum(axis=1))
+        middle = special.expit(join @ special.logit(self.predicted) / join.sum(axis=1))
         return _Cells(both @ self.counts, both @ self.noise @ both.T, middle)
 
     def recalibrated(self, flags: list[Flag]) -> list[Row]:
@@ -187,12 +187,12 @@ class _Cells:
 
     def _regression(self) -> tuple[Array, Array, Array] | None:
         """Coefficients, and the covariances of noise and of sampling; None where noise hides the information."""
-        design = np.column_stack([np.ones(len(self.predicted)), logit(self.predicted)])
+        design = np.column_stack([np.ones(len(self.predicted)), special.logit(self.predicted)])
         without, with_it = self.counts.reshape(2, -1)
         coefficients = _fit(design, without + with_it, with_it)
         if coefficients is None:
             return None
-        risk = expit(design @ coefficients)
+        risk = special.expit(design @ coefficients)
         information = design.T @ (((without + with_it) * risk * (1 - risk))[:, None] * design)
         score = np.hstack([-(design * risk[:, None]).T, (design * (1 - risk)[:, None]).T])
         of_score = score @ self.noise @ score.T
@@ -218,7 +218,7 @@ def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
     """
     coefficients: Array = np.array([0.0, 1.0])
     for _ in range(_STEPS):
-        risk = expit(design @ coefficients)
+        risk = special.expit(design @ coefficients)
         information = design.T @ ((records * risk * (1 - risk))[:, None] * design)
         values = np.linalg.eigvalsh(information)
         if not values[0] > _SINGULAR * values[-1]:

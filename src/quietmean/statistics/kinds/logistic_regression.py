@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import Regression
@@ -189,10 +189,10 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Row:
     if distance <= _LEAST_DISTANCE * error or distance <= 0:
         flags.append(Flag("no-separation", "the noise hides how far the classes are apart: no area under the curve"))
         return Row.unknown(AUC, (0.0, 1.0))
-    value = float(ndtr(math.sqrt(distance / 2)))
+    value = float(special.ndtr(math.sqrt(distance / 2)))
     slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2
     row = Row.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
-    ends = [float(ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
+    ends = [float(special.ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
     return replace(row, of_noise=(ends[0], ends[1]))
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_scipy import optimize
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
@@ -80,7 +80,7 @@ def quantile_rows(
     distribution: Cumulative, probabilities: Sequence[float], by_record: float
 ) -> list[tuple[Row, tuple[Flag, ...]]]:
     """Each quantile with its flags. ``by_record``: 1 over the weight of all records, or 0 where nothing is sampled."""
-    smooth = np.clip(isotonic_regression(distribution.parts).x / distribution.present, 0.0, 1.0)
+    smooth = np.clip(optimize.isotonic_regression(distribution.parts).x / distribution.present, 0.0, 1.0)
     return [_quantile(distribution, smooth, probability, by_record) for probability in probabilities]
 
 
@@ -97,7 +97,8 @@ def moved_quantiles(around: Around, feature: PrefixTable, probabilities: Sequenc
         return [math.inf] * len(probabilities)
     moved = around.moved(feature, sums)
     curves = [
-        np.clip(isotonic_regression(parts + sign * moved).x / (float(whole) - sign * lost), 0.0, 1.0) for sign in (-1.0, 0.0, 1.0)
+        np.clip(optimize.isotonic_regression(parts + sign * moved).x / (float(whole) - sign * lost), 0.0, 1.0)
+        for sign in (-1.0, 0.0, 1.0)
     ]
     farthest = []
     for probability in probabilities:

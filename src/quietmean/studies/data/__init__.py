@@ -5,13 +5,35 @@ and hardly on its values: a refusal would answer a question about them. No messa
 in a file without a heading are cells.
 """
 
-from quietmean.studies.data.grouped import GroupedRows
-from quietmean.studies.data.grouped_frames import records_of
-from quietmean.studies.data.location import Location, account_name
-from quietmean.studies.data.mapping import FrameOfPersons
-from quietmean.studies.data.preview import Preview
-from quietmean.studies.data.reading import Source, location_of, read_columns, read_table
-from quietmean.studies.data.records import Records
+from typing import TYPE_CHECKING
+
+from quietmean.core.lazy import importer
+
+if TYPE_CHECKING:
+    from quietmean.studies.data.grouped import GroupedRows
+    from quietmean.studies.data.grouped_frames import records_of
+    from quietmean.studies.data.location import Location, account_name
+    from quietmean.studies.data.mapping import FrameOfPersons
+    from quietmean.studies.data.preview import Preview
+    from quietmean.studies.data.reading import Source, location_of, read_columns, read_table
+    from quietmean.studies.data.records import Records
+else:
+    __getattr__ = importer(
+        __name__,
+        {
+            "FrameOfPersons": "studies.data.mapping",
+            "GroupedRows": "studies.data.grouped",
+            "Location": "studies.data.location",
+            "Preview": "studies.data.preview",
+            "Records": "studies.data.records",
+            "Source": "studies.data.reading",
+            "account_name": "studies.data.location",
+            "location_of": "studies.data.reading",
+            "read_columns": "studies.data.reading",
+            "read_table": "studies.data.reading",
+            "records_of": "studies.data.grouped_frames",
+        },
+    )
 
 __all__ = [
     "FrameOfPersons",
