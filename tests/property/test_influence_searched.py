@@ -199,6 +199,8 @@ OTHERWISE: list[tuple[str, dict[str, Any]]] = [
     ("cordp-dme", {"decoder": "biased", "radius": 10.0}),
     ("gopa", {"aggregator": 0}),
     ("consensus", {"bits": 4}),
+    ("consensus", {"bits": 2}),
+    ("consensus", {"bits": 3, "theta": 0.0}),
     ("consensus", {"open_edges": "all", "mode": "broadcast"}),
     ("packed-sharing", {"lies": 1}),
     ("packed-sharing", {"prime": 2147483647}),

@@ -5,6 +5,9 @@ Kolmogorov-Smirnov tests at significance 1e-6 each; seeds are fixed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from quietmean.core.party import Vector
-from quietmean.protocols.consensus.quantiser import dither, pack, packed_size, quantise, reconstruct, unpack
+from quietmean.protocols.consensus.quantiser import dither, most_bytes, pack, packed_size, quantise, reconstruct, unpack
 from quietmean.protocols.consensus.spec import Quantisation
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -75,10 +78,38 @@ def test_every_link_and_iteration_has_dither_of_its_own() -> None:
 @given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 2**32))
 def test_indices_are_packed_without_waste(bits: int, dimension: int, seed: int) -> None:
     indices = BitStream(insecure_seed(seed, "indices")).integers(2**bits, dimension)
-    content = pack(bits, indices)
-    assert len(content) == packed_size(bits, dimension) == -(-bits * dimension // 8)
-    unpacked = unpack(bits, content, dimension)
+    settings = Quantisation(bits, 1.0, 1.0)
+    content = pack(settings, indices)
+    assert len(content) == packed_size(bits, dimension) == most_bytes(settings, dimension) == -(-bits * dimension // 8)
+    unpacked = unpack(settings, content, dimension)
     assert unpacked is not None
     np.testing.assert_array_equal(unpacked, indices)
-    assert unpack(bits, content + b"\0", dimension) is None
-    assert unpack(bits, content[:-1], dimension) is None
+    for other in (content + b"\0", content + bytes(12), content[:-1]):
+        assert unpack(settings, other, dimension) is None
+
+
+@given(st.integers(1, 16), st.lists(st.integers(-(2**60), 2**60), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_what_does_not_fit_follows_in_one_form(bits: int, drawn: list[int], random: Random) -> None:
+    """What it says is read again, and what says nothing, or the same in another way, is not read."""
+    settings, indices = Quantisation(bits, 1.0, 1.0, send_overloads=True), np.array(drawn)
+    content, beyond = pack(settings, indices), sum(not 0 <= index < 2**bits for index in drawn)
+    assert len(content) == packed_size(bits, len(drawn)) + 12 * beyond <= most_bytes(settings, len(drawn))
+    unpacked = unpack(settings, content, len(drawn))
+    assert unpacked is not None
+    np.testing.assert_array_equal(unpacked, indices)
+    assert beyond == 0 or unpack(replace(settings, send_overloads=False), content, len(drawn)) is None
+    other = bytearray(content)
+    other[random.randrange(len(other))] ^= 1 << random.randrange(8)
+    again = unpack(settings, bytes(other), len(drawn))
+    assert again is None or pack(settings, again) == bytes(other)
+    for longer in (content + bytes(12), content + content[-12:], content + bytes(5)):
+        assert unpack(settings, longer, len(drawn)) is None
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_where_overloads_are_sent_the_error_is_uniform_whatever_the_input(bits: int) -> None:
+    settings = Quantisation(bits, 1.0, 0.37, send_overloads=True)
+    for share in (1.3, 1e3, 1e7):
+        values, shift = inputs(settings, share), dither(settings, 1, 5, 1, SAMPLES)[0]
+        assert not quantise(settings, 1, values, shift)[1].any()
+        assert kstest(errors(settings, values, shift) + 0.5, "uniform").pvalue > SIGNIFICANCE

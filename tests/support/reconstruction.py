@@ -63,7 +63,7 @@ def _meanings(parameters: ConsensusParameters, heard: dict[tuple[int, int], Mess
             if settings is None:
                 meanings[t, link] = message.vector
                 continue
-            indices = unpack(settings.bits, message.content, dimension)
+            indices = unpack(settings, message.content, dimension)
             if indices is None:
                 raise InputError(f"message {link} of iteration {t + 1} cannot be read: record it again")
             row = message.sender if parameters.broadcast else link

@@ -96,7 +96,7 @@ def _impossible(
         return None
     parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
     deviation = NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
-    gaussian = plan.protocol.has_gaussian_tails(used.schedule, used.trace, used.weights, plan.input_domain.largest, dimension)
+    gaussian = plan.protocol.has_gaussian_tails
     room = deviations_allowed(dimension, gaussian) * deviation + parties * step
     if not within_bounds(plan.input_domain, _units(plan, used, opened), opened.total, reach, room):
         return f"the sum is not one of values within the bounds and noise of the plan's size ({_CHANCE})"

@@ -169,9 +169,9 @@ def default_gamma(rho_star: float) -> float:
     return max(0.85, 1 - 0.6 * (1 - rho_star))
 
 
-def default_delta_0(bits: int, sigma_z: float, sigma_s: float, deviations: float = 3.0) -> float:
-    """The first cell: so many standard deviations of the first difference, and half as much again, without overload."""
-    return deviations * math.sqrt(sigma_z**2 + sigma_s**2) * 1.5 / (2.0 ** (bits - 1) - 0.5)
+def default_delta_0(bits: int, sigma_z: float, sigma_s: float) -> float:
+    """The first cell: three standard deviations of the first difference, and half as much again, without overload."""
+    return 3.0 * math.sqrt(sigma_z**2 + sigma_s**2) * 1.5 / (2.0 ** (bits - 1) - 0.5)
 
 
 def iterations_to(rate: float, accuracy: float) -> int:

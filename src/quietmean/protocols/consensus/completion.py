@@ -83,7 +83,7 @@ def _quantisation(requested: ConsensusParameters, iteration: ConsensusParameters
     gamma = requested.gamma if gamma_chosen else default_gamma(rate)
     spread = float(np.sqrt((iteration.deviations**2).mean())) if iteration.deviations.size else 0.0
     delta_0 = given_value(requested.delta_0, max(default_delta_0(bits, spread, requested.value_sd), requested.delta_min))
-    chosen = Quantisation(bits, gamma, delta_0, requested.delta_min, two_step, requested.dither_seed)
+    chosen = Quantisation(bits, gamma, delta_0, requested.delta_min, two_step, requested.dither_seed, requested.send_overloads)
     if gamma_chosen:
         check_quantisation(iteration, chosen)
     if not automatic:

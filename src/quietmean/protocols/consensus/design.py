@@ -25,8 +25,6 @@ _SLACK = 0.01
 _LEAST_EXCESS = 0.5
 # Where records are protected, what is left of values grows with their number: it counts as if a party had so many.
 _MOST_RECORDS = 1e4
-# Standard deviations of the first difference that a plan's first cell takes without overload: as 1e-13 is shown for long vectors.
-_FIRST_CELL = 10.0
 # Without a grid a mean counts as exact to this share of the standard deviation of values.
 _EXACT = 1e-6
 
@@ -83,7 +81,9 @@ def completed(requested: Settings, target: Target) -> Settings:
 
     Cells may only shrink slowly, so a quantised run takes more messages: few bits pay for long vectors.
     """
-    quantised = _widened(requested, complete(requested, target.parties))
+    quantised = complete(requested, target.parties)
+    # So that nothing that a quantiser leaves is larger than is predicted, whatever it is given.
+    quantised = replace(quantised, send_overloads=quantised.bits is not None)
     # A smallest cell that was asked for is kept.
     if requested.bits is not AUTO or requested.delta_min > 0:
         return quantised
@@ -92,17 +92,6 @@ def completed(requested: Settings, target: Target) -> Settings:
         (plain, quantised),
         key=lambda parameters: bytes_over_a_link(parameters.quantisation, parameters.iterations, target.dimension),
     )
-
-
-def _widened(requested: Settings, quantised: Settings) -> Settings:
-    """With a first cell that no noise overloads but for a chance of 1e-13: cells shrink, so it costs nothing in the end."""
-    from quietmean.protocols.consensus.analysis import default_delta_0
-
-    if quantised.bits is None or requested.delta_0 is not OPEN:
-        return quantised
-    spread = float(np.sqrt((quantised.deviations**2).mean()))
-    first = default_delta_0(quantised.bits, spread, requested.value_sd, _FIRST_CELL)
-    return replace(quantised, delta_0=max(quantised.delta_0, first))
 
 
 def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, str]:

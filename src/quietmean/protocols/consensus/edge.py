@@ -77,7 +77,7 @@ class EdgeRules:
         if self._settings is None:
             return target, b""
         indices, _ = quantise(self._settings, iteration, target, self._dither(0, iteration))
-        return np.zeros(0), pack(self._settings.bits, indices)
+        return np.zeros(0), pack(self._settings, indices)
 
     def sent(self, edge: Edge, x: Vector, iteration: int) -> tuple[Vector, int]:
         """What j decodes from that message, shape (d,), and how many entries overloaded.
@@ -96,7 +96,7 @@ class EdgeRules:
         """What i decodes from j's message, shape (d,): the step of z_{i|j}, or with broadcasts x_j. None if it cannot be read."""
         if self._settings is None:
             return message.vector if message.vector.size == self._dimension else None
-        indices = unpack(self._settings.bits, message.content, self._dimension)
+        indices = unpack(self._settings, message.content, self._dimension)
         if indices is None:
             return None
         decoded = reconstruct(self._settings, iteration, indices, self._dither(1, iteration))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Mask
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import static_schedule
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.population import LinkVariables
+from quietmean.protocols.consensus.quantiser import Quantisers
 from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
+from quietmean.transcript.numbers import NumericReading, NumericRows
 
 # Noise terms are propagated one by one, in blocks, up to this many steps of an edge in all; beyond, random draws are used.
 _COLUMNS, _MOST_STEPS = 256, 2e8
 _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
+# Of the errors of cells, and by how much the variance of so many draws may be too small, but for a chance of 1e-7.
+_CELL_DRAWS, _CELL_MARGIN = 1024, 1.3
 
 
 def error_variance(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
@@ -39,6 +45,35 @@ def error_variance(parameters: ConsensusParameters, schedule: Schedule, trace: E
     if not len(links):
         weight = weights
     return float((squares[ended] / weight[ended] ** 2).max())
+
+
+class _DrawnErrors(Quantisers):
+    """In place of the quantisers of a run: errors of the variance that theirs have on cells, drawn from a public seed."""
+
+    def sent(self, iteration: int, target: Vector, rows: Ints, sends: Mask) -> Vector:
+        drawn = BitStream(Seed.public("consensus cells", iteration)).standard_normal(
+            (int(rows.max(initial=0)) + 1, target.shape[1])
+        )
+        return target + drawn[rows] * (self._settings.width(iteration) / math.sqrt(12))
+
+
+def cells_left(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
+    """Variance that the errors of quantisers leave in a result where something was lost, the most over the parties; at least it.
+
+    0 where all arrived: then it is what the last cells leave. Without overload.
+    """
+    settings, deliveries = parameters.quantisation, Deliveries.of(parameters, schedule, trace)
+    ended = _with_results(parameters, schedule, trace)
+    if settings is None or not ended.any() or (trace.finished.all() and trace.online.all() and deliveries.all_known):
+        return 0.0
+    silent = replace(parameters, local_noise="none", sigma_local=0.0)
+    reading = NumericReading(np.zeros((parameters.parties, _CELL_DRAWS)))
+    z = NumericRows(np.zeros((len(parameters.links), _CELL_DRAWS)))
+    run = LinkVariables(silent, deliveries, trace.online, reading.values, weights, z, reading)
+    run.quantisers = _DrawnErrors(settings, parameters.iterations)
+    results = run.run()
+    squares = (reading.vectors(results.rows) ** 2).mean(axis=1)
+    return _CELL_MARGIN * float((squares[ended] / results.weight[ended] ** 2).max())
 
 
 def unfinished(parameters: ConsensusParameters, half_range: float) -> float:

@@ -21,7 +21,7 @@ from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
 from quietmean.protocols.consensus.party import ConsensusParty, holds_back
 from quietmean.protocols.consensus.population import population
-from quietmean.protocols.consensus.quantiser import packed_size
+from quietmean.protocols.consensus.quantiser import most_bytes, packed_size
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Eavesdropping
 from quietmean.protocols.kinds import Design, SelfCalibrating
@@ -96,15 +96,14 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         """What a quantiser leaves is not, nor is noise of other kinds."""
         return self.is_linear
 
-    def has_gaussian_tails(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: Array, largest: float, dimension: int
-    ) -> bool:
-        """Of quantisers, too, where none overloads."""
-        if self.quantisation is None or self.local_noise not in ("none", "gaussian"):
-            return self.gaussian_noise
-        from quietmean.protocols.consensus.overload import never_overloads
+    @property
+    def has_gaussian_tails(self) -> bool:
+        """Of quantisers, too, where no error is larger than half a cell.
 
-        return never_overloads(self, schedule, trace, weights, largest, dimension)
+        A uniform number has tails no heavier than the Gaussian of its variance, and each error is independent of all else
+        (:mod:`.quantiser`).
+        """
+        return self.gaussian_noise or (self.send_overloads and self.local_noise in ("none", "gaussian"))
 
     @property
     def linear_bound(self) -> Self | None:
@@ -127,9 +126,11 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         )
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        from quietmean.protocols.consensus.error import error_variance
+        from quietmean.protocols.consensus.error import cells_left, error_variance
 
-        return error_variance(self, schedule, trace, weights) + quantisation_error(self)
+        return error_variance(self, schedule, trace, weights) + max(
+            quantisation_error(self), cells_left(self, schedule, trace, weights)
+        )
 
     def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """Iterations that have not come to rest hold negative parts of some values."""
@@ -199,7 +200,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return (8.0 * dimension + (self.rounds - 1) * packed) / self.rounds
 
     def content_limit(self, parties: int, dimension: int) -> int:
-        return 0 if self.quantisation is None else packed_size(self.quantisation.bits, dimension)
+        return 0 if self.quantisation is None else most_bytes(self.quantisation, dimension)
 
     def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
         overheard = eavesdropping == ALL_AFTER_FIRST

@@ -1,4 +1,4 @@
-"""The mid-rise quantiser with subtractive dither, and its indices as packed bits."""
+"""The mid-rise quantiser with subtractive dither, and its indices as packed bits, with those beyond the bits behind them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from quietmean.randomness import BitStream, Seed
 
 Indices = Ints
 
+# An index beyond the bits, behind the packed ones: the place of its number, and how far it is from the first that fits.
+_BEYOND = np.dtype([("place", "<u4"), ("index", "<i8")])
+# Nothing is so many cells away: float64 cannot tell cells apart there.
+_FARTHEST = 2.0**60
 # Bytes of a message besides its numbers: its header with the weight, and the answer; as measured between machines.
 FRAME_BYTES = 62
 
@@ -29,12 +33,16 @@ def dither(settings: Quantisation, iteration: int, first: int, count: int, dimen
 
 
 def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vector) -> tuple[Indices, Mask]:
-    """Indices 0 .. 2^bits - 1 of ``vector`` under the dither ``shift``, any equal shapes, and which entries overloaded."""
+    """Indices of ``vector`` under the dither ``shift``, any equal shapes, and which entries overloaded.
+
+    From 0 to 2^bits - 1, or beyond where overloads are sent, too: then none is.
+    """
     width, half = settings.width(iteration), 1 << (settings.bits - 1)
     scaled = vector / width
-    overloads = np.abs(scaled) > settings.largest_input
+    farthest = _FARTHEST if settings.send_overloads else float(half)
+    overloads = np.abs(scaled) > farthest - 0.5
     # Clipped before the conversion: an entry may be larger than any integer.
-    indices = np.clip(np.floor(scaled + shift), -half, half - 1).astype(np.int64) + half
+    indices = np.clip(np.floor(scaled + shift), -farthest, farthest - 1).astype(np.int64) + half
     return indices, overloads
 
 
@@ -85,19 +93,34 @@ def packed_size(bits: int, dimension: int) -> int:
     return -(-bits * dimension // 8)
 
 
-def pack(bits: int, indices: Indices) -> bytes:
-    """Indices of shape (d,), ``bits`` bits each, most significant first."""
-    places = np.arange(bits - 1, -1, -1)
-    return np.packbits(((indices[:, None] >> places) & 1).astype(np.uint8).ravel()).tobytes()
+def most_bytes(settings: Quantisation, dimension: int) -> int:
+    """Of :func:`pack`, at most."""
+    return packed_size(settings.bits, dimension) + settings.send_overloads * _BEYOND.itemsize * dimension
 
 
-def unpack(bits: int, content: bytes, dimension: int) -> Indices | None:
-    """The inverse; None if ``content`` is not that many bytes, or has bits set behind the last index."""
-    if len(content) != packed_size(bits, dimension):
+def pack(settings: Quantisation, indices: Indices) -> bytes:
+    """Indices of shape (d,), ``bits`` bits each, most significant first; then those beyond the bits."""
+    places = np.arange(settings.bits - 1, -1, -1)
+    fitting = np.clip(indices, 0, (1 << settings.bits) - 1)
+    packed = np.packbits(((fitting[:, None] >> places) & 1).astype(np.uint8).ravel()).tobytes()
+    beyond = np.flatnonzero(indices != fitting)
+    rest = np.empty(beyond.size, dtype=_BEYOND)
+    rest["place"], rest["index"] = beyond, indices[beyond]
+    return packed + rest.tobytes()
+
+
+def unpack(settings: Quantisation, content: bytes, dimension: int) -> Indices | None:
+    """The inverse; None for what :func:`pack` makes of no indices."""
+    bits, size = settings.bits, packed_size(settings.bits, dimension)
+    beyond = len(content) - size
+    if beyond % _BEYOND.itemsize or not 0 <= beyond <= most_bytes(settings, dimension) - size:
         return None
-    unpacked = np.unpackbits(np.frombuffer(content, dtype=np.uint8))
-    if unpacked[bits * dimension :].any():
-        return None
+    unpacked = np.unpackbits(np.frombuffer(content, dtype=np.uint8, count=size))
     places = np.arange(bits - 1, -1, -1)
     indices: Indices = (unpacked[: bits * dimension].reshape(dimension, bits).astype(np.int64) << places).sum(axis=1)
-    return indices
+    rest = np.frombuffer(content, dtype=_BEYOND, offset=size)
+    if not (rest["place"] < dimension).all() or not (np.abs(rest["index"].astype(np.float64)) <= 2 * _FARTHEST).all():
+        return None
+    indices[rest["place"]] = rest["index"]
+    # Each has one form: in order, once, nothing that fits among it, and no bits set behind the last index.
+    return indices if pack(settings, indices) == content else None

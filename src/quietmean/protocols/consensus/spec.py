@@ -28,7 +28,8 @@ class Quantisation:
     """Differences in ``bits`` bits each, cells of width max(gamma^t delta_0, delta_min) in iteration t = 1, 2, ...
 
     ``two_step``: differences over two iterations instead of one, for theta = 0. ``dither_seed``: any number; the dither is public
-    and takes part in no protection.
+    and takes part in no protection. ``send_overloads``: what does not fit into the bits follows in full, so that no error is ever
+    larger than half a cell; else it is clipped.
     """
 
     bits: int
@@ -37,6 +38,7 @@ class Quantisation:
     delta_min: float = 0.0
     two_step: bool = False
     dither_seed: int = 0
+    send_overloads: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MOST_BITS:
@@ -88,12 +90,17 @@ def _begins_with_all(parameters: ConsensusParameters) -> bool:
 
 # Of what sends differences as they are.
 UNQUANTISED: Mapping[str, Any] = {
-    "bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0, "value_sd": 1.0
+    "bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0, "value_sd": 1.0,
+    "send_overloads": False,
 }  # fmt: skip
 
 
 def _is_quantised(parameters: ConsensusParameters) -> bool:
     return parameters.bits is not None
+
+
+def _sends_overloads(parameters: ConsensusParameters) -> bool:
+    return parameters.send_overloads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -202,6 +209,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
     )
     two_step: bool = parameter(help="differences over two iterations", option=True, required=False, written=_is_quantised)
     dither_seed: int = parameter(0, help="number of the public dither", option=True, written=_is_quantised)
+    send_overloads: bool = parameter(False, help="differences beyond the bits follow in full", written=_sends_overloads)
     value_sd: float = parameter(
         1.0,
         help="standard deviation of the values that a quantiser is made for",
@@ -269,7 +277,9 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         """The quantiser of differences, None where they are sent as they are."""
         if self.bits is None:
             return None
-        return Quantisation(self.bits, self.gamma, self.delta_0, self.delta_min, self.two_step, self.dither_seed)
+        return Quantisation(
+            self.bits, self.gamma, self.delta_0, self.delta_min, self.two_step, self.dither_seed, self.send_overloads
+        )
 
     def quantised(self, settings: Quantisation | None) -> Self:
         """The same with another quantiser, or none."""

@@ -85,18 +85,18 @@ def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_s
 
 
 def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
-    """Raises :class:`InputError` for a plan whose quantisers overload permanently."""
+    """Raises :class:`InputError` for a plan whose quantisers would overload permanently."""
     from quietmean.protocols.consensus.analysis import Dynamics, slowest_difference
 
     settings = parameters.quantisation
     if settings is None:
         return
     rate = slowest_difference(Dynamics.of(parameters), parameters.broadcast)
-    share = attempt(parameters, settings, value_sd, rate).overloads
+    share = attempt(parameters, replace(settings, send_overloads=False), value_sd, rate).overloads
     if share > TOLERATED:
         needed = enough_bits(parameters, settings, value_sd, rate).bits
         kind = "broadcasts" if parameters.broadcast else f"differences over {'two steps' if settings.two_step else 'one step'}"
         raise InputError(
             f"bits is {settings.bits}, but with theta {parameters.theta:g} and {kind} {share:.1%} of the numbers would overload "
-            f'for ever and the error would not be what is predicted: take {needed}, or "auto"'
+            f'for ever and follow in full, which costs more bytes than is predicted: take {needed}, or "auto"'
         )

@@ -42,13 +42,9 @@ class CanBeChecked(GivesResults):
         """
         return 1.0
 
-    def has_gaussian_tails(
-        self, schedule: Schedule, trace: ExecutionTrace, weights: Array, largest: float, dimension: int
-    ) -> bool:
-        """Are the tails of the noise in a result (d,) no heavier than Gaussian ones, but for a chance of 1e-13?
-
-        Of values whose coordinates are at most ``largest`` for each unit of ``weights`` (n,). By default where it is Gaussian.
-        """
+    @property
+    def has_gaussian_tails(self) -> bool:
+        """Are the tails of the noise in a result no heavier than Gaussian ones? By default where it is Gaussian."""
         return self.gaussian_noise
 
     def own_release_variance(self, schedule: Schedule) -> Array | None:
