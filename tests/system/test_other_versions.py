@@ -73,7 +73,7 @@ def test_a_file_of_another_version_is_named_as_that(name: str, site: Site, capsy
     (sentence,) = errors.splitlines()
     assert sentence.startswith("quietmean: ")
     assert re.search(r"version of quietmean|of this version", sentence), sentence
-    assert path.name in sentence or "-2'" in sentence
+    assert path.name in sentence or "-2)" in sentence
 
 
 def test_a_contribution_of_another_version_is_left_out_and_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,10 @@ def sparse(path: Path, start: bytes) -> None:
 # What whoever can write into the folder may put there, and why it is left out; what is no file is passed over.
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "it is no contribution to a committee"),
-    "newer": (lambda path: path.write_bytes(b"qmcommi2" + WORLD.contribution(0)[8:]), "another version of quietmean made it"),
+    "newer": (
+        lambda path: path.write_bytes(b"qmcommi2" + WORLD.contribution(0)[8:]),
+        "it was written by another version of quietmean (qmcommi2): use that version for it",
+    ),
     "a gigabyte": (lambda path: sparse(path, WORLD.contribution(0)), "it is larger than any contribution to this study"),
     "segment": (lambda path: path.write_bytes(b"qmsegm1\n" + bytes(10)), "it is cut off, or was changed on the way"),
     "large segment": (lambda path: sparse(path, b"qmsegm1\n"), "it is for another study"),

@@ -130,7 +130,8 @@ def _with_others(
     import asyncio
     from contextlib import closing
 
-    from quietmean.node.preflight import Agreed, CheckSession, package_version
+    from quietmean.core.origin import package_version
+    from quietmean.node.preflight import Agreed, CheckSession
 
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
@@ -159,7 +160,7 @@ def _with_others(
 
 def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
     """Of a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
-    from quietmean.node.preflight import package_version
+    from quietmean.core.origin import package_version
     from quietmean.studies.party import Policy
 
     if checked.is_member:

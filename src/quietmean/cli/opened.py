@@ -95,8 +95,8 @@ class OpenedPages:
 
     def write(self, opened: Opened, effort: Mapping[str, Any], json: bool, **more: Any) -> None:
         """The receipt, what is printed, the result and the pages. ``more``: what else the result says."""
+        from quietmean.core.origin import package_version
         from quietmean.node.monitor import now
-        from quietmean.node.preflight import package_version
 
         plan, outcome = self.choice.plan, opened.outcome
         origin = {

@@ -261,8 +261,8 @@ def _document(local: LocalStudy, pages: Pages, seconds: float) -> dict[str, Any]
 
 def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     """The origin in the receipt: which software and plan this run belongs to, and when it ended."""
+    from quietmean.core.origin import package_version
     from quietmean.node.monitor import now
-    from quietmean.node.preflight import package_version
 
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 

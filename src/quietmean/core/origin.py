@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
 
 # The format of the receipt of a party's part in a session.
 SESSION_RECEIPT = "quietmean-session-receipt-1"
+# Letters of a release's name.
+_LONGEST = 60
+
+
+@cache
+def package_version() -> str:
+    """The release that runs."""
+    try:
+        return version("quietmean")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@contextmanager
+def naming_release(raw: Mapping[str, Any]) -> Iterator[None]:
+    """For who reads a receipt: raises :class:`InputError` with the release that wrote it, where that is another one than this."""
+    origin = raw.get("origin")
+    release = origin.get("quietmean") if isinstance(origin, Mapping) else None
+    try:
+        yield
+    except InputError as error:
+        if isinstance(release, str) and release[:_LONGEST] != package_version():
+            raise InputError(
+                f"{error} (version {release[:_LONGEST]} of quietmean wrote it, and this is {package_version()}: try that one)"
+            ) from None
+        raise
 
 
 def study_and_party(origin: Mapping[str, Any] | None) -> str:

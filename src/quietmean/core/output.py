@@ -174,10 +174,15 @@ def json_object(content: bytes) -> dict[str, Any]:
         return {}
 
 
-def require_version(form: object, known: str, subject: str) -> None:
-    """Raises :class:`InputError` for a format that differs from the known one in its number alone: all else may differ then."""
-    if isinstance(form, str) and form != known and re.fullmatch(re.escape(known[:-1]) + r"[\w.-]{1,20}", form):
-        raise InputError(f"{subject} was written by another version of quietmean ({form}): read it with that one")
+def require_version(form: object, known: str | bytes, subject: str, error: type[InputError] = InputError) -> None:
+    """Raises ``error`` for a format that differs from the known one in its number alone: all else may differ then.
+
+    Of a file that is no text, ``form`` is what it begins with, as much as ``known`` has.
+    """
+    number, expected = (text.decode("latin-1").strip("\n") if isinstance(text, bytes) else text for text in (form, known))
+    stem = re.escape(str(expected).rstrip("0123456789"))
+    if isinstance(number, str) and number != expected and re.fullmatch(stem + r"[\w.-]{1,20}", number):
+        raise error(f"{subject} was written by another version of quietmean ({number}): use that version for it")
 
 
 def has_fields(*names: str) -> Recognises:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from quietmean.core.errors import InputError
+from quietmean.core.output import require_version
 from quietmean.core.portability import sync_data, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
 from quietmean.protocols.committee.holdings import Vouchered
@@ -201,6 +202,7 @@ class DropBox:
         front = _FRONT.pack(_MAGIC, self._session.session, self._members)
         if content.startswith(front):
             return content
+        require_version(content[: len(_MAGIC)], _MAGIC, f"folder {self._folder}")
         if not front.startswith(content[: _FRONT.size]):
             raise InputError(f"folder {self._folder} is of a drop for another study: name another with --folder")
         if any(self._folder.glob("drop-*.parts")):

@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
-from quietmean.core.output import Output
+from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import parameters_of, refuse_unknown
@@ -245,9 +245,9 @@ class Plan:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version, and a missing or unknown field."""
+        require_version(raw.get("format"), FORMAT, "the plan")
         if raw.get("format") != FORMAT:
-            version = f" (format {raw['format']!r})" if "format" in raw else ""
-            raise InputError(f"this is not a plan of this version{version}: make one with quietmean plan")
+            raise InputError("this is not a plan of this version: make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")

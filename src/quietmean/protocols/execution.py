@@ -19,6 +19,7 @@ from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.json_file import read_json
 from quietmean.core.keywords import python_call
+from quietmean.core.origin import naming_release
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
@@ -388,7 +389,8 @@ class Execution:
 def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
     """An execution file's content: a protocol's execution or a noise mechanism. Raises :class:`InputError`."""
     kind = raw.get("protocol")
-    return KINDS[kind](raw) if isinstance(kind, str) and kind in KINDS else Execution.from_json(raw)
+    with naming_release(raw):
+        return KINDS[kind](raw) if isinstance(kind, str) and kind in KINDS else Execution.from_json(raw)
 
 
 def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:

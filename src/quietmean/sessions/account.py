@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
-from quietmean.core.output import Output, json_object
+from quietmean.core.output import Output, json_object, require_version
 from quietmean.core.readable import count_of
 from quietmean.privacy import Charge
 from quietmean.studies.agreement.session_terms import SessionTerms
@@ -66,6 +66,7 @@ class SessionAccount:
 
     def _read(self, store: Path) -> int:
         raw = read_json(store)
+        require_version(raw.get("format"), FORMAT, f"file {store}")
         if raw.get("format") != FORMAT or not isinstance(raw.get("begun"), int) or raw["begun"] < 0:
             raise InputError(f"file {store} is no account of a session of this version: name another file")
         if raw.get("terms") != self.terms.digest:

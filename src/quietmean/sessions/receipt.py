@@ -10,11 +10,10 @@ from typing import Any
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.origin import SESSION_RECEIPT, package_version
 from quietmean.core.output import Output, json_object
 from quietmean.core.readable import count_of
 from quietmean.node import SeriesProgress
-from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
 from quietmean.sessions.agreed import PartOfSession, SessionContract

@@ -20,9 +20,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from quietmean.core.origin import package_version
 from quietmean.node.local import child
 from quietmean.node.local.fork_launcher import MESSAGE_SIZE
-from quietmean.node.preflight import package_version
 from quietmean.planning import Plan
 from quietmean.randomness.process import renew_after_fork
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, TypeAlias
 
 from quietmean.core.codec import digest
+from quietmean.core.origin import package_version
 from quietmean.core.party import PartyId
 from quietmean.node.net import VERSION, Readiness, Roster, difference, differing, listed, printable, term_digests
 from quietmean.node.phase import Position
@@ -22,14 +21,6 @@ from quietmean.planning import Plan
 CLOCK_TOLERANCE = 5.0
 
 Key: TypeAlias = Literal["proved", "other", "refused", "unknown"]
-
-
-@cache
-def package_version() -> str:
-    try:
-        return version("quietmean")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @dataclass(frozen=True)

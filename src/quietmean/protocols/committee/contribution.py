@@ -22,6 +22,7 @@ import numpy as np
 
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
+from quietmean.core.output import require_version
 from quietmean.core.party import Units
 from quietmean.protocols.committee.admission import ADMISSION_BYTES, AdmissionByVoucher
 from quietmean.protocols.committee.keys import (
@@ -250,8 +251,8 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
     Raises :class:`ContributionError` for anything else, and for somebody who is not admitted or claims too large a weight.
     """
     if not raw.startswith(_MAGIC):
-        other = raw.startswith(_MAGIC[:-1]) and raw[len(_MAGIC) - 1 : len(_MAGIC)].isdigit()
-        raise ContributionError("another version of quietmean made it" if other else "it is no contribution to a committee")
+        require_version(raw[: len(_MAGIC)], _MAGIC, "it", ContributionError)
+        raise ContributionError("it is no contribution to a committee")
     begin = len(_MAGIC) + _LENGTH
     end = begin + int.from_bytes(raw[len(_MAGIC) : begin], "little")
     signed = end + SIGNATURE_BYTES

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import IO, Final
 
+from quietmean.core.output import require_version
 from quietmean.protocols.committee.contribution import ContributionError, front_bytes, largest_part
 from quietmean.protocols.committee.session import CommitteeSession
 
@@ -30,7 +31,8 @@ def record(excerpt: bytes, time: float) -> bytes:
 
 
 def is_segment(start: bytes) -> bool:
-    """Whether a file that begins so is meant to be a segment."""
+    """Whether a file that begins so is meant to be a segment. Raises :class:`ContributionError` for one of another version."""
+    require_version(start[: len(_MAGIC)], _MAGIC, "it", ContributionError)
     return start.startswith(_MAGIC)
 
 

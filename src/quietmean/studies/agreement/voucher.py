@@ -25,7 +25,7 @@ from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.invitation import Invitation, is_digest
 from quietmean.studies.agreement.signed import Signed, read_bounded, read_signed
 
-_TAG = b"quietmean-committee-voucher-1."
+_TAG = b"quietmean-committee-voucher-"
 # A line and a key take less than a thousand bytes.
 _LARGEST = 1 << 16
 ENDING = ".voucher"

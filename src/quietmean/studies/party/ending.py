@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from quietmean.core.errors import InputError, NotStarted
+from quietmean.core.origin import package_version
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
-from quietmean.node.preflight import package_version
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.files import Files
 from quietmean.studies.party.payment import ChargedStudy

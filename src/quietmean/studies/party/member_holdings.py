@@ -21,6 +21,7 @@ import numpy as np
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.outage import outage_of
+from quietmean.core.output import require_version
 from quietmean.core.portability import replacing
 from quietmean.core.readable_days import by_this_clock
 from quietmean.protocols.committee.contribution import (
@@ -72,7 +73,9 @@ class MemberHoldings:
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if file.read(len(_MAGIC)) != _MAGIC or size < len(_MAGIC) + _LENGTH:
+                start = file.read(len(_MAGIC))
+                require_version(start, _MAGIC, f"file {path}")
+                if start != _MAGIC or size < len(_MAGIC) + _LENGTH:
                     raise _changed(path)
                 file.seek(size - _LENGTH)
                 end = size - _LENGTH - int.from_bytes(file.read(_LENGTH), "little")
@@ -249,6 +252,8 @@ def _contributions(session: CommitteeSession, member: int, folder: Path, until: 
                     continue
                 file.seek(0)
                 yield from _in_segment(session, member, name, file, until)
+        except ContributionError as error:
+            yield name, partial(_fails, error)
         except OSError as error:
             yield name, partial(_fails, error, path)
 

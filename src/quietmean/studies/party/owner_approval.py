@@ -15,10 +15,10 @@ from typing import Self
 import msgspec
 
 from quietmean.core.errors import InputError
+from quietmean.core.origin import package_version
 from quietmean.core.readable_days import by_this_clock
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
-from quietmean.node.preflight import package_version
 from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.policy import Policy
