@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.bound import Bound
+from quietmean.core.threads import one_thread
 from quietmean.privacy import Adversary, bound_mu, noise_levels
-from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.worst_case import Stars

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing

@@ -25,9 +25,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
+from quietmean.core.threads import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed

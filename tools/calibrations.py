@@ -9,7 +9,7 @@ from types import ModuleType
 
 from page_figures import ending, without
 
-from quietmean.privacy.information import one_thread
+from quietmean.core.threads import one_thread
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "calibrations.md"

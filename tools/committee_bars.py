@@ -20,13 +20,13 @@ from packed_bars import benchmark, table
 from page_figures import ending
 
 from quietmean.core.statement import StatedValue
+from quietmean.core.threads import one_thread
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import mailbox_bytes, open_with, seal_to
 from quietmean.node.net import Identity, Purpose, is_signed
 from quietmean.node.rehearsal import rehearse
 from quietmean.planning import Plan
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.accounting import predicted_error

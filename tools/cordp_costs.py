@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from quietmean.core.party import Message, PartyId, Step
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target, configure
 from quietmean.protocols.cordp_dme.design import gaussian_variance, least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs

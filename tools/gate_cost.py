@@ -18,9 +18,9 @@ from equal_promises import central
 from page_stamp import stamp
 from resumed import add_resume, resumed
 
+from quietmean.core.threads import one_thread
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.inca import IncA
 from quietmean.simulation import simulate

@@ -15,11 +15,11 @@ from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned,
 from page_stamp import stamp
 from resumed import add_resume, resumed
 
+from quietmean.core.threads import one_thread
 from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate

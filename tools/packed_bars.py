@@ -17,9 +17,9 @@ from equal_promises import central, error
 from page_figures import ending
 
 from quietmean.core.party import Message, PartyId
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.inputs import leaving

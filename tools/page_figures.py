@@ -24,11 +24,11 @@ from equal_promises import error
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.threads import one_thread
 from quietmean.planning.calibrate import calibrate, choose_levels
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.inca import IncA

@@ -18,8 +18,8 @@ from page_stamp import stamp
 from resumed import add_resume, resumed
 
 from quietmean.core.errors import InputError
+from quietmean.core.threads import one_thread
 from quietmean.planning.candidates import general_protocols
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Server, Target, get_protocol
 
 PAGE = Path(__file__).parent.parent / "docs" / "protocol-map.md"

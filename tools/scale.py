@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from page_figures import ending
 
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.committee import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost

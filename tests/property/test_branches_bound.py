@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.privacy.information import one_thread
+from quietmean.core.threads import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, branches
 from quietmean.protocols.inca.branches import HandingOver, branch_and_bound, divided

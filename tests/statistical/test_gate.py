@@ -13,12 +13,12 @@ import pytest
 from scipy.stats import binom
 
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.gate import a_priori_mu, as_recorded, decide, mu_before_release
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA

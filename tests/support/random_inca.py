@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.threads import one_thread
 from quietmean.graphs import SCHEDULES
-from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
 from support.every_coalition import worst_tried_mu

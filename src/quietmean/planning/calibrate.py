@@ -20,6 +20,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import optimize
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
+from quietmean.core.threads import one_thread
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.gate import try_gate
@@ -29,7 +30,6 @@ from quietmean.planning.scenarios import Scenario, draw_estimates, draw_executio
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED, exceed_bound, most_tried
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Mechanism, SelfCalibrating, Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.protocols.result_broadcast import ResultBroadcast

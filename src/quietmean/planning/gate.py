@@ -34,12 +34,12 @@ from quietmean.core.bounds import APriori
 from quietmean.core.codec import convert, digest
 from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
 from quietmean.core.party import PartyId
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound, most_tried
-from quietmean.privacy.information import one_thread
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
 

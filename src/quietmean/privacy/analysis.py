@@ -13,6 +13,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.bounds import CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
+from quietmean.core.threads import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.coalitions import (
@@ -24,7 +25,7 @@ from quietmean.privacy.coalitions import (
     require_honest,
     search_coalitions,
 )
-from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.loss import GAUSSIAN
 from quietmean.privacy.mutual_information import summary
 from quietmean.randomness import Seed

@@ -18,10 +18,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
+from quietmean.core.threads import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge
-from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.information.coalition_batches import CoalitionBatch, CoalitionBatches
 from quietmean.privacy.information.coalition_solver import DOUBTFUL, PER_COALITION
 from quietmean.privacy.information.matrix import widened

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.party import PartyId
+from quietmean.core.threads import one_thread
 from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy.coalitions import random_coalitions
-from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 

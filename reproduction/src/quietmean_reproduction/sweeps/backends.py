@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from quietmean.core.errors import InputError, QuietmeanError
-from quietmean.privacy.information import one_thread
+from quietmean.core.threads import one_thread
 from quietmean_reproduction.sweeps.task import Row, Task
 
 Finished = Generator[tuple[str, list[Row]], None, None]

@@ -5,15 +5,12 @@ from quietmean.privacy.information.iterative import bound_mu
 from quietmean.privacy.information.levels import NoiseLevels, noise_levels
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.solver import information_matrix
-from quietmean.privacy.information.threads import few_threads, one_thread
 
 __all__ = [
     "CoalitionSolver",
     "InformationMatrix",
     "NoiseLevels",
     "bound_mu",
-    "few_threads",
     "information_matrix",
     "noise_levels",
-    "one_thread",
 ]

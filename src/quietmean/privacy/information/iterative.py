@@ -14,11 +14,11 @@ import numpy as np
 from quietmean.core.arrays import Matrix
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError, NumericalError
+from quietmean.core.threads import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.round_recursion import private_diagonal
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.privacy.information.solver import information_matrix
-from quietmean.privacy.information.threads import one_thread
 from quietmean.privacy.information.view_map import Repairer, ViewMap
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
