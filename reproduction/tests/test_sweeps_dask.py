@@ -17,6 +17,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
+from support.dask_cluster import cluster
 
 # Starting processes takes seconds.
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ from slow_functions_of_tests import slowly
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 if __name__ == "__main__":
     tasks = [Task(slowly, {"number": number, "log": sys.argv[2], "seconds": 0.3}, seed=str(number)) for number in range(12)]
-    run_sweep(tasks, Path(sys.argv[3]), backend=sys.argv[4], workers=Workers(2))
+    run_sweep(tasks, Path(sys.argv[3]), workers=Workers(sys.argv[4]))
 """
 
 
@@ -73,13 +74,14 @@ def ended(log: Path) -> int:
     return sum(path.name.endswith("-end") for path in log.iterdir())
 
 
-def test_every_backend_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_all_workers_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     tasks = make_tasks(tmp_path / "log", 0.0)
     alone = run_sweep(tasks, tmp_path / "alone", workers=Workers(1)).path.read_bytes()
-    for backend in ("joblib", "dask"):
-        sweep = run_sweep(tasks, tmp_path / backend, backend=backend, workers=Workers(3))
-        assert sweep.computed == len(tasks)
-        assert sweep.path.read_bytes() == alone
+    with cluster(folder) as running:
+        for place, workers in enumerate((Workers(3), Workers(running.address))):
+            sweep = run_sweep(tasks, tmp_path / str(place), workers=workers)
+            assert sweep.computed == len(tasks)
+            assert sweep.path.read_bytes() == alone
 
 
 def test_a_killed_dask_worker_loses_and_doubles_nothing(folder: Path, tmp_path: Path) -> None:
@@ -97,7 +99,8 @@ def test_a_killed_dask_worker_loses_and_doubles_nothing(folder: Path, tmp_path: 
             os.kill(pid, signal.SIGKILL)
             killed.append(int(latest.name.split("-")[0]))
 
-    sweep = run_sweep(tasks, tmp_path / "sweep", backend="dask", workers=Workers(3), progress=progress)
+    with cluster(folder, 3) as running:
+        sweep = run_sweep(tasks, tmp_path / "sweep", workers=Workers(running.address), progress=progress)
     assert len(killed) == 1
     # The task of the dead worker was begun again, and every task is in the table once.
     assert begun(log)[killed[0]] == 2
@@ -107,22 +110,23 @@ def test_a_killed_dask_worker_loses_and_doubles_nothing(folder: Path, tmp_path: 
     assert sweep.path.read_bytes() == calm.path.read_bytes()
 
 
-def test_a_scheduler_that_runs_already_serves_as_well(folder: Path, tmp_path: Path) -> None:
-    distributed: Any = importlib.import_module("distributed")
-    tasks = make_tasks(tmp_path / "log", 0.0, 4)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=None
-    ) as cluster:
-        workers = Workers(address=cluster.scheduler_address)
-        sweep = run_sweep(tasks, tmp_path / "sweep", backend="dask", workers=workers)
-    assert sweep.rows.height == 12
-
-
-@pytest.mark.parametrize("backend", ["joblib", "dask"])
-def test_ctrl_c_loses_only_what_is_being_computed(backend: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["here", "scheduler"])
+def test_ctrl_c_loses_only_what_is_being_computed(where: str, folder: Path, tmp_path: Path) -> None:
     log, target = tmp_path / "log", tmp_path / "sweep"
     log.mkdir()
-    command = [sys.executable, str(folder / "script.py"), str(folder), str(log), str(target), backend]
+    if where == "here":
+        assert stopped_and_continued(folder, log, target, "2") == 0
+    else:
+        with cluster(folder) as running:
+            # The scheduler's workers live on, and end what they were computing.
+            assert 0 <= stopped_and_continued(folder, log, target, running.address) <= 2
+    calm = run_sweep(make_tasks(log, 0.3), tmp_path / "calm", workers=Workers(1))
+    assert (target / "sweep.parquet").read_bytes() == calm.path.read_bytes()
+
+
+def stopped_and_continued(folder: Path, log: Path, target: Path, workers: str) -> int:
+    """How many tasks were computed that were there already."""
+    command = [sys.executable, str(folder / "script.py"), str(folder), str(log), str(target), workers]
     # A session of its own: the signal goes to all its processes, as from a terminal.
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     limit = time.monotonic() + 120
@@ -138,9 +142,7 @@ def test_ctrl_c_loses_only_what_is_being_computed(backend: str, folder: Path, tm
     before = ended(log)
     assert before <= len(done) + 2
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    assert ended(log) - before == 12 - len(done)
-    calm = run_sweep(make_tasks(log, 0.3), tmp_path / "calm", workers=Workers(1))
-    assert (target / "sweep.parquet").read_bytes() == calm.path.read_bytes()
+    return ended(log) - before - (12 - len(done))
 
 
 def finished(target: Path) -> list[Path]:

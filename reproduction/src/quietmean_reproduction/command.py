@@ -24,9 +24,7 @@ def command(
     full: Annotated[bool, Parameter(negative="")] = False,
     out_: Annotated[Path, Parameter(name="--out")] = Path("figures"),
     seed: int = 0,
-    backend: str = "joblib",
-    workers: int | None = None,
-    address: str | None = None,
+    workers: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make figures of the papers anew: numbers (CSV), drawings (PNG), and what the paper states beside what we find.
@@ -49,12 +47,9 @@ def command(
         Directory for the files.
     seed
         The same seed gives the same numbers (but for measured times).
-    backend
-        joblib (processes of this machine) or dask.
     workers
-        Number of processes; default one for each processor.
-    address
-        Scheduler of a cluster that runs already (dask).
+        How many processes of this machine compute, by default one for each processor; or the address of a Dask scheduler, such
+        as tcp://host:8786.
     json
         One JSON document on standard output.
     """
@@ -82,8 +77,7 @@ def command(
             out_,
             effort=Effort.FULL if full else Effort.QUICK,
             seed=seed,
-            backend=backend,
-            workers=Workers(workers, address),
+            workers=None if workers is None else Workers(workers),
             progress=lambda name, finished, total: line.say(f"{name}: {finished} of {total} tasks"),
             finished=finished,
         )

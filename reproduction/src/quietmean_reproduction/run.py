@@ -16,7 +16,6 @@ from quietmean_reproduction.figure import Claim, Effort, Figure
 from quietmean_reproduction.style import paper_style
 from quietmean_reproduction.summary import write_summary
 from quietmean_reproduction.sweeps import Workers, run_sweep
-from quietmean_reproduction.sweeps.backends import find_backend
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,13 +56,11 @@ def reproduce(
     *,
     effort: Effort = Effort.QUICK,
     seed: int = 0,
-    backend: str = "joblib",
     workers: Workers | None = None,
     progress: Progress = lambda name, done, total: None,
     finished: Callable[[Reproduced], None] = lambda made: None,
 ) -> list[Reproduced]:
     """Make figures in ``directory``, one after the other; stop and continue at will, see :mod:`quietmean_reproduction.sweeps`."""
-    find_backend(backend)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -75,7 +72,6 @@ def reproduce(
             figure.tasks(effort),
             directory / _SWEEPS / f"{figure.name}-{effort}",
             seed=seed,
-            backend=backend,
             workers=workers,
             progress=partial(_tell, progress, figure.name),
         )

@@ -1,8 +1,7 @@
 """Sweeps: many independent tasks, spread over processes, stopped and continued at will, collected in one table.
 
 A finished task is written down at once. Whoever stops a sweep loses at most the tasks in flight, and the next run does only what
-is missing. What the table holds depends on the tasks and the seed alone: not on the backend, the number of workers, or
-interruptions.
+is missing. What the table holds depends on the tasks and the seed alone: not on the workers, or interruptions.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy
 import polars as pl
 import scipy
 
 from quietmean.core.codec import digest
-from quietmean.core.errors import InputError
-from quietmean_reproduction.sweeps.backends import Workers, find_backend
+from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.workers import Workers
 from quietmean_reproduction.sweeps.store import SweepStore, write_table
 from quietmean_reproduction.sweeps.task import VERSION, Row, Task
 
@@ -45,16 +45,14 @@ def run_sweep(
     directory: Path,
     *,
     seed: int = 0,
-    backend: str = "joblib",
     workers: Workers | None = None,
     progress: Progress = lambda done, total, before: None,
 ) -> Sweep:
     """Run what is missing, then write ``directory/sweep.parquet``.
 
-    Finished tasks lie in ``directory/tasks``; delete it to begin anew. Backends: ``joblib`` (processes of this machine),
-    ``dask``; both give the same table, bit for bit. An error of a task ends the sweep, and what is finished stays.
+    Finished tasks lie in ``directory/tasks``; delete it to begin anew. ``workers``: by default a process for each processor; all
+    give the same table, bit for bit. An error of a task ends the sweep, and what is finished stays.
     """
-    run = find_backend(backend)
     keys = [task.key(seed) for task in tasks]
     if not tasks:
         raise InputError("a sweep of no tasks computes nothing: give at least one task")
@@ -65,14 +63,24 @@ def run_sweep(
     done = len(before)
     progress(done, len(by_key), len(before))
     if missing:
-        with closing(run(missing, seed, workers or Workers())) as finished:
-            for key, rows in finished:
+        workers = workers or Workers(joblib.cpu_count())
+        with closing(workers.each(_rows, seed, [task for _, task in missing])) as finished:
+            for place, rows in finished:
+                key = missing[place][0]
                 store.save(key, by_key[key], rows)
                 done += 1
                 progress(done, len(by_key), len(before))
     path = directory / "sweep.parquet"
     provenance = describe(tasks, seed)
     return Sweep(write_table(path, collect(store, keys), provenance), provenance, len(missing), path)
+
+
+def _rows(seed: int, task: Task) -> list[Row]:
+    try:
+        return task.rows(seed)
+    except QuietmeanError as error:
+        error.add_note(f"in {task.name} with {dict(task.parameters)}")
+        raise
 
 
 def collect(store: SweepStore, keys: Sequence[str]) -> list[Row]:
