@@ -319,6 +319,7 @@ TOLD = {
     "dates that may be either",
     "a quotation mark left open",
     "names of rows, of R",
+    "JSON lines that are none",
 }
 EXTRAS = {
     "SPSS": "pyreadstat",

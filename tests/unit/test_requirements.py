@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -35,19 +36,29 @@ def needed(body: list[ast.stmt]) -> Iterator[str]:
             yield from needed(node.body)
 
 
+@functools.cache
+def imports() -> list[tuple[Path, str, set[str]]]:
+    """Of each file each package of others that it imports, with the distributions that have it, in small letters."""
+    owners = packages_distributions()
+    return [
+        (path, package, {name.lower() for name in owners.get(package, [])})
+        for path in SOURCE.rglob("*.py")
+        for package in set(needed(ast.parse(path.read_text()).body)) - sys.stdlib_module_names - {"quietmean"}
+    ]
+
+
 def missing(folder: Path, installed: set[str]) -> set[str]:
     """Names of files and packages for which no installed distribution is there."""
-    owners = packages_distributions()
-    found = set()
-    for path in folder.rglob("*.py"):
-        for package in set(needed(ast.parse(path.read_text()).body)) - sys.stdlib_module_names - {"quietmean"}:
-            if not {name.lower() for name in owners.get(package, [])} & installed:
-                found.add(f"{path.relative_to(folder)} needs {package}")
-    return found
+    return {
+        f"{path.relative_to(folder)} needs {package}"
+        for path, package, owners in imports()
+        if path.is_relative_to(folder) and not owners & installed
+    }
 
 
-# A folder of its own, which only the command of the same name imports, once it has looked for the extra.
-DESK = {f"desk/{name}.py needs starlette" for name in ("access", "app", "behind_proxy")}
+# Folders of their own, which only the commands of the same names import, once they have looked for the extra.
+DESK = {f"{name}.py needs starlette" for name in ("desk/access", "desk/app", "desk/behind_proxy", "drop/app")}
+DESK |= {"drop/serving.py needs uvicorn"}
 # The same for estimators, which are imported when one is asked for.
 ESTIMATORS = {
     f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "linear", "logistic", "pca", "scaler")
@@ -56,15 +67,15 @@ ESTIMATORS = {
 TABLES = {"studies/data/polars_texts.py needs polars"}
 
 
-@pytest.mark.slow
 def test_the_package_needs_only_what_it_installs() -> None:
     inside = {f"testing/{name}.py needs hypothesis" for name in ("documents", "strategies")}
     assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS | TABLES
 
 
-def test_the_desk_needs_only_its_extra() -> None:
+@pytest.mark.parametrize("folder", ["desk", "drop"])
+def test_the_desk_and_the_drop_need_only_their_extra(folder: str) -> None:
     extra: list[str] = PROJECT["optional-dependencies"]["desk"]
-    assert missing(SOURCE / "desk", distributions([*PROJECT["dependencies"], *extra])) == set()
+    assert missing(SOURCE / folder, distributions([*PROJECT["dependencies"], *extra])) == set()
 
 
 def test_the_estimators_need_only_their_extra() -> None:
@@ -72,7 +83,6 @@ def test_the_estimators_need_only_their_extra() -> None:
     assert missing(SOURCE / "learning", distributions([*PROJECT["dependencies"], *extra])) == set()
 
 
-@pytest.mark.slow
 def test_the_reference_can_be_built_with_its_extra() -> None:
     extra: list[str] = [*PROJECT["optional-dependencies"]["docs"], *PROJECT["optional-dependencies"]["sklearn"]]
     assert "sklearn" in PROJECT["optional-dependencies"]["all"][0]

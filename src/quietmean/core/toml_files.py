@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
-from pydantic_core import ErrorDetails
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 def read_tables(path: Path, subject: str) -> dict[str, Any]:

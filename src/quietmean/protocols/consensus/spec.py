@@ -144,7 +144,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         required=False,
         at_least=1,
         at_most=100_000,
-        remedy="at least 1 exchange is needed: choose 1..100000",
+        remedy="choose 1..100000 exchanges",
     )
     mode: str = parameter("unicast", help="how differences are sent", option=True, choices=("unicast", "broadcast"))
     patience: int = parameter(

@@ -51,7 +51,7 @@ class SecretSharingParameters(GraphParameters):
         required=False,
         at_least=1,
         at_most=100_000,
-        remedy="at least 1 exchange is needed: choose 1..100000",
+        remedy="choose 1..100000 exchanges",
     )
 
     def __post_init__(self) -> None:

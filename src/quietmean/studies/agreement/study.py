@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import UTC
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
@@ -36,6 +35,9 @@ from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
