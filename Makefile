@@ -174,7 +174,7 @@ image: .venv/test.stamp
 
 # Known vulnerabilities of the versions that the tests run with, from the index's own list; AUDIT="--vulnerability-service osv" asks another.
 audit: .venv-audit/audit.stamp
-	.venv-audit/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement constraints.txt $(AUDIT)
+	.venv-audit/bin/python tools/audit.py constraints.txt $(AUDIT)
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -77,3 +78,25 @@ def test_a_digest_is_of_the_files_that_were_installed(tool: ModuleType, monkeypa
 def test_the_document_is_the_same_each_time(tool: ModuleType) -> None:
     assert tool.document(("report",)) == tool.document(("report",))
     assert tool.document(())["bomFormat"] == "CycloneDX"
+
+
+def test_an_audit_passes_only_where_every_version_was_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what pip-audit prints of an index with a list, with none, and of none that answers."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import audit
+
+    clean = {"name": "numpy", "version": "2.3.1", "vulns": []}
+    flawed = {"name": "pip", "version": "1.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1"]}]}
+    unknown = {"name": "absl-py", "skip_reason": "Dependency not found"}
+    for packages, code, words in (
+        ([clean], 0, "none of 1 packages has a known vulnerability"),
+        ([clean, flawed], 1, "pip 1.0 has PYSEC-1: 1.1 mends it"),
+        ([clean, unknown], 2, "1 of 2 packages were not audited"),
+        ([flawed, unknown], 1, "1 of 2 packages were not audited"),
+    ):
+        ended, sentences = audit.outcome(json.dumps({"dependencies": packages}))
+        assert ended == code
+        assert words in " ".join(sentences)
+    ended, (sentence,) = audit.outcome("")
+    assert ended == 2
+    assert sentence.startswith("nothing was audited")
