@@ -103,6 +103,12 @@ class StudyResult(TableFile):
         return self.outcome.influence
 
     @property
+    def checked(self) -> str | None:
+        """By how many sums of members it was checked, and how many wrong ones would have been noticed, in a sentence; None where
+        sums of members do not determine it."""
+        return self.outcome.checked
+
+    @property
     def execution(self) -> Execution:
         return self.outcome.execution
 

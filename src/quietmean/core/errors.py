@@ -6,6 +6,10 @@ class QuietmeanError(Exception):
 
     exit_code = 3
 
+    def __str__(self) -> str:
+        """A sentence may quote what a stranger wrote: nothing of it changes a screen."""
+        return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in super().__str__())
+
 
 class InputError(QuietmeanError):
     """The user's mistake: one sentence that names the value and the remedy. Exit code 2."""

@@ -340,12 +340,17 @@ def _verdict(worst: float, target: float) -> str:
 def _exchange(report: StudyReport) -> dict[str, Any]:
     execution, coalition = report.execution, report.certificate.worst
     if not (execution.schedule.out_degree > 0).any():
+        public = execution.protocol.releases_are_public
         return {
-            "heading": "Nobody sends anything before the end",
+            "heading": "Nobody sends anything before the end" if public else "No party sends another one anything",
             "figure": "",
             "heads": [],
             "rows": [],
-            "notes": ["Each party makes its noisy value public; the protocol has no rounds to draw."],
+            "notes": [
+                "Each party makes its noisy value public; the protocol has no rounds to draw."
+                if public
+                else "Each contribution is encrypted to those who open the sum of all; there are no rounds to draw."
+            ],
         }
     figure = exchange_figure(execution, coalition, report.party_names, title=False)
     heading = statement(execution, coalition)

@@ -54,6 +54,15 @@ class RoundMean(Tabular, Generic[Party]):
         """Of the noise in the mean, per coordinate, in the units of the vectors."""
         return math.sqrt(stated_variance(self.execution)) * self._scale
 
+    @property
+    def checked(self) -> str | None:
+        """By how many sums of members it was checked, and how many wrong ones would have been noticed, in a sentence; None where
+        sums of members do not determine it."""
+        from quietmean.studies.outcome.influence import checked_text
+
+        by = self.execution.protocol.checked_by
+        return None if by is None else checked_text(by)
+
     @cached_property
     def in_part(self) -> dict[Party, float]:
         """Who counts in part, and in which: the mean is of vectors so weighted, which ``standard_error`` knows nothing of."""
@@ -61,8 +70,9 @@ class RoundMean(Tabular, Generic[Party]):
 
     def __repr__(self) -> str:
         missed = f", {self.missed} missed before" if self.missed else ""
-        counted = counted_text(len(self.counted), len(self.in_part))
-        return f"RoundMean(round {self.round}{missed}, {counted}, epsilon so far {self.epsilon:.4g})"
+        counted, by = counted_text(len(self.counted), len(self.in_part)), self.execution.protocol.checked_by
+        unchecked = "" if by is None or by["lies_excluded"] else ", unchecked"
+        return f"RoundMean(round {self.round}{missed}, {counted}{unchecked}, epsilon so far {self.epsilon:.4g})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)

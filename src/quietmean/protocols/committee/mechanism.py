@@ -6,6 +6,7 @@ messages; the members' own exchange is in :mod:`quietmean.node.committee`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,7 @@ from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.encoding import decode, encode
 from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.layout import layout_of, stated_by
-from quietmean.protocols.committee.parameters import CommitteeParameters
+from quietmean.protocols.committee.parameters import CommitteeParameters, wrong_sums_corrected
 from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
 _POSITIVE = "choose a finite number > 0"
+# What a design says besides for how many contributors it is.
+_DESIGNED = tuple(field.name for field in fields(CommitteeParameters) if field.name != "contributors")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -75,10 +78,13 @@ class CommitteeFields(Configured):
         remedy="choose 0 or more",
         written=lambda value: bool(value.bits_of_record),
     )
+    sums: int | None = parameter(
+        None, help="members' sums that a result is from, where that is known", at_least=1, remedy="a result is from 1 sum or more"
+    )
 
     def parameters(self, contributors: int) -> CommitteeParameters:
         """For so many contributors. Raises :class:`InputError` where they do not go together."""
-        values = {field.name: getattr(self, field.name) for field in fields(CommitteeFields)}
+        values = {name: getattr(self, name) for name in _DESIGNED}
         return CommitteeParameters(**values | {"size": Size(self.size)}, contributors=contributors)
 
 
@@ -104,7 +110,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     @classmethod
     def of(cls, parameters: CommitteeParameters) -> Self:
         """With the parameters of a design."""
-        values = {field.name: getattr(parameters, field.name) for field in fields(CommitteeFields)}
+        values = {name: getattr(parameters, name) for name in _DESIGNED}
         return cls(**values | {"size": str(parameters.size)})
 
     @classmethod
@@ -238,6 +244,18 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     @property
     def checks_contributions(self) -> bool:
         return self.verified
+
+    def as_carried_out(self, state: Any) -> Self:
+        """``state``: the result that was checked."""
+        return replace(self, sums=state.sums)
+
+    @property
+    def checked_by(self) -> Mapping[str, int] | None:
+        if self.sums is None:
+            return None
+        needed = self.colluding + self.secrets
+        corrected = wrong_sums_corrected(self.sums, needed, self.colluding)
+        return {"sums": self.sums, "needed": needed, "lies_excluded": self.sums - needed - corrected}
 
     @property
     def rounding_step(self) -> float:

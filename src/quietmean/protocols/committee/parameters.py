@@ -32,6 +32,11 @@ BALLOT_ROUNDS = 5
 NOISE_REACH, NOISE_BEYOND = 8, 1.245e-15
 
 
+def wrong_sums_corrected(sums: int, threshold: int, colluding: int) -> int:
+    """Of T + c_m members' sums or more: so many that c_m wrong ones are found all the same."""
+    return min(colluding, sums - threshold - colluding)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommitteeParameters:
     """``contributors`` (n) that are admitted deal their values to m ``members`` of whom ``colluding`` (c_m) collude at most.

@@ -19,6 +19,7 @@ from quietmean.protocols.committee.encoding import decode
 from quietmean.protocols.committee.keys import Kind, Signer, key_line
 from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
 from quietmean.protocols.committee.messages import MemberSum, is_summed
+from quietmean.protocols.committee.parameters import wrong_sums_corrected
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.correction import conclude
@@ -144,8 +145,7 @@ def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
     if spare < 0:
         raise ResultError(f"{len(result.sums)} members' sums are no result: {parameters.sums_needed} are needed, ask the others")
     shares = {sent.member: _share(session, sent) for sent in result.sums}
-    # So many that c_m wrong ones are always found.
-    corrected = min(parameters.colluding, spare)
+    corrected = wrong_sums_corrected(len(result.sums), parameters.threshold, parameters.colluding)
     secret = Seed.from_os()
     conclusion = conclude(parameters.packing, shares, corrected, parameters.dimension, secret)
     if conclusion.total is None:

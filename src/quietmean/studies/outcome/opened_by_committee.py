@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ def outcome_of(plan: Plan, workload: Workload, checked: CheckedResult, counted: 
     weights[list(counted)] = list(counted.values())
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(frozenset(range(parties)) - counted.keys())
-    return conclude_possible(plan, workload, execution, ReleasedSum(checked.total, checked.weight))
+    carried_out = replace(execution, protocol=execution.protocol.as_carried_out(checked))
+    return conclude_possible(plan, workload, carried_out, ReleasedSum(checked.total, checked.weight))
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,14 @@ class StudyOutcome:
     @property
     def influence_sentences(self) -> tuple[str, ...]:
         """How far one party can have moved the answers, for people; none where nobody said."""
-        by = self.execution.protocol.checked_by
         sentences = () if self.influence is None else tuple(self.influence.sentences())
-        return sentences if by is None else (*sentences, checked_text(by))
+        return sentences if self.checked is None else (*sentences, self.checked)
+
+    @property
+    def checked(self) -> str | None:
+        """By how many sums of members it was checked, and how many wrong ones would have been noticed, in a sentence."""
+        by = self.execution.protocol.checked_by
+        return None if by is None else checked_text(by)
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the result that ``quietmean run`` and ``join`` print as JSON."""
