@@ -21,79 +21,46 @@ from quietmean.core.lazy import importer
 if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
-    from quietmean.api.contributing import contribute
-    from quietmean.api.functions import Node, certify, plan, simulate
-    from quietmean.api.joining import ajoin, contract, join
-    from quietmean.api.sessions import joined, session
-    from quietmean.api.sites import Site
-    from quietmean.api.study import Study
-    from quietmean.core.errors import InputError, QuietmeanError
-    from quietmean.core.input_domain import InputDomain
-    from quietmean.planning import Plan
-    from quietmean.planning.candidates import Ranking, rank
-    from quietmean.planning.ways import propose
-    from quietmean.protocols import Target
-    from quietmean.protocols.central_dp import CentralDP
-    from quietmean.protocols.committee import Committee
-    from quietmean.protocols.consensus import Consensus
-    from quietmean.protocols.cordp_dme import CorDPDME
-    from quietmean.protocols.execution import Execution
-    from quietmean.protocols.gopa import GOPA
-    from quietmean.protocols.gossip import Gossip
-    from quietmean.protocols.inca import IncA
-    from quietmean.protocols.local_dp import LocalDP
-    from quietmean.protocols.muffliato import Muffliato
-    from quietmean.protocols.packed_sharing import PackedSharing
-    from quietmean.protocols.priv_unit import PrivUnitG
-    from quietmean.protocols.secagg import SecAgg
-    from quietmean.protocols.secagg_plus import SecAggPlus
-    from quietmean.protocols.secret_sharing import SecretSharing
-    from quietmean.sessions import Session
-    from quietmean.studies.data.frames import GroupedFrame
-    from quietmean.studies.data.mapping import FrameOfPersons
+    from quietmean.api.contributing import contribute as contribute
+    from quietmean.api.functions import Node as Node
+    from quietmean.api.functions import certify as certify
+    from quietmean.api.functions import plan as plan
+    from quietmean.api.functions import simulate as simulate
+    from quietmean.api.joining import ajoin as ajoin
+    from quietmean.api.joining import contract as contract
+    from quietmean.api.joining import join as join
+    from quietmean.api.sessions import joined as joined
+    from quietmean.api.sessions import session as session
+    from quietmean.api.sites import Site as Site
+    from quietmean.api.study import Study as Study
+    from quietmean.core.errors import InputError as InputError
+    from quietmean.core.errors import QuietmeanError as QuietmeanError
+    from quietmean.core.input_domain import InputDomain as InputDomain
+    from quietmean.planning import Plan as Plan
+    from quietmean.planning.candidates import Ranking as Ranking
+    from quietmean.planning.candidates import rank as rank
+    from quietmean.planning.ways import propose as propose
+    from quietmean.protocols import Target as Target
+    from quietmean.protocols.central_dp import CentralDP as CentralDP
+    from quietmean.protocols.committee import Committee as Committee
+    from quietmean.protocols.consensus import Consensus as Consensus
+    from quietmean.protocols.cordp_dme import CorDPDME as CorDPDME
+    from quietmean.protocols.execution import Execution as Execution
+    from quietmean.protocols.gopa import GOPA as GOPA
+    from quietmean.protocols.gossip import Gossip as Gossip
+    from quietmean.protocols.inca import IncA as IncA
+    from quietmean.protocols.local_dp import LocalDP as LocalDP
+    from quietmean.protocols.muffliato import Muffliato as Muffliato
+    from quietmean.protocols.packed_sharing import PackedSharing as PackedSharing
+    from quietmean.protocols.priv_unit import PrivUnitG as PrivUnitG
+    from quietmean.protocols.secagg import SecAgg as SecAgg
+    from quietmean.protocols.secagg_plus import SecAggPlus as SecAggPlus
+    from quietmean.protocols.secret_sharing import SecretSharing as SecretSharing
+    from quietmean.sessions import Session as Session
+    from quietmean.studies.data.frames import GroupedFrame as GroupedFrame
+    from quietmean.studies.data.mapping import FrameOfPersons as FrameOfPersons
 
     __version__: str
-
-__all__ = [
-    "GOPA",
-    "CentralDP",
-    "Committee",
-    "Consensus",
-    "CorDPDME",
-    "Execution",
-    "FrameOfPersons",
-    "Gossip",
-    "GroupedFrame",
-    "IncA",
-    "InputDomain",
-    "InputError",
-    "LocalDP",
-    "Muffliato",
-    "Node",
-    "PackedSharing",
-    "Plan",
-    "PrivUnitG",
-    "QuietmeanError",
-    "Ranking",
-    "SecAgg",
-    "SecAggPlus",
-    "SecretSharing",
-    "Session",
-    "Site",
-    "Study",
-    "Target",
-    "ajoin",
-    "certify",
-    "contract",
-    "contribute",
-    "join",
-    "joined",
-    "plan",
-    "propose",
-    "rank",
-    "session",
-    "simulate",
-]
 
 # Where each name is; imported when it is asked for, so that a node or a command starts without what it does not use.
 _PLACES = {
@@ -137,6 +104,7 @@ _PLACES = {
     "simulate": "api.functions",
 }
 
+__all__ = list(_PLACES)
 # Parts of the interface that are modules.
 _MODULES = ("learning", "statistics")
 _imported = importer(__name__, _PLACES, dict(zip(_MODULES, _MODULES, strict=True)))
@@ -154,25 +122,7 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__", *_MODULES])
 
 
-def _calibrate(*arguments: Any, **keywords: Any) -> Plan:
-    from quietmean.planning.calibrate import calibrate
-
-    return calibrate(*arguments, **keywords)
-
-
-def _influence(*arguments: Any, **keywords: Any) -> Any:
-    from quietmean.planning.influence import planned_influence
-
-    return planned_influence(*arguments, **keywords)
-
-
-def _simulate(*arguments: Any, **keywords: Any) -> Any:
-    from quietmean.simulation import simulate
-
-    return simulate(*arguments, **keywords)
-
-
 # Methods of values in layers below.
-late.calibrate.provide(_calibrate)
-late.influence.provide(_influence)
-late.simulate.provide(_simulate)
+late.calibrate.provide("planning.calibrate", "calibrate")
+late.influence.provide("planning.influence", "planned_influence")
+late.simulate.provide("simulation", "simulate")

@@ -8,74 +8,45 @@ from typing import TYPE_CHECKING
 from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
-    from quietmean import ledger, node, statistics
-    from quietmean.api import result
-    from quietmean.learning import kept
-    from quietmean.node import monitor
-    from quietmean.sessions import agreed, files, joined, round_mean
-    from quietmean.studies import data, party
-    from quietmean.studies.agreement import any_study, distrust, sealed, session_study, session_terms, signed, study, study_file
-    from quietmean.studies.data import sources
-    from quietmean.studies.outcome import forecast, here, outcome
-    from quietmean.studies.party import contributing, dropping, handing_in
+    from quietmean import ledger as ledger
+    from quietmean import node as node
+    from quietmean import statistics as statistics
+    from quietmean.api import result as result
+    from quietmean.learning import kept as kept
+    from quietmean.node import monitor as monitor
+    from quietmean.sessions import agreed as agreed
+    from quietmean.sessions import files as files
+    from quietmean.sessions import joined as joined
+    from quietmean.sessions import round_mean as round_mean
+    from quietmean.studies import data as data
+    from quietmean.studies import party as party
+    from quietmean.studies.agreement import any_study as any_study
+    from quietmean.studies.agreement import distrust as distrust
+    from quietmean.studies.agreement import sealed as sealed
+    from quietmean.studies.agreement import session_study as session_study
+    from quietmean.studies.agreement import session_terms as session_terms
+    from quietmean.studies.agreement import signed as signed
+    from quietmean.studies.agreement import study as study
+    from quietmean.studies.agreement import study_file as study_file
+    from quietmean.studies.data import sources as sources
+    from quietmean.studies.outcome import forecast as forecast
+    from quietmean.studies.outcome import here as here
+    from quietmean.studies.outcome import outcome as outcome
+    from quietmean.studies.party import contributing as contributing
+    from quietmean.studies.party import dropping as dropping
+    from quietmean.studies.party import handing_in as handing_in
 else:
-    _PLACES = (
-        "ledger",
-        "node",
-        "statistics",
-        "api.result",
-        "node.monitor",
-        "sessions.agreed",
-        "sessions.files",
-        "sessions.joined",
-        "sessions.round_mean",
-        "studies.data",
-        "studies.party",
-        "learning.kept",
-        "studies.agreement.any_study",
-        "studies.agreement.session_terms",
-        "studies.outcome.outcome",
-        "studies.agreement.distrust",
-        "studies.agreement.sealed",
-        "studies.agreement.session_study",
-        "studies.agreement.signed",
-        "studies.agreement.study",
-        "studies.agreement.study_file",
-        "studies.data.sources",
-        "studies.outcome.forecast",
-        "studies.outcome.here",
-        "studies.party.contributing",
-        "studies.party.dropping",
-        "studies.party.handing_in",
-    )
-    __getattr__ = importer(__name__, {}, {place.rpartition(".")[2]: place for place in _PLACES})
-
-__all__ = [
-    "agreed",
-    "any_study",
-    "contributing",
-    "data",
-    "distrust",
-    "dropping",
-    "files",
-    "forecast",
-    "handing_in",
-    "here",
-    "joined",
-    "kept",
-    "ledger",
-    "monitor",
-    "node",
-    "outcome",
-    "party",
-    "result",
-    "round_mean",
-    "sealed",
-    "session_study",
-    "session_terms",
-    "signed",
-    "sources",
-    "statistics",
-    "study",
-    "study_file",
-]
+    _ROOMS = {
+        "": "ledger node statistics",
+        "api": "result",
+        "learning": "kept",
+        "node": "monitor",
+        "sessions": "agreed files joined round_mean",
+        "studies": "data party",
+        "studies.agreement": "any_study distrust sealed session_study session_terms signed study study_file",
+        "studies.data": "sources",
+        "studies.outcome": "forecast here outcome",
+        "studies.party": "contributing dropping handing_in",
+    }
+    _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}
+    __getattr__ = importer(__name__, {}, _PLACES)

@@ -10,41 +10,26 @@ from typing import TYPE_CHECKING
 from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
-    from quietmean.studies.data.grouped import GroupedRows
-    from quietmean.studies.data.grouped_frames import records_of
-    from quietmean.studies.data.location import Location, account_name
-    from quietmean.studies.data.mapping import FrameOfPersons
-    from quietmean.studies.data.preview import Preview
-    from quietmean.studies.data.reading import Source, location_of, read_columns, read_table
-    from quietmean.studies.data.records import Records
+    from quietmean.studies.data.grouped import GroupedRows as GroupedRows
+    from quietmean.studies.data.grouped_frames import records_of as records_of
+    from quietmean.studies.data.location import Location as Location
+    from quietmean.studies.data.location import account_name as account_name
+    from quietmean.studies.data.mapping import FrameOfPersons as FrameOfPersons
+    from quietmean.studies.data.preview import Preview as Preview
+    from quietmean.studies.data.reading import Source as Source
+    from quietmean.studies.data.reading import location_of as location_of
+    from quietmean.studies.data.reading import read_columns as read_columns
+    from quietmean.studies.data.reading import read_table as read_table
+    from quietmean.studies.data.records import Records as Records
 else:
-    __getattr__ = importer(
-        __name__,
-        {
-            "FrameOfPersons": "studies.data.mapping",
-            "GroupedRows": "studies.data.grouped",
-            "Location": "studies.data.location",
-            "Preview": "studies.data.preview",
-            "Records": "studies.data.records",
-            "Source": "studies.data.reading",
-            "account_name": "studies.data.location",
-            "location_of": "studies.data.reading",
-            "read_columns": "studies.data.reading",
-            "read_table": "studies.data.reading",
-            "records_of": "studies.data.grouped_frames",
-        },
-    )
-
-__all__ = [
-    "FrameOfPersons",
-    "GroupedRows",
-    "Location",
-    "Preview",
-    "Records",
-    "Source",
-    "account_name",
-    "location_of",
-    "read_columns",
-    "read_table",
-    "records_of",
-]
+    _NAMES = {
+        "grouped": "GroupedRows",
+        "grouped_frames": "records_of",
+        "location": "Location account_name",
+        "mapping": "FrameOfPersons",
+        "preview": "Preview",
+        "reading": "Source location_of read_columns read_table",
+        "records": "Records",
+    }
+    _PLACES = {name: f"studies.data.{module}" for module, names in _NAMES.items() for name in names.split()}
+    __getattr__, __all__ = importer(__name__, _PLACES), list(_PLACES)
