@@ -47,7 +47,6 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return page_figures
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", FIGURES)
 def test_a_page_is_made_from_what_the_code_gives(tool: ModuleType, page: str) -> None:
     assert not tool.changed(page), "measure what is on the page anew: make pages"
