@@ -124,6 +124,7 @@ def _consensus(draw: st.DrawFn, parties: int) -> dict[str, Any]:
         document |= {"local_noise": noise, "sigma_local": draw(deviations())}
     if draw(st.booleans()):
         document |= {"bits": draw(st.integers(1, 4)), "delta_min": draw(st.sampled_from([0.0, 0.01]))}
+        document |= {"send_overloads": True} if draw(st.booleans()) else {}
     return document
 
 
