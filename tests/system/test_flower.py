@@ -18,10 +18,12 @@ from quietmean.core.party import Step, Vector
 from quietmean.flower import FlowerAgreement, Home, StarParty, workflow
 from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
+from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.party import PackedSharingParty
 from quietmean.protocols.packed_sharing.spec import largest_sum
 from quietmean.sessions import SessionAccount
 from support.flower_star import FIRST_NODE, Lie, Star, in_one_process, make_homes
+from support.liars import HEADS, lie_of
 
 PARTIES, DIMENSION, ROUNDS = 10, 6, 3
 Forward = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
@@ -240,6 +242,40 @@ def test_a_client_that_lies_about_its_weight_leaves_no_mean(
     assert SessionAccount(agreement.terms, Home(tmp_path / "0").account).begun == 1
     protocol: Any = agreement.terms.plan.protocol
     assert protocol.prime / 2 * protocol.step < 1.2 * largest_sum(protocol, PARTIES) * protocol.step
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_client_whose_program_lies_moves_a_mean_by_no_more_than_is_stated(
+    head: str, tmp_path: Path, agreement: FlowerAgreement, values: Vector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page about liars has it of packed sharing: its program makes a possible number of what it is given, or, of a larger
+    weight, stops, which the server is told. Modulo the plan's number a sum may be one that cannot be, and always is with half a
+    weight."""
+    honest, star, plan = PackedSharing.machine, Star(tmp_path, values), agreement.terms.plan
+
+    def machine(protocol: PackedSharing, schedule: Any, party: int, value: Vector, weight: float, noise: Any) -> Any:
+        value, weight = lie_of(head, value, weight) if party == 3 else (value, weight)
+        return honest(protocol, schedule, party, value, weight, noise)
+
+    monkeypatch.setattr(PackedSharing, "machine", machine)
+    influence, mean, refused = plan.influence(), None, ""
+    assert influence.is_bounded
+    try:
+        mean = star.relay(agreement).mean(1)
+    except ProtocolFailure as error:
+        refused = str(error)
+    if mean is None:
+        assert re.search(r"round 1 has no result.*a client says: a result that cannot be", refused)
+        assert head in ("half a record less", "too large", "too small", "1e300", "no number")
+        return
+    assert head != "half a record less"
+    stopped = head == "twice the records"
+    assert mean.missing == ((3,) if stopped else ())
+    assert mean.weight == PARTIES - stopped
+    truth = np.delete(values, 3, axis=0) if stopped else values
+    moved = 8 * float(plan.prediction["mse_noise"]) ** 0.5 + (0.0 if stopped else influence.largest)
+    assert np.abs(mean.mean - truth.mean(axis=0)).max() <= agreement.clip * moved
 
 
 def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
