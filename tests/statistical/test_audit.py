@@ -209,7 +209,7 @@ def test_machines_that_send_something_else_are_not_what_was_certified(build: typ
 @pytest.mark.slow
 def test_trials_in_blocks_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, each with noise of its own: 5 standard errors, error rate below 1e-6."""
-    monkeypatch.setattr("quietmean.simulation.audit._BLOCK", 12 * 1500)
+    monkeypatch.setattr("quietmean.simulation.adversary_view._BLOCK", 12 * 1500)
     execution, target, adversary = CASES["inca"]
     result = attack(execution, target, adversary, trials=20_000, seed=SEED)
     assert abs(result.mu_estimate - result.mu_certified) < 5 * result.mu_standard_error

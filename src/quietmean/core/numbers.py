@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from quietmean.core.errors import InputError
 from quietmean.core.grid import (
     LARGEST_SHARE,
     LARGEST_UNITS,
@@ -130,17 +131,25 @@ class WholeNumbers(Numbers):
         # A value on the grid is not copied: the caller wipes the one copy when it is no longer needed.
         return value if on_grid(value, self.value_step) else towards_zero(value, self.value_step)
 
+    def _in_steps(self, sigma: float) -> float:
+        """Raises :class:`InputError` for noise that whole numbers cannot hold."""
+        if sigma > LARGEST_UNITS * self.step:
+            raise InputError(
+                f"noise of standard deviation {sigma:g} has no room on a grid of {self.step:g}: choose a coarser one"
+            )
+        return sigma / self.step
+
     def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
         if not sigma:
             return np.zeros(dimension), 1.0
-        return source.discrete(purpose, index, sigma / self.step, dimension).astype(np.float64), self.step
+        return source.discrete(purpose, index, self._in_steps(sigma), dimension).astype(np.float64), self.step
 
     def draw_shared(
         self, source: Source, other: Any, purpose: str, index: int, sigma: float, dimension: int
     ) -> tuple[Vector, float]:
         if not sigma:
             return np.zeros(dimension), 1.0
-        return source.shared_discrete(other, purpose, index, sigma / self.step, dimension).astype(np.float64), self.step
+        return source.shared_discrete(other, purpose, index, self._in_steps(sigma), dimension).astype(np.float64), self.step
 
     def injected(self, vector: Vector) -> Vector:
         return whole_steps(vector, self.step)

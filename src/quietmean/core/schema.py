@@ -47,8 +47,8 @@ AUTO: Any = _Later.AUTO
 KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-# The range of numbers in plans and studies, 0 aside, so that their squares and products are finite and above 0.
-SMALLEST, LARGEST, MOST = 1e-100, 1e100, 10**15
+# The range of numbers in plans, studies and receipts, 0 aside, so that squares of quotients are finite and above 0.
+SMALLEST, LARGEST, MOST = 1e-50, 1e50, 10**15
 # The most digits of a whole number that is written out.
 _DIGITS = 40
 

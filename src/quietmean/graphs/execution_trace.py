@@ -41,7 +41,9 @@ class ExecutionTrace:
 
     def __post_init__(self) -> None:
         for round_, sender, receiver, later in self.settled.tolist():
-            if later != NEVER and not (0 < round_ < later < len(self.online) and self.online[later, sender]):
+            if not (0 < round_ < len(self.online) and 0 <= min(sender, receiver) <= max(sender, receiver) < self.online.shape[1]):
+                raise InputError(f"settled message [{round_}, {sender}, {receiver}] is not in the schedule: name one that is")
+            if later != NEVER and not (round_ < later < len(self.online) and self.online[later, sender]):
                 raise InputError(
                     f"message [{round_}, {sender}, {receiver}] cannot be settled in round {later}: name a later round in which "
                     "its sender is online"

@@ -69,7 +69,7 @@ class Schedule:
         table = np.sort(self.neighbours, axis=2)
         own = np.arange(self.parties)[None, :, None]
         if np.any(table >= self.parties) or np.any(table < NOBODY):
-            raise InputError(f"a neighbour is outside 0..{self.parties - 1}: parties are numbered from 0")
+            raise _outside(self.parties)
         if np.any(table == own):
             raise InputError("a party is its own neighbour: remove it, its own share stays with it anyway")
         if np.any((table[:, :, 1:] == table[:, :, :-1]) & (table[:, :, 1:] != NOBODY)):
@@ -140,7 +140,7 @@ class Schedule:
     def from_lists(cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: Ints | None = None) -> Schedule:
         """From one list of out-neighbours per party per round; lists may differ in length. ``pairs`` has shape (M, 2).
 
-        Raises :class:`InputError` if a round does not have one list per party.
+        Raises :class:`InputError` if a round does not have one list per party, and for neighbours that are no parties.
         """
         widest = max((len(row) for round_ in lists for row in round_), default=0)
         table = np.full((len(lists), parties, widest), NOBODY, dtype=np.int32)
@@ -148,6 +148,8 @@ class Schedule:
             if len(round_) != parties:
                 raise InputError(f"round {t + 1} lists neighbours of {len(round_)} parties, not {parties}: one list per party")
             for i, row in enumerate(round_):
+                if row and not 0 <= min(row) <= max(row) < parties:
+                    raise _outside(parties)
                 table[t, i, : len(row)] = row
         return cls(table) if pairs is None else cls(table, pairs)
 
@@ -155,6 +157,10 @@ class Schedule:
     def silent(cls, rounds: int, parties: int) -> Schedule:
         """Rounds in which no party sends anything."""
         return cls(np.empty((rounds, parties, 0), dtype=np.int32))
+
+
+def _outside(parties: int) -> InputError:
+    return InputError(f"a neighbour is outside 0..{parties - 1}: parties are numbered from 0")
 
 
 def everybody(parties: int) -> NDArray[np.int32]:

@@ -193,7 +193,7 @@ class GridLossConversion(LossConversion):
         """By how much noise must grow for mu to stay a bound with whole numbers, against whoever colludes, if all finish."""
         rounded = self._rounding(Adversary.collusion(()), range(parties)) if self._rounding else 0.0
         # More noise makes both parts smaller. The rest is rounding.
-        return math.sqrt((1.0 + self.dimension * rounded / mu**2) * self.correction) * (1.0 + 1e-10)
+        return math.sqrt((1.0 + self.dimension * rounded / (mu * mu)) * self.correction) * (1.0 + 1e-10)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         return self._widened(view, self._rounding(adversary, honest) if self._rounding else 0.0)
@@ -204,8 +204,8 @@ class GridLossConversion(LossConversion):
     def _widened(self, view: Array, rounded: float) -> Array:
         # A value of which nothing is seen has mu 0: rounding adds nothing.
         seen = view > 0
-        square = np.multiply(view**2 + self.dimension * rounded, self.correction, out=np.zeros(view.shape), where=seen)
-        return np.sqrt(square)
+        widened = np.hypot(view, math.sqrt(self.dimension * rounded))
+        return np.multiply(widened, math.sqrt(self.correction), out=np.zeros(view.shape), where=seen)
 
 
 class LocalNoiseLossConversion(GridLossConversion):

@@ -22,11 +22,11 @@ from quietmean.core.keywords import python_call
 from quietmean.core.origin import naming_release
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
-from quietmean.core.schema import parameters_of, refuse_unknown
+from quietmean.core.schema import parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Mechanism, Releases, get_protocol
 from quietmean.protocols.eavesdropping import Interception, is_random
-from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_choice, optional_field, required_field
+from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
@@ -90,7 +90,7 @@ class Execution:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
-            raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
+            raise InputError(f"weights must be {self.parties} positive finite numbers: give one per party")
         if self.interception is not None:
             self.protocol.require_promise_if_read(self.interception.eavesdropping)
 
@@ -346,7 +346,7 @@ class Execution:
         if parties < 1:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
         own = [parameter.key for parameter in parameters_of(kind).values()]
-        refuse_unknown("an execution", raw, [*_ENTRIES, *own, *RECEIPT_ENTRIES])
+        check_entries(raw, [*_ENTRIES, *own])
         # The file may be a stranger's: sizes that it only claims are refused before anything of that size is allocated.
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])
         if not online or any(len(row) != parties for row in online):
@@ -367,6 +367,8 @@ class Execution:
         if fixed is None and len(neighbours) != rounds:
             raise other
         schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
+        if not protocol.could_have(schedule):
+            raise InputError(f"neighbours are none that {protocol.name} can have: leave them as they were when it ran")
         settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
         trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))
         return cls(

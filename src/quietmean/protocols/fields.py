@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
-from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
+from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, refuse_unknown, require_known, require_usual, wrong_field
 
 # The entries of a receipt besides those of its execution.
 RECEIPT_ENTRIES = ("certify", "result", "origin", "gate", "no_result")
@@ -19,6 +19,28 @@ RECEIPT_ENTRIES = ("certify", "result", "origin", "gate", "no_result")
 Field = TypeVar("Field", int, float, str, bool)
 
 Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def check_entries(raw: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises :class:`InputError` for an entry of an execution file that is none of ``known`` nor a receipt's, and for a number of
+    a size that no study has: files may be of strangers, and what is computed from one must not overflow.
+    """
+    refuse_unknown("an execution", raw, [*known, *RECEIPT_ENTRIES])
+    for name in raw.keys() - set(RECEIPT_ENTRIES):
+        _require_usual(name, raw[name])
+
+
+def _require_usual(name: str, entry: Any) -> None:
+    """The same for all numbers in an entry."""
+    if isinstance(entry, dict):
+        entry = list(entry.values())
+    if isinstance(entry, list | tuple):
+        # Most of a large file are lists of parties.
+        only_whole = set(map(type, entry)) == {int}
+        for inner in (min(entry), max(entry)) if only_whole else entry:
+            _require_usual(name, inner)
+    elif isinstance(entry, int | float):
+        require_usual(name, entry)
 
 
 def required_field(raw: Mapping[str, Any], name: str, kind: type[Field]) -> Field:

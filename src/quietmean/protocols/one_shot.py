@@ -19,8 +19,7 @@ from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
-from quietmean.core.schema import refuse_unknown
-from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_field, required_field
+from quietmean.protocols.fields import check_entries, optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class CorrelatedNoise:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> CorrelatedNoise:
         """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
-        refuse_unknown("an execution", raw, ("protocol", "parties", "covariance", "sensitivity", *RECEIPT_ENTRIES))
+        check_entries(raw, ("protocol", "parties", "covariance", "sensitivity"))
         parties = _parties(raw)
         rows = _converted(raw, "covariance", list[list[float]])
         if len(rows) != parties or any(len(row) != parties for row in rows):
@@ -143,8 +142,7 @@ class PairwiseNoise:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> PairwiseNoise:
         """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
-        fields = ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity", *RECEIPT_ENTRIES)
-        refuse_unknown("an execution", raw, fields)
+        check_entries(raw, ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity"))
         parties = _parties(raw)
         edges = _converted(raw, "edges", list[tuple[int, int, float]])
         own = _converted(raw, "sigma_own", list[float])

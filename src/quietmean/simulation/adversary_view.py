@@ -101,8 +101,8 @@ class AdversaryView:
             party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
             if index not in seen[0]:
                 raise self._never_sent(int(row))
-            share = float(seen[1][index][0] - seen[0][index][0]) / self._change
-            if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self._change:
+            share = float(seen[1][index][0] - seen[0][index][0]) / self.change
+            if abs(share - shifts[index]) > _SAME * (1.0 + abs(shifts[index])) + self._rounding / self.change:
                 raise ProtocolFailure(
                     f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
                     f"{shifts[index]:.6g}: the certificate does not describe this build"
@@ -164,11 +164,11 @@ class AdversaryView:
         parties = self.execution.parties
         drawn = BitStream(insecure_seed(seed, "attack", "values")).uniform(parties) * self.execution.sensitivity
         values = self.execution.protocol.numbers().value(drawn)
-        values[target] += world * self._change
+        values[target] += world * self.change
         return np.broadcast_to(values[:, None], (parties, dimension))
 
     @property
-    def _change(self) -> float:
+    def change(self) -> float:
         """The change of the target's value: the sensitivity, in whole steps where values are on a grid."""
         sensitivity = np.array([self.execution.sensitivity])
         return float(self.execution.protocol.numbers().value(sensitivity)[0])

@@ -91,6 +91,11 @@ def attack(
     """
     _check(execution, target, adversary, trials, delta, confidence)
     view = _view(execution, target, adversary, machine)
+    if not view.change:
+        raise InputError(
+            f"sensitivity {execution.sensitivity:g} is less than a step of the grid, where both values of the target are one: "
+            "attack an execution with a finer grid"
+        )
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
     view.check(target, seed)

@@ -57,6 +57,11 @@ class OpenedView:
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
 
     @property
+    def change(self) -> float:
+        """The change of the target's value."""
+        return self.opening.change
+
+    @property
     def rounds(self) -> Ints:
         """When the one number is known: at the end, shape (1,)."""
         return np.array([self.execution.schedule.rounds])

@@ -144,6 +144,9 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.from_lists([self.to_aggregator(parties)], parties)
 
+    def could_have(self, schedule: Schedule) -> bool:
+        return schedule.to_lists() == [self.to_aggregator(schedule.parties)]
+
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         counted: Mask = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True

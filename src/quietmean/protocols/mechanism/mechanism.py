@@ -52,6 +52,11 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked
         """The schedule where the parameters alone determine it: execution files then leave it out. None where a seed decides."""
         return None
 
+    def could_have(self, schedule: Schedule) -> bool:
+        """Whether such a schedule is ever drawn, as far as that can be told: a document of a stranger may have any other."""
+        fixed = self.fixed_schedule(schedule.parties)
+        return fixed is None or np.array_equal(fixed.neighbours, schedule.neighbours)
+
     @abstractmethod
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """The party's state machine, bound to its value (d,), its public weight and its noise."""

@@ -29,7 +29,7 @@ from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_err
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.opening import ShareReader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
-from quietmean.protocols.packed_sharing.schedule import draw_schedule
+from quietmean.protocols.packed_sharing.schedule import draw_schedule, is_drawn
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
@@ -164,6 +164,9 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
                 "such as inca"
             )
         return draw_schedule(parties, self.rounds, seed)
+
+    def could_have(self, schedule: Schedule) -> bool:
+        return is_drawn(schedule)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PackedSharingParty:
         return PackedSharingParty(self, schedule, party, value, weight, noise)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from quietmean.core.party import PartyId
@@ -15,12 +17,22 @@ def draw_schedule(parties: int, rounds: int, seed: Seed) -> Schedule:
 
     It lists the others in the order in which they lead.
     """
-    order = BitStream(seed.derive("packed sharing leaders", parties)).permutation(parties).tolist()
+    return _led_by(BitStream(seed.derive("packed sharing leaders", parties)).permutation(parties).tolist(), rounds)
+
+
+def _led_by(order: Sequence[PartyId], rounds: int) -> Schedule:
+    parties = len(order)
     table = np.empty((rounds, parties, parties - 1), dtype=np.int32)
     table[:] = everybody(parties)
     table[FIRST_PROPOSAL - 1] = -1
     table[FIRST_PROPOSAL - 1, order[0]] = order[1:]
     return Schedule(table)
+
+
+def is_drawn(schedule: Schedule) -> bool:
+    """Whether :func:`draw_schedule` makes such a one."""
+    led = np.count_nonzero(schedule.out_degree[FIRST_PROPOSAL - 1])
+    return led == 1 and np.array_equal(_led_by(leaders_of(schedule), schedule.rounds).neighbours, schedule.neighbours)
 
 
 def leaders_of(schedule: Schedule) -> tuple[PartyId, ...]:

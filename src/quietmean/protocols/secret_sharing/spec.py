@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import within
 from quietmean.core.party import Vector
 from quietmean.core.schema import OPEN, parameter
-from quietmean.graphs.undirected import is_connected
+from quietmean.graphs.undirected import is_connected, normalised_edges
 from quietmean.protocols.graph_fields import GraphParameters
 
 # Binary digits of c behind the point, so that integers stay integers.
@@ -56,7 +56,9 @@ class SecretSharingParameters(GraphParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.parties is not OPEN and self.edges is not OPEN and not is_connected(self.edges, self.parties):
+        if self.parties is OPEN or self.edges is OPEN:
+            return
+        if not is_connected(normalised_edges(self.edges.tolist(), self.parties), self.parties):
             raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
 
     @property
