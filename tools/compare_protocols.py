@@ -121,11 +121,21 @@ def make_row(plan: Plan, promise: str, quick: bool) -> Row:
         planned.mse,
         in_words(planned) + (f" ({planned.failed} failed)" if planned.failed else ""),
         f"{in_words(calm)} (x {planned.mse / calm.mse:.2f})",
-        protocol.rounds + (plan.dissemination.rounds if protocol.releases_are_public else 0),
+        rounds_of(plan),
         count_traffic(plan),
         epsilon_alone(plan),
         str(plan.prediction["certificate"]),
     )
+
+
+def rounds_of(plan: Plan) -> int:
+    return plan.protocol.rounds + (plan.dissemination.rounds if plan.protocol.releases_are_public else 0)
+
+
+def in_cells(rounds: int, traffic: Traffic) -> list[str]:
+    """Three cells: rounds, messages and kilobytes."""
+    messages = f"{traffic.messages:.0f} ({traffic.most_messages})"
+    return [str(rounds), messages, f"{traffic.bytes_sent / 1000:.1f} ({traffic.most_bytes / 1000:.1f})"]
 
 
 def in_words(found: SimulationResult) -> str:
@@ -183,16 +193,13 @@ def table(rows: list[Row]) -> list[str]:
     heads = ("protocol", "promise", *errors, *costs)
     lines = ["| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * (len(heads) - 2)]
     for row in rows:
-        traffic = row.traffic
         cells = (
             f"`{row.protocol}`",
             row.promise,
             number(row.predicted),
             row.planned,
             row.calm,
-            str(row.rounds),
-            f"{traffic.messages:.0f} ({traffic.most_messages})",
-            f"{traffic.bytes_sent / 1000:.1f} ({traffic.most_bytes / 1000:.1f})",
+            *in_cells(row.rounds, row.traffic),
             row.alone,
         )
         lines.append("| " + " | ".join(cells) + " |")

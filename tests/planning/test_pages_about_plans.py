@@ -98,7 +98,7 @@ def test_the_best_of_the_map_are_the_least_of_its_table() -> None:
 
 @pytest.mark.usefixtures("tools")
 def test_the_comparison_is_that_of_the_tool() -> None:
-    """Words, every private protocol, two promises where the plan by default is not a priori, and predictions made at once."""
+    """Words, every private protocol, two promises where the plan by default is not a priori, quick predictions, traffic."""
     import compare_protocols as tool
     from equal_promises import error
 
@@ -118,6 +118,9 @@ def test_the_comparison_is_that_of_the_tool() -> None:
         plans = list(tool.plans(tool.TARGET, name))
         expected = [[promise, tool.number(error(plan))] for plan, promise in plans]
         assert [line[1:3] for line in told] == expected, f"{name}: run python tools/compare_protocols.py"
+        # What a message takes, and how many there are, is counted of the machines.
+        counted = [tool.in_cells(tool.rounds_of(plan), tool.count_traffic(plan)) for plan, _ in plans]
+        assert [line[5:8] for line in told] == counted, f"{name}: run python tools/compare_protocols.py"
         for plan, promise in plans:
             assert f"| `{name}` | {promise} | {plan.prediction['certificate']} |" in page, "run python tools/compare_protocols.py"
 
