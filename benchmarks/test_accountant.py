@@ -17,6 +17,7 @@ import pytest
 
 from quietmean.core.bound import Bound
 from quietmean.core.threads import one_thread
+from quietmean.core.workers import Workers
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols.execution import Execution
@@ -148,7 +149,7 @@ def test_pairs_by_two_workers(table: Callable[[str], None]) -> None:
     with one_thread():
         for workers in (1, 2):
             begun = time.perf_counter()
-            largest.append(max(float(batch.information.max()) for batch in batches.tried(range(parties), 2, workers)))
+            largest.append(max(float(batch.information.max()) for batch in batches.tried(range(parties), 2, Workers(workers))))
             took.append(time.perf_counter() - begun)
     table(f"n={parties}: all pairs by one worker {took[0]:.1f} s, by two {took[1]:.1f} s ({took[0] / took[1]:.2f}x)")
     assert largest[0] == largest[1]

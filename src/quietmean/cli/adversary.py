@@ -37,7 +37,7 @@ class AdversaryOptions:
     effort
         Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
     workers
-        How many threads try them; default 1.
+        How many processes of this machine try them, default 1; or the address of a Dask scheduler, such as tcp://host:8786.
     """
 
     corrupt: str | None = None
@@ -46,7 +46,7 @@ class AdversaryOptions:
     seed: int | None = None
     colluding: int | None = None
     effort: float | None = None
-    workers: int | None = None
+    workers: str | None = None
 
     @property
     def explicit(self) -> bool:

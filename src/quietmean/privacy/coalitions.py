@@ -19,6 +19,7 @@ from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
 from quietmean.core.threads import one_thread
+from quietmean.core.workers import Workers
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge
@@ -218,16 +219,16 @@ def most_tried(solver: CoalitionSolver, size: int) -> int:
 
 @dataclass(frozen=True)
 class Effort:
-    """What may be spent on trying every coalition: ``seconds`` of one core, as counted beforehand, by so many ``workers``."""
+    """What may be spent on trying every coalition: ``seconds`` of one core, as counted beforehand, by ``workers``, a number of
+    processes or the address of a Dask scheduler; see :class:`~quietmean.core.workers.Workers`."""
 
     seconds: float = 0.0
-    workers: int = 1
+    workers: int | str = 1
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0:
             raise InputError(f"effort is {self.seconds:g}: choose seconds of one core, 0 or more")
-        if self.workers < 1:
-            raise InputError(f"workers are {self.workers}: choose 1 or more")
+        Workers(self.workers)
 
 
 def every_coalition(
@@ -256,7 +257,7 @@ def every_coalition(
     if few or needed <= effort.seconds:
         batches = solver.batches if count >= _LEAST_BATCHED or not few else None
         if few or batches is not None:
-            tally.add_every(able, batches, effort.workers)
+            tally.add_every(able, batches, Workers(effort.workers))
             return tally.certificate(Scope.TRIED)
         needed = math.inf
     draws = max(20, int((limit or _LEAST_TRIED) * min(1.0, (200 / parties) ** 2)))
@@ -341,7 +342,7 @@ class _Tally:
         self._exact &= certificate.information.exact
         return self._worse(members, list(certificate.honest), certificate.mu_upper)
 
-    def add_every(self, able: Sequence[PartyId], batches: CoalitionBatches | None, workers: int) -> None:
+    def add_every(self, able: Sequence[PartyId], batches: CoalitionBatches | None, workers: Workers) -> None:
         """Every coalition of the size, which nobody tried before."""
         with one_thread():
             if batches is None:

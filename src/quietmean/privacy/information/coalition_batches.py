@@ -11,22 +11,18 @@ each coalition.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.lazy_scipy import sparse
 from quietmean.core.party import PartyId
+from quietmean.core.workers import Workers
 from quietmean.transcript import Transcript
-
-Start = TypeVar("Start")
-Result = TypeVar("Result")
 
 # Numbers that are held: all messages in terms of values and noise, and their covariances.
 _MOST_NUMBERS = 6e7
@@ -69,7 +65,6 @@ class _Members:
     public, (c, r, p); ``values``: that with the values, given what is public, (c, r, n).
     """
 
-    parties: tuple[PartyId, ...]
     places: Ints
     combined: Matrix
     public: Matrix
@@ -83,10 +78,11 @@ class _Members:
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """What is known of a prefix, for the members after it: their conditional covariances, (c, r, r) with themselves and (c, r, n)
-    with the values, and what they have in common with each member of the prefix, (c, r, r) each."""
+    """What is known of a prefix, for some ``later`` members, (c,): their conditional covariances, (c, r, r) with themselves and
+    (c, r, n) with the values, and what they have in common with each member of the prefix, (c, r, r) each."""
 
-    prefix: tuple[int, ...]
+    prefix: tuple[PartyId, ...]
+    later: Ints
     information: Matrix
     error: float
     own: Matrix
@@ -123,62 +119,57 @@ class CoalitionBatches:
         except Doubtful:
             return None
 
-    def tried(self, able: Sequence[PartyId], size: int, workers: int = 1) -> Iterator[CoalitionBatch]:
+    def tried(self, able: Sequence[PartyId], size: int, workers: Workers | None = None) -> Iterator[CoalitionBatch]:
         """Every coalition of ``size`` of the parties that are ``able`` to collude, in order."""
-        places = {party: place for place, party in enumerate(self._members.parties)}
-        allowed = [places[party] for party in sorted(able)]
-        nobody = self._nobody()
-        if size == 1:
-            yield self._batch(nobody, allowed)
+        rest = [np.array(list(itertools.combinations(able, size)), dtype=np.int64)] if size == 1 else []
+        for place in range(len(able) - size + 1 if size > 1 else 0):
+            others = itertools.combinations(able[place + 1 :], size - 1)
+            after = np.fromiter(itertools.chain.from_iterable(others), dtype=np.int64).reshape(-1, size - 1)
+            rest.append(np.hstack([np.full((len(after), 1), able[place]), after]))
+        yield from self._shared(rest, workers)
+
+    def those(self, coalitions: Ints, workers: Workers | None = None) -> Iterator[CoalitionBatch]:
+        """Some coalitions, (m, size), each in rising order and all in order."""
+        yield from self._shared(_by_first(coalitions), workers)
+
+    def _shared(self, jobs: Sequence[Ints], workers: Workers | None) -> Iterator[CoalitionBatch]:
+        for batches in (workers or Workers()).in_order(_solved, self, jobs):
+            yield from batches
+
+    def below(self, given: _Given, rest: Ints) -> Iterator[CoalitionBatch]:
+        """The prefix with each row of ``rest``, (m, size)."""
+        if rest.shape[1] == 1:
+            yield self._batch(given, rest[:, 0])
             return
-        starts = list(enumerate(allowed[: len(allowed) - size + 1]))
+        for group in _by_first(rest):
+            first, after = int(group[0, 0]), group[:, 1:]
+            yield from self.below(self._extended(given, first, np.unique(after)), after)
 
-        def started(start: tuple[int, int]) -> list[CoalitionBatch]:
-            number, place = start
-            return list(self._below(self._extended(nobody, place), allowed[number + 1 :], size - 1))
-
-        yield from _in_order(started, starts, workers)
-
-    def _below(self, given: _Given, later: Sequence[int], size: int) -> Iterator[CoalitionBatch]:
-        """With ``size`` more members among the ``later`` ones."""
-        if size == 1:
-            yield self._batch(given, later)
-            return
-        for number, place in enumerate(later[: len(later) - size + 1]):
-            yield from self._below(self._extended(given, place), later[number + 1 :], size - 1)
-
-    def _nobody(self) -> _Given:
+    def nobody(self, later: Ints) -> _Given:
+        """What is public, for some members."""
         members = self._members
-        count, each = len(members.parties), members.each
         information = (self._public_values**2).sum(axis=0)
-        own = np.broadcast_to(np.eye(each), (count, each, each))
-        return _Given((), information, self._error + members.error, own, members.values, ())
+        own = np.broadcast_to(np.eye(members.each), (len(later), members.each, members.each))
+        return _Given((), later, information, self._error + members.error, own, members.values[later], ())
 
-    def _batch(self, given: _Given, later: Sequence[int]) -> CoalitionBatch:
-        first = self._first(given)
-        places = np.array(later, dtype=np.int64) - first
-        added, error = _added(given.own[places], given.values[places])
+    def _batch(self, given: _Given, last: Ints) -> CoalitionBatch:
+        here = np.searchsorted(given.later, last)
+        added, error = _added(given.own[here], given.values[here])
         information = (given.information + (added**2).sum(axis=1)) / self._variance
-        parties = self._members.parties
-        prefix = tuple(parties[place] for place in given.prefix)
-        return CoalitionBatch(prefix, tuple(parties[place] for place in later), information, given.error + error)
+        return CoalitionBatch(given.prefix, tuple(last.tolist()), information, given.error + error)
 
-    def _first(self, given: _Given) -> int:
-        """The first member that the arrays are about."""
-        return given.prefix[-1] + 1 if given.prefix else 0
-
-    def _extended(self, given: _Given, place: int) -> _Given:
-        """With one more member, for those after it."""
-        here = place - self._first(given)
-        after = slice(here + 1, None)
+    def _extended(self, given: _Given, place: int, later: Ints) -> _Given:
+        """With one more member, for some of those after it."""
+        here, after = int(np.searchsorted(given.later, place)), np.searchsorted(given.later, later)
         triangle, error = _whitenings(given.own[here : here + 1], given.values[here : here + 1])
-        common = self._common(place)
+        common = self._common(place, later)
         for shared in given.shared:
             common = common - shared[after] @ shared[here].T
         common = common @ triangle[0].T
         explained = triangle[0] @ given.values[here]
         return _Given(
             (*given.prefix, place),
+            later,
             given.information + (explained**2).sum(axis=0),
             given.error + float(error[0]),
             given.own[after] - common @ common.transpose(0, 2, 1),
@@ -186,24 +177,28 @@ class CoalitionBatches:
             (*(shared[after] for shared in given.shared), common),
         )
 
-    def _common(self, place: int) -> Matrix:
-        """The covariances of all later members' observations with those of one, given what is public: (c, r, r)."""
-        members = self._members
-        functional = self._functional(members.combined[place], members.places[place])
+    def _common(self, place: int, later: Ints) -> Matrix:
+        """The covariances of some members' observations with those of one, given what is public: (c, r, r)."""
+        members, nowhere = self._members, self._rows.shape[1] + len(self._rows)
+        columns, where = np.unique(np.append(members.places[later], nowhere), return_inverse=True)
+        functional = self._functional(members.combined[place], members.places[place], columns[:-1])
         # One more place, of what pads.
-        raw = np.hstack([functional, np.zeros((members.each, 1))])[:, members.places[place + 1 :]].transpose(1, 2, 0)
-        common: Matrix = members.combined[place + 1 :] @ raw - members.public[place + 1 :] @ members.public[place].T
+        padded = np.hstack([functional, np.zeros((members.each, 1))])
+        raw = padded[:, where[:-1].reshape(len(later), -1)].transpose(1, 2, 0)
+        common: Matrix = members.combined[later] @ raw - members.public[later] @ members.public[place].T
         return common
 
-    def _functional(self, combined: Matrix, places: Ints) -> Matrix:
-        """The covariances of combinations of raw observations with all of them, (r, n + K + M)."""
+    def _functional(self, combined: Matrix, places: Ints, columns: Ints) -> Matrix:
+        """The covariances of combinations of raw observations with some of all, (r, columns), which are in rising order."""
         width = self._rows.shape[1]
         units, messages = places < width, (places >= width) & (places < width + len(self._rows))
-        rows = places[messages] - width
-        covariances: Matrix = combined[:, messages] @ np.hstack([self._rows[rows], self._covariance[rows]])
-        covariances[:, places[units]] += combined[:, units]
-        covariances[:, width:] += combined[:, units] @ self._rows[:, places[units]].T
-        return covariances
+        rows, own = places[messages] - width, places[units]
+        of_units, of_rows = columns[columns < width], columns[columns >= width] - width
+        with_units: Matrix = combined[:, messages] @ self._rows[np.ix_(rows, of_units)]
+        with_units += combined[:, units] @ (own[:, None] == of_units)
+        with_rows: Matrix = combined[:, messages] @ self._covariance[np.ix_(rows, of_rows)]
+        with_rows += combined[:, units] @ self._rows[np.ix_(of_rows, own)].T
+        return np.hstack([with_units, with_rows])
 
     def _reduced(self, bare: Transcript, public: Mask) -> _Members:
         own = [self._observations(bare, public, party) for party in range(bare.parties)]
@@ -221,9 +216,7 @@ class CoalitionBatches:
             [np.eye(self._rows.shape[1], self._parties), self._rows[:, : self._parties], np.zeros((1, self._parties))]
         )
         with_values = combined @ directly[places] - with_public @ self._public_values
-        return _Members(
-            tuple(range(bare.parties)), places, combined, with_public, with_values, max(error for _, error in reduced)
-        )
+        return _Members(places, combined, with_public, with_values, max(error for _, error in reduced))
 
     def _observations(self, bare: Transcript, public: Mask, party: PartyId) -> Ints:
         """Places of what one party knows besides what is public: its value, its noise, what it sent and received."""
@@ -242,6 +235,16 @@ class CoalitionBatches:
         values = np.vstack([np.eye(width, self._parties)[units], self._rows[rows, : self._parties]])
         sizes = np.sqrt(np.diag(covariance))
         return _whitening(covariance - seen.T @ seen, values - seen.T @ self._public_values, sizes)
+
+
+def _solved(batches: CoalitionBatches, coalitions: Ints) -> list[CoalitionBatch]:
+    """What a worker does: coalitions that have the first member in common."""
+    return list(batches.below(batches.nobody(np.unique(coalitions)), coalitions))
+
+
+def _by_first(coalitions: Ints) -> list[Ints]:
+    """Rows that are in order, (m, size), by their first number."""
+    return np.split(coalitions, np.nonzero(np.diff(coalitions[:, 0]))[0] + 1) if len(coalitions) else []
 
 
 def feasible(bare: Transcript, variance: float) -> bool:
@@ -323,20 +326,3 @@ def _added(covariances: Matrix, values: Matrix) -> tuple[Matrix, Matrix]:
     """What observations tell of the values, whitened (c, r, n), and relative errors (c,)."""
     triangles, errors = _whitenings(covariances, values)
     return triangles @ values, errors
-
-
-def _in_order(made: Callable[[Start], list[Result]], starts: Iterable[Start], workers: int) -> Iterator[Result]:
-    """The results of all starts, in order, by so many threads: what is computed lets go of the interpreter."""
-    if workers <= 1:
-        for start in starts:
-            yield from made(start)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[list[Result]]] = deque()
-        for start in starts:
-            waiting.append(pool.submit(made, start))
-            # Results are large: no more of them than are being made.
-            if len(waiting) > workers:
-                yield from waiting.popleft().result()
-        for last in waiting:
-            yield from last.result()
