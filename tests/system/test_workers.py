@@ -105,7 +105,7 @@ def test_who_stops_early_leaves_nothing_running(folder: Path, tmp_path: Path, ru
 
 
 @pytest.mark.parametrize(
-    "where", ["", "two", "1.5", "0", "-3", "513", "localhost:8786", "http://host:1", "4 processes", True, 0, -1]
+    "where", ["", "two", "1.5", "0", "-3", "513", "localhost:8786", "http://host:1", "4 processes", "--4", True, 0, -1]
 )
 def test_what_are_no_workers(where: str | int) -> None:
     with pytest.raises(InputError, match=r"workers .*(such as tcp://host:8786|choose 1 to 512)"):

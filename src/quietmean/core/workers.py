@@ -6,21 +6,13 @@ whoever computes them, and come in the order of the jobs where their order matte
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from quietmean.core.blocking import blocking
-from quietmean.core.errors import InputError, Outage
-from quietmean.core.extras import import_extra
-from quietmean.core.outage import ONCE_MORE
+from quietmean.core.errors import InputError
 from quietmean.core.threads import one_thread
 
 Common = TypeVar("Common")
@@ -30,9 +22,6 @@ Result = TypeVar("Result")
 _EXAMPLE = "give a number of processes, such as 4, or an address, such as tcp://host:8786"
 # More processes than any machine has processors.
 _MOST = 512
-# Seconds until a scheduler that does not answer, or has nobody who computes, is given up; and between two looks at it.
-_PATIENCE, _LOOK = 15, 2
-_START = "start some with dask worker {}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,7 @@ class Workers:
     def __post_init__(self) -> None:
         text = str(self.where).strip()
         by_address = text.startswith(("tcp://", "tls://"))
-        if isinstance(self.where, bool) or not (by_address or text.lstrip("-").isdecimal()):
+        if isinstance(self.where, bool) or not (by_address or text.removeprefix("-").isdecimal()):
             raise InputError(f"workers {text!r} are neither processes nor the address of a scheduler: {_EXAMPLE}")
         if by_address:
             object.__setattr__(self, "where", text)
@@ -55,11 +44,6 @@ class Workers:
         object.__setattr__(self, "where", int(text))
         if not 1 <= int(text) <= _MOST:
             raise InputError(f"workers are {text}: choose 1 to {_MOST} processes, at best one for each processor")
-
-    @property
-    def only_here(self) -> bool:
-        """Nobody but this process."""
-        return self.where == 1
 
     def each(
         self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
@@ -70,12 +54,16 @@ class Workers:
         not installed or no scheduler answers, :class:`Outage` where one that computes is ended from outside, and stays so.
         """
         if isinstance(self.where, str):
-            yield from _by_dask(self.where, function, common, jobs)
+            from quietmean.core.elsewhere import by_dask
+
+            yield from by_dask(self.where, partial(_done, function), common, jobs)
         elif min(self.where, len(jobs)) <= 1:
             for place, job in enumerate(jobs):
                 yield _done(function, common, place, job)
         else:
-            yield from _by_processes(min(self.where, len(jobs)), function, common, jobs)
+            from quietmean.core.elsewhere import by_processes
+
+            yield from by_processes(min(self.where, len(jobs)), partial(_done, function), common, jobs)
 
     def in_order(self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]) -> Iterator[Result]:
         """The same results in the order of the jobs."""
@@ -93,132 +81,3 @@ def _done(function: Callable[[Common, Job], Result], common: Common, place: int,
     """What a worker does."""
     with one_thread():
         return place, function(common, job)
-
-
-def _by_processes(
-    count: int, function: Callable[[Common, Job], Result], common: Common, jobs: Iterable[Job]
-) -> Generator[tuple[int, Result], None, None]:
-    """Large arrays of what is common are in memory once: joblib maps them into each process."""
-    joblib = import_extra("joblib", "workers", f"computing in {count} processes")
-    # One at a time: whoever stops loses only what is being computed.
-    options = {"batch_size": 1, "pre_dispatch": 2 * count, "return_as": "generator_unordered"}
-    try:
-        with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-            pool = joblib.Parallel(n_jobs=count, **options)
-            yield from pool(joblib.delayed(_done)(function, common, place, job) for place, job in enumerate(jobs))
-    except BrokenProcessPool:
-        raise Outage(
-            f"a process that computed was ended from outside, which a system does for want of memory: take fewer than {count} "
-            f"workers, {ONCE_MORE}"
-        ) from None
-
-
-def _by_dask(
-    address: str, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
-) -> Generator[tuple[int, Result], None, None]:
-    """What a worker was doing that dies is done by another; only one of its results is ever taken.
-
-    A result has been dealt with when the next one is asked for. Only then its thread gets another job.
-    """
-    distributed = import_extra("distributed", "dask", f"the scheduler at {address}")
-    with _silent(), _connected(distributed, address) as client:
-        waiting, running = deque(range(len(jobs))), dict[Any, int]()
-        everywhere, heard = None, time.monotonic()
-        while waiting or running:
-            with _required(distributed, address):
-                threads = sum(map(int, client.sync(client.scheduler.ncores, callback_timeout=_PATIENCE).values()))
-                if everywhere is None or everywhere.cancelled():
-                    everywhere = client.scatter(common, broadcast=True, hash=False)
-                # Workers of a cluster come and go.
-                while waiting and len(running) < max(1, threads):
-                    place = waiting.popleft()
-                    running[client.submit(_done, function, everywhere, place, jobs[place], pure=False)] = place
-                finished = _finished(distributed, client, list(running))
-            if threads == 0 and not finished and time.monotonic() - heard > _PATIENCE:
-                raise Outage(f"the scheduler at {address} has no workers any more: {_START.format(address)}, {ONCE_MORE}")
-            for future in finished:
-                place = running.pop(future)
-                if future.cancelled():
-                    # What it needs was at a worker that is gone.
-                    waiting.append(place)
-                    continue
-                heard = time.monotonic()
-                yield _result(distributed, future, address)
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """What Dask logs of lost connections is told in one sentence."""
-    loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado"))]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-@contextmanager
-def _connected(distributed: Any, address: str) -> Iterator[Any]:
-    """A client of the scheduler, which has at least one worker."""
-    try:
-        # A client that finds nobody is not let go of for a minute: it is made where somebody answers.
-        blocking(asyncio.wait_for(_answers(distributed, address), _PATIENCE))
-        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError, RuntimeError, ImportError):
-        raise InputError(
-            f"no Dask scheduler answers at {address}: check the address and that it runs, or give a number of processes"
-        ) from None
-    try:
-        with _required(distributed, address):
-            try:
-                client.wait_for_workers(1, timeout=_PATIENCE)
-            except TimeoutError:
-                raise InputError(f"the scheduler at {address} has no workers: {_START.format(address)}") from None
-        yield client
-    finally:
-        with suppress(OSError, distributed.CancelledError):
-            client.close(timeout=_LOOK)
-
-
-async def _answers(distributed: Any, address: str) -> None:
-    """Raises an error unless one that speaks Dask's language does."""
-    arguments = distributed.Security().get_connection_args("client")
-    connection = await distributed.core.connect(address, timeout=_PATIENCE / 2, **arguments)
-    await connection.close()
-
-
-@contextmanager
-def _required(distributed: Any, address: str) -> Iterator[None]:
-    """What needs the connection to the scheduler."""
-    try:
-        yield
-    except (OSError, CancelledError, distributed.CancelledError):
-        raise Outage(f"the scheduler at {address} or all its workers ended: start them again, {ONCE_MORE}") from None
-
-
-def _finished(distributed: Any, client: Any, running: Sequence[Any]) -> list[Any]:
-    """Those that are done, if any is within a while; in the order in which they were begun."""
-    with client.as_current(), suppress(TimeoutError, distributed.CancelledError):
-        distributed.wait(running, timeout=_LOOK, return_when="FIRST_COMPLETED")
-    return [future for future in running if future.done()]
-
-
-def _result(distributed: Any, future: Any, address: str) -> Any:
-    """Raises what the job raised."""
-    if future.status != "error":
-        with _required(distributed, address):
-            return future.result()
-    error = future.exception()
-    if isinstance(error, distributed.KilledWorker):
-        raise Outage(
-            f"workers of the scheduler at {address} end again and again with one and the same job, which a system does for want "
-            f"of memory: give them more, {ONCE_MORE}"
-        )
-    if isinstance(error, ModuleNotFoundError):
-        raise InputError(
-            f"the workers of the scheduler at {address} do not have {error.name}: install there what is installed here"
-        )
-    raise error

@@ -4,7 +4,8 @@ from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.charge import Charge, compose, require_members
-from quietmean.privacy.coalitions import CoalitionCertificate, Effort
+from quietmean.privacy.coalition_certificate import CoalitionCertificate
+from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
     compose_budgets,

@@ -16,11 +16,10 @@ from quietmean.core.party import PartyId
 from quietmean.core.threads import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
+from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope
 from quietmean.privacy.coalitions import (
-    CoalitionCertificate,
     Effort,
     ProvenMu,
-    Scope,
     every_coalition,
     require_honest,
     search_coalitions,
@@ -85,7 +84,7 @@ class PrivacyAnalysis:
         return CoalitionSolver(self.transcript, self.method, self.terms.eavesdropper)
 
     @cached_property
-    def _tried(self) -> dict[tuple[int, int | None, Seed], CoalitionCertificate]:
+    def _tried(self) -> dict[tuple[int, int | None, Seed], tuple[CoalitionCertificate, float]]:
         return {}
 
     def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] | None = None) -> Certificate:
@@ -122,10 +121,11 @@ class PrivacyAnalysis:
         if (any_of_them := self._by_formula(size)) is not None:
             return any_of_them
         key = size, limit, seed or Seed.public("coalitions")
-        known, allowed = self._tried.get(key), effort or Effort()
-        if known is None or (not known.exhaustive and known.seconds <= allowed.seconds):
+        allowed = effort or Effort()
+        known, spent = self._tried.get(key, (None, 0.0))
+        if known is None or (not known.exhaustive and math.isfinite(known.seconds) and spent < allowed.seconds):
             known = every_coalition(self.solver, self.terms, self.trusted, *key, lambda: self._proven(size), allowed)
-            self._tried[key] = known
+            self._tried[key] = known, allowed.seconds
         return known
 
     def _by_formula(self, size: int) -> CoalitionCertificate | None:

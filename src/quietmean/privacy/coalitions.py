@@ -6,28 +6,22 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from quietmean.core.arrays import Array
-from quietmean.core.assumptions import Assumption, any_coalition
-from quietmean.core.bounds import APriori
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
-from quietmean.core.tables import Tabular
 from quietmean.core.threads import one_thread
 from quietmean.core.workers import Workers
-from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
-from quietmean.privacy.charge import Charge
-from quietmean.privacy.information import CoalitionSolver
-from quietmean.privacy.information.coalition_batches import CoalitionBatch, CoalitionBatches
-from quietmean.privacy.information.coalition_solver import DOUBTFUL, PER_COALITION
+from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope
+from quietmean.privacy.information import CoalitionSolver, coalition_triples
+from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatch, CoalitionBatches
+from quietmean.privacy.information.coalition_solver import PER_COALITION
+from quietmean.privacy.information.coalition_triples import TripleBounds
 from quietmean.privacy.information.matrix import widened
-from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
@@ -52,154 +46,6 @@ class ProvenMu:
     mu: Array
     proof: str
     chance: float = 0.0
-
-
-class Scope(StrEnum):
-    """What the numbers of a :class:`CoalitionCertificate` are about."""
-
-    TRIED = "every coalition"
-    BOUNDED = "bound for every coalition"
-    FOUND = "worst coalition found"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CoalitionCertificate(Tabular):
-    """The worst of all coalitions of one size, for one execution.
-
-    ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). If ``scope`` is "every coalition", each
-    one was tried. If it is a bound for every coalition, ``proof`` says why it holds, whichever parties collude, and ``found`` is
-    the worst coalition among those that were tried: the true worst lies between the two, and to try all would take about so many
-    ``seconds`` of one core (see :class:`Effort`; infinite where it is not feasible). Nothing was tried, and ``found`` is None,
-    where the bound is the same whoever colludes. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is
-    "worst coalition found", bad ones were looked for: a lower
-    bound on the worst case. ``worst`` and ``tried`` are of what was tried.
-    """
-
-    size: int
-    terms: CertificateTerms
-    mu: Array
-    worst: frozenset[PartyId]
-    tried: int
-    scope: Scope
-    trusted: frozenset[PartyId]
-    exact: bool
-    proof: str = ""
-    chance: float = 0.0
-    found: CoalitionCertificate | None = None
-    seconds: float = math.inf
-
-    def __repr__(self) -> str:
-        cost = self.terms.figures(self.a_priori, self.max_epsilon)
-        return f"CoalitionCertificate({self.describe()}: {cost} ({self.numbers}))"
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row for each party."""
-        return [
-            {"party": party, "mu": mu, "epsilon": epsilon}
-            for party, (mu, epsilon) in enumerate(zip(self.mu.tolist(), self.epsilon.tolist(), strict=True))
-        ]
-
-    @property
-    def delta(self) -> float:
-        """The delta at which :attr:`epsilon` holds."""
-        return self.terms.delta
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """All that its figures take for granted."""
-        return self.terms.assumptions(any_coalition(self.size, len(self.mu), self.trusted))
-
-    @property
-    def a_priori(self) -> APriori | None:
-        """What was promised before the start, whatever would happen, against any coalition of this size."""
-        return self.terms.promise(self.size, frozenset())
-
-    @property
-    def epsilon_a_priori(self) -> float | None:
-        """The same at :attr:`delta`; rounded up."""
-        return None if self.a_priori is None else self.terms.epsilon(self.a_priori.mu)
-
-    @property
-    def numbers(self) -> str:
-        """What the numbers are: "exact" or "upper bound"."""
-        return self.terms.conversion.kind if self.exact else UPPER_BOUND
-
-    @property
-    def max_mu(self) -> float:
-        return float(self.mu.max(initial=0.0))
-
-    @property
-    def epsilon(self) -> Array:
-        """Epsilon per party, rounded up: shape (n,)."""
-        return self.terms.epsilons(self.mu)
-
-    @property
-    def max_epsilon(self) -> float:
-        """Epsilon of the worst-off party, rounded up."""
-        return self.terms.epsilon(self.max_mu)
-
-    def charge(self, party: PartyId) -> Charge:
-        """What a ledger is charged for a party."""
-        return self.terms.charge(float(self.mu[party]))
-
-    @property
-    def exceed_probability(self) -> float:
-        """The chance that some coalition costs more; 1, since nothing is claimed, where bad ones were only looked for."""
-        return 1.0 if self.scope == Scope.FOUND else self.chance
-
-    @property
-    def kind(self) -> str:
-        return str(self.scope)
-
-    @property
-    def exhaustive(self) -> bool:
-        """Was every coalition tried?"""
-        return self.scope == Scope.TRIED
-
-    @property
-    def at_least(self) -> float:
-        """Epsilon of the worst-off party against the worst coalition that was tried."""
-        return self.max_epsilon if self.found is None else self.found.max_epsilon
-
-    def describe(self) -> str:
-        """The adversary in words."""
-        trusted = f", party {min(self.trusted)} trusted never to collude" if self.trusted else ""
-        return self._coalition() + trusted + self.terms.eavesdropper.describe()
-
-    @property
-    def worst_adversary(self) -> Adversary:
-        """The worst coalition that was tried, with who reads messages besides."""
-        return self.terms.eavesdropper.with_corrupt(self.worst)
-
-    def _coalition(self) -> str:
-        who = "1 party" if self.size == 1 else f"{self.size} parties"
-        if self.size == 0:
-            return "an outsider who sees what is published"
-        if self.terms.conversion.coalition is not None:
-            return f"{self.terms.conversion.coalition} (by formula, whoever they are)"
-        if self.scope == Scope.FOUND:
-            return f"the worst coalition of {who} that was found ({self.tried} tried; a worse one may exist)"
-        if self.exhaustive:
-            return f"any coalition of {who} (all {self.tried} checked)"
-        fails = f"; but for a chance of {self.chance:.1g}, if fixed before the graph was drawn" if self.chance else ""
-        return f"any coalition of {who} (a bound: {self.proof}{fails})"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "numbers": self.numbers,
-            "definition": self.terms.definition,
-            "adversary": self.describe(),
-            "size": self.size,
-            "coalitions": self.tried,
-            "exceed_probability": self.exceed_probability,
-            "worst_coalition": sorted(self.worst),
-            "max_mu": self.max_mu,
-            "max_epsilon": self.max_epsilon,
-            **({"proof": self.proof} if self.proof else {}),
-            **({} if self.found is None else {"at_least_epsilon": self.at_least}),
-            **({"effort_to_try_all": self.seconds} if math.isfinite(self.seconds) else {}),
-        }
 
 
 def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, choices: int = 1) -> float:
@@ -254,6 +100,10 @@ def every_coalition(
     count = math.comb(len(able), size)
     needed = solver.seconds(size, count)
     few = count <= (most_tried(solver, size) if limit is None else limit)
+    if size == 3 and not few and (undecided := tally.add_triples(able, effort)) is not None:
+        if not undecided.left:
+            return tally.certificate(Scope.TRIED)
+        return tally.bounded(undecided.better(bound()), undecided.seconds)
     if few or needed <= effort.seconds:
         batches = solver.batches if count >= _LEAST_BATCHED or not few else None
         if few or batches is not None:
@@ -265,10 +115,7 @@ def every_coalition(
     with one_thread():
         for coalition in random_coalitions(able, size, draws, seed):
             tally.add(coalition)
-    largest, proven = tally.certificate(Scope.FOUND), bound()
-    # Only rounding can put the bound below the worst coalition found.
-    shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
-    return replace(shown, proof=proven.proof, chance=proven.chance, seconds=needed)
+    return tally.bounded(bound(), needed)
 
 
 def require_honest(size: int, parties: int, trusted: frozenset[PartyId]) -> list[PartyId]:
@@ -316,6 +163,22 @@ def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterat
                 yield tuple(sorted(coalition - {member} | {outsider}))
 
 
+@dataclass(frozen=True)
+class _Undecided:
+    """So many coalitions may be worse than the worst tried; what is ``proven`` of all, and what it takes to decide all."""
+
+    left: int
+    proven: ProvenMu
+    seconds: float
+
+    def better(self, other: ProvenMu) -> ProvenMu:
+        """For each party the better of two bounds."""
+        if not (self.proven.mu < other.mu).any():
+            return other
+        mu = np.minimum(self.proven.mu, other.mu)
+        return replace(self.proven if (mu == self.proven.mu).all() else other, mu=mu, chance=other.chance)
+
+
 class _Tally:
     """The worst so far, over coalitions that are added one by one; each counts once."""
 
@@ -325,6 +188,8 @@ class _Tally:
         self._trusted = trusted
         self.size = size
         self._mu = np.zeros(solver.transcript.parties)
+        # What batches told of each value at most.
+        self._information = np.zeros(solver.transcript.parties)
         self._exact = True
         self._seen: set[frozenset[PartyId]] = set()
         self.worst = frozenset[PartyId]()
@@ -352,12 +217,42 @@ class _Tally:
                 for batch in batches.tried(able, self.size, workers):
                     self.add_all(batch)
 
+    def add_triples(self, able: Sequence[PartyId], effort: Effort) -> _Undecided | None:
+        """All coalitions of three, but those that cannot be worse than one that is tried, as far as the effort allows.
+
+        None where it does not allow to begin, or bounds cannot be had.
+        """
+        count, parties, workers = math.comb(len(able), 3), self.transcript.parties, Workers(effort.workers)
+        first = self._solver.seconds(2, math.comb(len(able), 2)) + coalition_triples.seconds(count, parties)
+        if first > effort.seconds or (batches := self._solver.batches) is None:
+            return None
+        with one_thread():
+            triples = TripleBounds.of(batches, list(able), workers)
+            self._add_those(batches, triples.likely(), workers)
+            # Where hardly anything depends on who colludes, bounds are this near.
+            floor = self._information * _EQUAL
+            left = triples.exceeding(floor, workers)
+            needed = first + self._solver.seconds(3, len(left))
+            allowed = len(left) if needed <= effort.seconds else int(len(left) * (effort.seconds - first) / (needed - first))
+            self._add_those(batches, left[:allowed], workers)
+            largest = np.maximum(floor, triples.largest(left[allowed:]))
+        conversion, sensitivity = self._terms.conversion, self._terms.sensitivity
+        mu = conversion.mu_against_any(3, sensitivity * np.sqrt(largest), sensitivity)
+        if allowed == len(left):
+            # Those that were left out told no more than the floor.
+            self._mu, self.tried = np.maximum(self._mu, mu), count
+        return _Undecided(len(left) - allowed, ProvenMu(mu, "what pairs tell, and have in common"), needed)
+
+    def _add_those(self, batches: CoalitionBatches, coalitions: Ints, workers: Workers) -> None:
+        for batch in batches.those(np.unique(coalitions, axis=0), workers):
+            self.add_all(batch)
+
     def add_all(self, batch: CoalitionBatch) -> None:
         """Coalitions that nobody tried before, solved together; one that is doubtful is solved alone."""
         # Of what is doubtful the error is infinite, and nothing times that is no number.
         errors = np.where(batch.error <= DOUBTFUL, batch.error, 0.0)
         bounds = widened(self._terms.sensitivity * np.sqrt(batch.information), errors[:, None])
-        for last, error, bound in zip(batch.last, batch.error.tolist(), bounds, strict=True):
+        for last, error, bound, information in zip(batch.last, batch.error.tolist(), bounds, batch.information, strict=True):
             coalition = (*batch.prefix, last)
             if not error <= DOUBTFUL:
                 self.add(coalition)
@@ -365,6 +260,7 @@ class _Tally:
             self.tried += 1
             members = frozenset(coalition)
             honest = [party for party in range(len(bound)) if party not in members]
+            self._information[honest] = np.maximum(self._information[honest], information[honest])
             adversary = self._terms.eavesdropper.with_corrupt(members)
             mu = self._terms.conversion.mu(adversary, honest, bound[honest], self._terms.sensitivity)
             self._worse(members, honest, mu)
@@ -381,6 +277,13 @@ class _Tally:
     @property
     def transcript(self) -> Transcript:
         return self._solver.transcript
+
+    def bounded(self, proven: ProvenMu, seconds: float) -> CoalitionCertificate:
+        """What holds for all, beside the worst that was found; ``seconds``: what it takes to decide all."""
+        largest = self.certificate(Scope.FOUND)
+        # Only rounding can put the bound below the worst coalition found.
+        shown = replace(largest, mu=np.maximum(proven.mu, largest.mu), scope=Scope.BOUNDED, exact=False, found=largest)
+        return replace(shown, proof=proven.proof, chance=proven.chance, seconds=seconds)
 
     def certificate(self, scope: Scope) -> CoalitionCertificate:
         return CoalitionCertificate(

@@ -28,7 +28,9 @@ from quietmean.transcript import Transcript
 _MOST_NUMBERS = 6e7
 # Variances are relative: below the first an observation follows from others, from the second on it is one of its own. What is
 # between the two is for a solver that refines.
-_NOTHING, _OBSERVED = 1e-11, 1e-6
+NOTHING, OBSERVED = 1e-11, 1e-6
+# Beyond this relative error another solver has to answer.
+DOUBTFUL = 1e-7
 # What an observation that follows from others may have in common with a value.
 _NOTHING_SHARED = 1e-8
 _ROUNDING = 2.3e-16
@@ -98,7 +100,7 @@ class CoalitionBatches:
         self._variance = variance
         self._rows = _in_terms_of_noise(bare, math.sqrt(variance))
         self._covariance = self._rows @ self._rows.T
-        self._parties = bare.parties
+        self.parties = bare.parties
         known = np.nonzero(public)[0]
         whitening, self._error = _whitening(self._covariance[np.ix_(known, known)], self._rows[known, : bare.parties])
         # With all functionals, (p, n + K + M): those of values and noise, then messages.
@@ -162,7 +164,7 @@ class CoalitionBatches:
         """With one more member, for some of those after it."""
         here, after = int(np.searchsorted(given.later, place)), np.searchsorted(given.later, later)
         triangle, error = _whitenings(given.own[here : here + 1], given.values[here : here + 1])
-        common = self._common(place, later)
+        common = self.common(place, later)
         for shared in given.shared:
             common = common - shared[after] @ shared[here].T
         common = common @ triangle[0].T
@@ -177,7 +179,7 @@ class CoalitionBatches:
             (*(shared[after] for shared in given.shared), common),
         )
 
-    def _common(self, place: int, later: Ints) -> Matrix:
+    def common(self, place: int, later: Ints) -> Matrix:
         """The covariances of some members' observations with those of one, given what is public: (c, r, r)."""
         members, nowhere = self._members, self._rows.shape[1] + len(self._rows)
         columns, where = np.unique(np.append(members.places[later], nowhere), return_inverse=True)
@@ -213,14 +215,14 @@ class CoalitionBatches:
         seen = np.hstack([self._public, np.zeros((len(self._public), 1))]).T[places]
         with_public = combined @ seen
         directly = np.vstack(
-            [np.eye(self._rows.shape[1], self._parties), self._rows[:, : self._parties], np.zeros((1, self._parties))]
+            [np.eye(self._rows.shape[1], self.parties), self._rows[:, : self.parties], np.zeros((1, self.parties))]
         )
         with_values = combined @ directly[places] - with_public @ self._public_values
         return _Members(places, combined, with_public, with_values, max(error for _, error in reduced))
 
     def _observations(self, bare: Transcript, public: Mask, party: PartyId) -> Ints:
         """Places of what one party knows besides what is public: its value, its noise, what it sent and received."""
-        noise = self._parties + np.nonzero(bare.noise_known[:, [party]].toarray()[:, 0])[0]
+        noise = self.parties + np.nonzero(bare.noise_known[:, [party]].toarray()[:, 0])[0]
         noise = noise[self._rows[:, noise].any(axis=0)]
         messages = np.nonzero(bare.message_known[:, [party]].toarray()[:, 0] & ~public)[0]
         return np.concatenate([[party], noise, self._rows.shape[1] + messages]).astype(np.int64)
@@ -232,7 +234,7 @@ class CoalitionBatches:
         cross = self._rows[np.ix_(rows, units)]
         covariance = np.block([[np.eye(len(units)), cross.T], [cross, self._covariance[np.ix_(rows, rows)]]])
         seen = self._public[:, places]
-        values = np.vstack([np.eye(width, self._parties)[units], self._rows[rows, : self._parties]])
+        values = np.vstack([np.eye(width, self.parties)[units], self._rows[rows, : self.parties]])
         sizes = np.sqrt(np.diag(covariance))
         return _whitening(covariance - seen.T @ seen, values - seen.T @ self._public_values, sizes)
 
@@ -299,8 +301,8 @@ def _whitening(covariance: Matrix, values: Matrix, sizes: Matrix | None = None) 
 
 def _kept(variances: Matrix, shared: Matrix) -> tuple[Mask, float]:
     """Which combinations are observations of their own; and the error of what they tell, infinite where that is not clear."""
-    kept = variances >= _OBSERVED
-    if (variances[~kept] > _NOTHING).any() or (shared[~kept] > _NOTHING_SHARED).any():
+    kept = variances >= OBSERVED
+    if (variances[~kept] > NOTHING).any() or (shared[~kept] > _NOTHING_SHARED).any():
         return kept, math.inf
     return kept, _ROUNDING * len(variances) / float(variances[kept].min(initial=1.0))
 

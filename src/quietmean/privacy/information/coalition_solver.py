@@ -13,7 +13,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_scipy import linalg, sparse
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
-from quietmean.privacy.information.coalition_batches import CoalitionBatches, seconds
+from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches, seconds
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.solver import ViewSolver
@@ -25,8 +25,6 @@ _MESSAGES = 2500
 # Redundant observations make the covariance singular; what is observed lies in its range, so a tiny ridge only bounds rounding.
 _RIDGE = 1e-13
 _ACCURACY = 1e-11
-# Beyond this relative error another solver has to answer.
-DOUBTFUL = 1e-7
 # What two steps with the ridge may leave of a shift, at unit extra noise. Beyond it an observation lies below the ridge.
 _LEFT, _PROBES = 1e-13, 4
 # What a coalition costs beside its arithmetic, in multiplications.
