@@ -99,12 +99,15 @@ def _colluding(parties: int, colluding: float | None, committee: Committee | Non
 
 
 @python_call
-def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0) -> SimulationResult:
+def simulate(
+    plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0, workers: int | str = 1
+) -> SimulationResult:
     """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness.
 
-    Values outside the plan's domain are moved into it, as in a real study.
+    Values outside the plan's domain are moved into it, as in a real study. ``workers``: a number of processes, or the address of
+    a Dask scheduler; they change no result.
     """
-    result: SimulationResult = plan.simulate(values, runs=runs, rng=seed)
+    result: SimulationResult = plan.simulate(values, runs=runs, rng=seed, workers=workers)
     return result
 
 

@@ -29,6 +29,7 @@ def command(
     trials: int = 100_000,
     seed: int = 0,
     delta: float | None = None,
+    workers: str = "1",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
@@ -52,6 +53,8 @@ def command(
         The same seed gives the same trials.
     delta
         Bound the epsilon at this delta; default from the receipt, or 1e-6.
+    workers
+        How many processes of this machine try; or the address of a Dask scheduler, such as tcp://host:8786.
     json
         One JSON document on standard output.
     """
@@ -71,6 +74,7 @@ def command(
             adversary,
             trials=trials,
             seed=seed,
+            workers=workers,
             delta=next(stated for stated in (delta, hinted, DELTA) if stated is not None),
         )
     if json:

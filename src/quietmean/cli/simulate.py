@@ -1,4 +1,4 @@
-"""``quietmean simulate``: many runs of a plan in one process."""
+"""``quietmean simulate``: many runs of a plan on a simulated population."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def command(
     seed: int = 0,
     dropouts: float | None = None,
     gate: Annotated[bool, Parameter(negative="")] = False,
+    workers: str = "1",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Simulate independent runs of a plan on random values: mean squared error against the prediction.
@@ -34,6 +35,8 @@ def command(
         Fraction of parties that drop out permanently; default as planned.
     gate
         Certify every history before its release, as parties do; takes far longer.
+    workers
+        How many processes of this machine run them; or the address of a Dask scheduler, such as tcp://host:8786.
     json
         One JSON document on standard output.
     """
@@ -48,6 +51,7 @@ def command(
             seed=seed,
             dropouts=dropouts,
             gate=gate,
+            workers=workers,
             progress=lambda done: line.say(f"simulating: {done} of {runs} runs"),
         )
     document = {

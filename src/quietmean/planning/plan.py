@@ -216,18 +216,21 @@ class Plan:
         rng: int | Integers = 0,
         dropouts: float | None = None,
         gate: bool = False,
+        workers: int | str = 1,
     ) -> Any:
-        """A :class:`~quietmean.simulation.SimulationResult`: ``runs`` independent runs in this process, insecure randomness.
+        """A :class:`~quietmean.simulation.SimulationResult`: ``runs`` independent runs of a simulated population, insecure
+        randomness.
 
         ``values``: (n, d), or (n,) for one coordinate; without them every run draws its own. ``rng``: a whole number or a numpy
-        Generator. ``dropouts``: by default as planned. ``gate``: see :func:`quietmean.simulation.simulate`. Raises
+        Generator. ``dropouts``: by default as planned. ``gate``: see :func:`quietmean.simulation.simulate`. ``workers``: a number
+        of processes, or the address of a Dask scheduler. Raises
         :class:`InputError` for values of another shape.
         """
         if values is not None:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
         seed = int(rng) if isinstance(rng, int | Integral) else int(rng.integers(2**62))
-        return late.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate)
+        return late.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         return {

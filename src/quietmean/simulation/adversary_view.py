@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,14 +126,16 @@ class AdversaryView:
             "messages"
         )
 
-    def statistic(self, weights: Vector, target: PartyId, world: int, trials: int, seed: int) -> Vector:
-        """w . view in one world, shape (trials,); less what the adversary can compute on its own."""
-        parts = []
-        for block, size in blocks(trials, self.execution.parties):
-            secret = insecure_seed(seed, "attack", world, block).secret
-            noise = InsecurePopulationNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
-            parts.append(self._residual(weights, target, world, seed, noise, size))
-        return np.concatenate(parts)
+    @property
+    def together(self) -> int:
+        """How many trials are made together."""
+        return max(1, _BLOCK // self.execution.parties)
+
+    def statistic(self, weights: Vector, target: PartyId, world: int, block: int, trials: int, seed: int) -> Vector:
+        """w . view in one world, shape (trials,); less what the adversary can compute on its own. Blocks are independent."""
+        secret = insecure_seed(seed, "attack", world, block).secret
+        noise = InsecurePopulationNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
+        return self._residual(weights, target, world, seed, noise, trials)
 
     def _residual(
         self, weights: Vector, target: PartyId, world: int, seed: int, noise: InsecurePopulationNoise, size: int
@@ -214,12 +216,6 @@ def _for_coordinates(execution: Execution, count: int) -> Execution:
     if getattr(protocol, "dimension", None) is None:
         return execution
     return replace(execution, protocol=replace(protocol, **{"dimension": count}))
-
-
-def blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:
-    together = max(1, _BLOCK // parties)
-    for block, first in enumerate(range(0, trials, together)):
-        yield block, min(together, trials - first)
 
 
 def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:

@@ -22,6 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.schema import require_delta
+from quietmean.core.workers import Workers
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.simulation.adversary_view import AdversaryView
@@ -83,13 +84,16 @@ def attack(
     delta: float = 1e-6,
     confidence: float = CONFIDENCE,
     machine: MachineMaker[Any] | None = None,
+    workers: int | str = 1,
 ) -> AttackResult:
     """Try to distinguish two values of ``target`` that differ by the sensitivity, ``trials`` times for each of them.
 
-    ``machine(party, value, noise)`` makes the party machines under attack; by default those of the execution's protocol. Raises
-    :class:`ProtocolFailure` if they send something else than the declared transcript says.
+    ``machine(party, value, noise)`` makes the party machines under attack; by default those of the execution's protocol.
+    ``workers``: see :class:`~quietmean.core.workers.Workers`; they change no result. Raises :class:`ProtocolFailure` if the
+    machines send something else than the declared transcript says.
     """
     _check(execution, target, adversary, trials, delta, confidence)
+    shared = Workers(workers)
     view = _view(execution, target, adversary, machine)
     if not view.change:
         raise InputError(
@@ -101,7 +105,7 @@ def attack(
     view.check(target, seed)
     of_view = float(certified.information.mu(execution.sensitivity)[certified.honest.index(target)])
     weights, thresholds = _best_test(view, target, of_view, exact=math.isinf(mu))
-    worlds = [view.statistic(weights, target, world, trials, seed) for world in (0, 1)]
+    worlds = _Trials(view, weights, target, seed).worlds(trials, shared)
     counts = _Counts.of(worlds, thresholds)
     epsilon = certified.epsilon_of(target)
     mu_lower, epsilon_lower = counts.lower_bounds(1.0 - confidence, delta)
@@ -201,6 +205,28 @@ class _Best:
         weights[used] = left @ (inside / scales**2) / (mu or 1.0)
         bare[used] = shift[used] - left @ inside
         return cls(weights, mu, bare)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """What all trials have in common."""
+
+    view: AdversaryView | OpenedView
+    weights: Vector
+    target: PartyId
+    seed: int
+
+    def worlds(self, trials: int, workers: Workers) -> list[Vector]:
+        """The statistic of each trial in both worlds, (trials,) each."""
+        together = self.view.together
+        blocks = [(block, min(together, trials - begin)) for block, begin in enumerate(range(0, trials, together))]
+        parts = list(workers.in_order(_statistic, self, [(world, *block) for world in (0, 1) for block in blocks]))
+        return [np.concatenate(parts[: len(blocks)]), np.concatenate(parts[len(blocks) :])]
+
+
+def _statistic(trials: _Trials, job: tuple[int, int, int]) -> Vector:
+    world, block, size = job
+    return trials.view.statistic(trials.weights, trials.target, world, block, size, trials.seed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,14 +85,16 @@ class OpenedView:
                 "certificate does not describe this build"
             )
 
-    def statistic(self, weights: Vector, target: PartyId, world: int, trials: int, seed: int) -> Vector:
-        """The weighted number in one world, shape (trials,); less what the coalition can compute on its own."""
-        together, parts = max(1, _BLOCK // self.execution.parties // self.opening.together), []
-        for block, begin in enumerate(range(0, trials, together)):
-            secret = insecure_seed(seed, "attack on shares", world, block).secret
-            noise = InsecureStackedNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
-            parts.append(float(weights[0]) * self._residual(target, world, min(together, trials - begin), noise))
-        return np.concatenate(parts)
+    @property
+    def together(self) -> int:
+        """How many trials are made together."""
+        return max(1, _BLOCK // self.execution.parties // self.opening.together)
+
+    def statistic(self, weights: Vector, target: PartyId, world: int, block: int, trials: int, seed: int) -> Vector:
+        """The weighted number in one world, (trials,); less what the coalition can compute on its own. Blocks are independent."""
+        secret = insecure_seed(seed, "attack on shares", world, block).secret
+        noise = InsecureStackedNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
+        return float(weights[0]) * self._residual(target, world, trials, noise)
 
     def _residual(self, target: PartyId, world: int, trials: int, noise: InsecureStackedNoise) -> Vector:
         own = self.adversary.corrupt

@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.core.schema import require_usual
 from quietmean.core.tables import Tabular
+from quietmean.core.workers import Workers
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
 from quietmean.planning.gate import decide
@@ -23,8 +24,11 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
-# Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
-_STACK = 2_000_000
+# Runs are stacked until an (n, d) array has about this many entries, or they are so many: fast, memory stays flat as runs grow,
+# and there is something to share out.
+_STACK, _RUNS = 2_000_000, 1000
+# So many histories are certified together.
+_CERTIFIED = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,14 +127,16 @@ def simulate(
     dropouts: float | None = None,
     gate: bool = False,
     progress: Callable[[int], None] = lambda done: None,
+    workers: int | str = 1,
 ) -> SimulationResult:
     """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
 
     ``values`` has shape (n, d), and is moved into the plan's domain; without it every run draws values uniformly from a cube
     whose diagonal is the plan's sensitivity. The randomness is insecure by construction: for simulation only. ``gate``: certify
-    every history before its release, which takes far longer than the run; what the gate refuses has no result. Raises
-    :class:`InputError` for less than one run, for values of another shape and for a gate where the protocol has none,
-    :class:`ProtocolFailure` if no run finishes.
+    every history before its release, which takes far longer than the run; what the gate refuses has no result. ``workers``: see
+    :class:`~quietmean.core.workers.Workers`; they change no result. Raises :class:`InputError` for less than one run, for values
+    of another shape, for a gate where the protocol has none and for workers that are not there, :class:`ProtocolFailure` if no
+    run finishes.
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
@@ -143,34 +149,67 @@ def simulate(
     if values is not None:
         values = np.array([plan.admit(value).vector for value in values])
     lost = target.dropouts if dropouts is None else dropouts
-    root = insecure_seed(seed, "simulate", plan.digest)
+    population = _Population(plan, values, lost, insecure_seed(seed, "simulate", plan.digest))
+    stacks = list(_stacks(runs, max(1, min(_RUNS, _STACK // (target.parties * target.dimension)))))
+    shared = Workers(workers)
+    refused = np.zeros(runs, dtype=np.bool_)
+    if gate:
+        certified = list(_stacks(runs, _CERTIFIED))
+        for (first, count), refusals in zip(certified, shared.in_order(_refused, population, certified), strict=True):
+            refused[first : first + count] = refusals
+            progress(first + count)
     parts = []
-    for first, count in _stacks(runs, target.parties * target.dimension):
-        parts.append(_run_stack(plan, values, lost, root, first, count, gate))
+    for (first, count), part in zip(stacks, shared.in_order(_run_stack, population, stacks), strict=True):
+        parts.append(part)
         progress(first + count)
-    estimates, truth, refused = (np.concatenate(part) for part in zip(*parts, strict=True))
+    estimates, truth, done = (np.concatenate(part) for part in zip(*parts, strict=True))
+    passed = ~refused[done]
+    estimates, truth = estimates[passed], truth[passed]
     if not len(estimates):
         reason = "the gate refused the release or nobody was left" if gate else "nobody is left"
         raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} {reason}, choose fewer")
-    first_run = plan.execution(*_draw_run(plan, lost, root, 0))
+    first_run = plan.execution(*population.draw(0))
     return SimulationResult(plan, estimates, truth, runs, first_run, int(refused.sum()) if gate else None)
 
 
-def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
-    together = max(1, _STACK // size)
+@dataclass(frozen=True, eq=False)
+class _Population:
+    """What all runs have in common."""
+
+    plan: Plan
+    values: Vector | None
+    dropouts: float
+    root: Seed
+
+    def draw(self, run: int) -> tuple[Seed, ExecutionTrace]:
+        """The public seed and the history of a run."""
+        plan, root, rounds = self.plan, self.root, self.plan.protocol.rounds
+        permanent, usual = self.dropouts if rounds else 0.0, plan.protocol.usual_rounds
+        trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=permanent, within=usual)
+        trace.online[:, list(plan.protocol.indispensable)] = True
+        return root.derive(run, "schedule"), trace
+
+
+def _stacks(runs: int, together: int) -> Iterator[tuple[int, int]]:
     for first in range(0, runs, together):
         yield first, min(together, runs - first)
 
 
-def _run_stack(
-    plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int, gate: bool
-) -> tuple[Vector, Vector, Mask]:
+def _refused(population: _Population, stack: tuple[int, int]) -> Mask:
+    """Which of some runs the gate refuses, shape (count,)."""
+    plan, (first, count) = population.plan, stack
+    drawn_runs = [population.draw(run) for run in range(first, first + count)]
+    return np.array([not decide(plan.target, plan.execution(*drawn_run)).passes for drawn_run in drawn_runs])
+
+
+def _run_stack(population: _Population, stack: tuple[int, int]) -> tuple[Vector, Vector, Mask]:
     """Estimates and true means of runs first .. first + count - 1 as one disjoint execution of count * n parties.
 
-    Third, which of these runs the gate refuses, shape (count,); none if it is not tried.
+    Third, which of these runs have a result, shape (count,).
     """
+    plan, values, root, (first, count) = population.plan, population.values, population.root, stack
     parties, dimension = plan.target.parties, plan.target.dimension
-    drawn_runs = [_draw_run(plan, dropouts, root, run) for run in range(first, first + count)]
+    drawn_runs = [population.draw(run) for run in range(first, first + count)]
     schedules = [plan.schedule(seed) for seed, _ in drawn_runs]
     traces = [trace for _, trace in drawn_runs]
     if values is None:
@@ -185,20 +224,11 @@ def _run_stack(
         # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
-    refused = np.array([gate and not decide(plan.target, plan.execution(*drawn_run)).passes for drawn_run in drawn_runs])
-    done = (weights > 0) & ~refused
+    done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
     decode = partial(plan.protocol.decode, parties)
     estimates = [decode(total, float(weight)) for total, weight in zip(sums[done], weights[done], strict=True)]
-    return np.array(estimates).reshape(-1, dimension), truth[done], refused
-
-
-def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, ExecutionTrace]:
-    """The public seed and the history of a run."""
-    rounds, usual = plan.protocol.rounds, plan.protocol.usual_rounds
-    trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0, within=usual)
-    trace.online[:, list(plan.protocol.indispensable)] = True
-    return root.derive(run, "schedule"), trace
+    return np.array(estimates).reshape(-1, dimension), truth[done], done
 
 
 def _stack_execution(
