@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,6 +99,10 @@ class Execution:
         return (
             f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {gone} dropped out permanently)"
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was computed once stays here: other processes compute it again."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
     def parties(self) -> int:

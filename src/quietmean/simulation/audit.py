@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def attack(
     view.check(target, seed)
     of_view = float(certified.information.mu(execution.sensitivity)[certified.honest.index(target)])
     weights, thresholds = _best_test(view, target, of_view, exact=math.isinf(mu))
-    worlds = _Trials(view, weights, target, seed).worlds(trials, shared)
+    worlds = _Trials(execution, target, adversary, machine, weights, seed).worlds(trials, shared)
     counts = _Counts.of(worlds, thresholds)
     epsilon = certified.epsilon_of(target)
     mu_lower, epsilon_lower = counts.lower_bounds(1.0 - confidence, delta)
@@ -209,16 +210,22 @@ class _Best:
 
 @dataclass(frozen=True, eq=False)
 class _Trials:
-    """What all trials have in common."""
+    """What all trials have in common. The view has functions in it that no process can be sent: each makes it again."""
 
-    view: AdversaryView | OpenedView
-    weights: Vector
+    execution: Execution
     target: PartyId
+    adversary: Adversary
+    machine: MachineMaker[Any] | None
+    weights: Vector
     seed: int
+
+    @cached_property
+    def view(self) -> AdversaryView | OpenedView:
+        return _view(self.execution, self.target, self.adversary, self.machine)
 
     def worlds(self, trials: int, workers: Workers) -> list[Vector]:
         """The statistic of each trial in both worlds, (trials,) each."""
-        together = self.view.together
+        together = _view(self.execution, self.target, self.adversary, self.machine).together
         blocks = [(block, min(together, trials - begin)) for block, begin in enumerate(range(0, trials, together))]
         parts = list(workers.in_order(_statistic, self, [(world, *block) for world in (0, 1) for block in blocks]))
         return [np.concatenate(parts[: len(blocks)]), np.concatenate(parts[len(blocks) :])]
