@@ -27,6 +27,7 @@ ABSENT = [
     "pyreadstat",
     "adbc_driver_postgresql",
     "joblib",
+    "distributed",
     "sklearn",
 ]
 
@@ -83,6 +84,10 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     assert json.loads(told)["epsilon_a_priori"] <= 1
     _, said = command(tmp_path, light, "certify", "out/receipt.json", "--report", "page.html", code=2)
     assert said == "quietmean: the page needs the extra 'report', which is not installed: pip install \"quietmean[report]\"\n"
+    for workers, extra in (("2", "workers"), ("tcp://127.0.0.1:9", "dask")):
+        trying = ("attack", "out/receipt.json", "--target", "1", "--workers", workers)
+        _, said = command(tmp_path, light, *trying, code=2)
+        assert f"needs the extra '{extra}', which is not installed: pip install \"quietmean[{extra}]\"\n" in said
     told, said = command(tmp_path, light, "demo")
     assert "blood_pressure" in told
     assert said.startswith("$ quietmean run --data quietmean-demo/patients.csv")
