@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,16 +21,33 @@ if TYPE_CHECKING:
     from quietmean.simulation import AttackResult
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """How often it is tried, and who does it.
+
+    Parameters
+    ----------
+    trials
+        Trials with each of the two values.
+    seed
+        The same seed gives the same trials.
+    workers
+        How many processes of this machine try; or the address of a Dask scheduler, such as tcp://host:8786.
+    """
+
+    trials: int = 100_000
+    seed: int = 0
+    workers: str = "1"
+
+
 def command(
     execution: Path | None = None,
     *,
     target: int,
     corrupt: str = "",
     observed: Path | None = None,
-    trials: int = 100_000,
-    seed: int = 0,
+    how: Annotated[TrialOptions, Parameter(name="*")] = TrialOptions(),
     delta: float | None = None,
-    workers: str = "1",
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
@@ -47,14 +65,8 @@ def command(
         Parties that collude, such as 0,4,7; default none.
     observed
         JSON file with intercepted messages, a list of [party, round].
-    trials
-        Trials with each of the two values.
-    seed
-        The same seed gives the same trials.
     delta
         Bound the epsilon at this delta; default from the receipt, or 1e-6.
-    workers
-        How many processes of this machine try; or the address of a Dask scheduler, such as tcp://host:8786.
     json
         One JSON document on standard output.
     """
@@ -72,9 +84,9 @@ def command(
             happened,
             target,
             adversary,
-            trials=trials,
-            seed=seed,
-            workers=workers,
+            trials=how.trials,
+            seed=how.seed,
+            workers=how.workers,
             delta=next(stated for stated in (delta, hinted, DELTA) if stated is not None),
         )
     if json:

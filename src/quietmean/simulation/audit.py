@@ -83,7 +83,6 @@ def attack(
     trials: int = 100_000,
     seed: int = 0,
     delta: float = 1e-6,
-    confidence: float = CONFIDENCE,
     machine: MachineMaker[Any] | None = None,
     workers: int | str = 1,
 ) -> AttackResult:
@@ -93,7 +92,7 @@ def attack(
     ``workers``: see :class:`~quietmean.core.workers.Workers`; they change no result. Raises :class:`ProtocolFailure` if the
     machines send something else than the declared transcript says.
     """
-    _check(execution, target, adversary, trials, delta, confidence)
+    _check(execution, target, adversary, trials, delta)
     shared = Workers(workers)
     view = _view(execution, target, adversary, machine)
     if not view.change:
@@ -109,7 +108,7 @@ def attack(
     worlds = _Trials(execution, target, adversary, machine, weights, seed).worlds(trials, shared)
     counts = _Counts.of(worlds, thresholds)
     epsilon = certified.epsilon_of(target)
-    mu_lower, epsilon_lower = counts.lower_bounds(1.0 - confidence, delta)
+    mu_lower, epsilon_lower = counts.lower_bounds(1.0 - CONFIDENCE, delta)
     estimate, error = _estimate(worlds)
     # Two tests of the same claim, one for Gaussian noise, one without assumptions: twice the smaller p-value is valid for both.
     p_value = 2 * min(_p_gaussian(estimate, mu, trials), counts.p_value(mu, epsilon, delta))
@@ -117,7 +116,7 @@ def attack(
         target=target,
         adversary=adversary.describe(),
         trials=trials,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         delta=delta,
         mu_certified=mu,
         epsilon_certified=epsilon,
@@ -131,7 +130,7 @@ def attack(
     )
 
 
-def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
+def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float) -> None:
     adversary.honest(execution.parties)
     if not 0 <= target < execution.parties:
         raise InputError(f"target {target} does not exist: parties are numbered 0..{execution.parties - 1}")
@@ -142,8 +141,6 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
     if trials > MOST_TRIALS:
         raise InputError(f"{trials} trials do not fit into memory: choose at most {MOST_TRIALS}, 100000 are usual")
     require_delta(delta)
-    if not 0.5 <= confidence < 1:
-        raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
 
 
 def _view(
