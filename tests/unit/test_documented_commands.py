@@ -81,6 +81,7 @@ def test_what_a_sentence_names_exists(page: Path) -> None:
             continue
         options = {word.partition("=")[0] for word in rest if word.startswith("--")} - {
             "--json",
+            "--help",
             "--quiet",
             "--force",
             "--log-file",
