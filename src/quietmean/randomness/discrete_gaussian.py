@@ -27,7 +27,7 @@ _TAIL = 10
 _PRECISION = 256
 # A guide has at least so many bits, and twice as many cells as the table has boundaries: then hardly a word is searched for.
 _GUIDE_BITS = 16
-_BLOCK = 8192
+_BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)

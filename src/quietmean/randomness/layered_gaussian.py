@@ -31,7 +31,7 @@ _TOP = 1024.0
 _TAIL = 13
 # sqrt and the divisions err by a few 2^-53 each: so much is added, so that v is never smaller than asked for.
 _ROUNDING = 2.0**-50
-_BLOCK = 8192
+_BLOCK = 1 << 15
 
 
 def layered_gaussian(seed: Seed, scale: float, count: int) -> Ints:

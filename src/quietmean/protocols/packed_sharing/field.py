@@ -1,8 +1,8 @@
 """Arithmetic modulo a prime below 2^31: exact, with matrices as blockwise float64 products.
 
-Residues are whole numbers 0..p-1 in unsigned words. A product of matrices of centred residues, below p/2 in size, is one BLAS
-product for primes of 16 bits; for larger ones the left factor is cut into limbs of 16 bits, which makes two. float64 is exact as
-long as all partial sums stay below 2^53.
+Residues are whole numbers 0..p-1 in unsigned words. A product of matrices, of which the left one is centred (below p/2 in size), is
+one BLAS product for primes of 16 bits; for larger ones the left factor is cut into limbs of 16 bits, which makes two. float64 is
+exact as long as all partial sums stay below 2^53.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from quietmean.randomness import BitStream
 Residues = NDArray[np.uint32]
 Wide = NDArray[np.uint64]
 
-# Terms in one exact sum: 2^7 products of 15 and 30 bits stay below 2^52, so that what is added to them fits besides.
-_TERMS = 128
+# Terms in one exact sum: 120 products of 15 and 31 bits stay below 2^53 - 2^49, so that what is added to them fits besides.
+_TERMS = 120
 _LIMB = 2.0**16
-_COLUMNS = 512
 _WORD_BITS = 64
 # What is computed at once stays in the cache: memory of its own costs more than the arithmetic.
 _AT_ONCE = 1 << 14
+_COLUMNS = 512
 # Products of two residues are added up as their lower 32 bits and what is above these, 2^32 of them in a word.
 _UPPER, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 
@@ -108,30 +108,32 @@ def powers(points: Ints, count: int, prime: int) -> Residues:
     return table.astype(np.uint32)
 
 
-def centred(residues: NDArray[np.unsignedinteger], prime: int) -> Ints:
+def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int32]:
     """The numbers between -p/2 and p/2 that residues of any shape stand for."""
-    numbers = residues.astype(np.int64)
-    np.subtract(numbers, prime, out=numbers, where=residues > prime // 2)
-    return numbers
-
-
-def _centred_words(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int32]:
     numbers = residues.astype(np.int32)
     numbers -= np.int32(prime) * (numbers > prime // 2)
     return numbers
 
 
+def residues_of(numbers: NDArray[np.signedinteger], prime: int) -> Residues:
+    """The inverse of :func:`centred`, for numbers of any shape above -p and below p."""
+    words = numbers.astype(np.int32)
+    words += np.int32(prime) * (words < 0)
+    return words.view(np.uint32)
+
+
 def product(left: Residues, right: Residues, prime: int) -> Residues:
     """The product of matrices (a, b) and (b, c) modulo ``prime``, shape (a, c): exact."""
     small = prime < _LIMB
-    left_words = _centred_words(left, prime).astype(np.float64)
+    left_words = centred(left, prime).astype(np.float64)
     # Limbs of 16 bits: the lower one is between -2^15 and 2^15.
     upper = np.rint(left_words * (0.0 if small else 1.0 / _LIMB))
     lower = left_words - upper * _LIMB
     result = np.empty((left.shape[0], right.shape[1]), dtype=np.uint32)
-    # Blocks stay in the cache.
-    for begin in range(0, right.shape[1], _COLUMNS):
-        right_words = _centred_words(right[:, begin : begin + _COLUMNS], prime).astype(np.float64)
+    columns = max(_COLUMNS, _AT_ONCE // max(left.shape))
+    for begin in range(0, right.shape[1], columns):
+        # Conversion from words with a sign is faster, and residues have no bit there.
+        right_words = right[:, begin : begin + columns].view(np.int32).astype(np.float64)
         total: Array | float = 0.0
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
@@ -139,8 +141,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
             if not small:
                 part += _LIMB * _reduced(upper[:, terms] @ right_words[terms], prime)
             total = _reduced(part, prime)
-        # In float64 still: numbers below 0 have no unsigned word.
-        result[:, begin : begin + _COLUMNS] = total + float(prime) * (total < 0)
+        result[:, begin : begin + columns] = residues_of(total, prime)
     return result
 
 
