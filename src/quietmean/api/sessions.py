@@ -115,7 +115,10 @@ class Rounds(_Rounds):
 
     def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
-        return _wait(self._loop.start(self._joined.mean(vector, clip=clip)))
+        work = self._joined.mean(vector, clip=clip)
+        # Where the program keeps no name for it, its memory is free once it is clipped.
+        del vector
+        return _wait(self._loop.start(work))
 
 
 class AsyncRounds(_Rounds):
@@ -123,7 +126,9 @@ class AsyncRounds(_Rounds):
 
     async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
         """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
-        return await asyncio.wrap_future(self._loop.start(self._joined.mean(vector, clip=clip)))
+        work = self._joined.mean(vector, clip=clip)
+        del vector
+        return await asyncio.wrap_future(self._loop.start(work))
 
 
 def _wait(work: Future[Result]) -> Result:

@@ -163,6 +163,8 @@ class JoinedSession:
         """
         bound = self._bound(clip)
         value = self._value(vector, bound)
+        # It may be large, and nobody else's.
+        del vector
         before = self._seen
         try:
             end = await self._series.mean(value)

@@ -83,7 +83,8 @@ class Store(KeptBesideValues):
         self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed], owner: Seed | None
     ) -> None:
         with self._transaction():
-            if self._fact("study") is None:
+            new = self._fact("study") is None
+            if new:
                 seed = fresh()
                 self._set_fact("study", study.encode())
                 self._set_fact("seed", seed.secret)
@@ -91,6 +92,9 @@ class Store(KeptBesideValues):
                 self._set_fact("input", input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
+        if new:
+            # A long value is not read twice.
+            return
         kept, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
         if key is not None and kept is not None and kept != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
