@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.core.pieces import PIECE
+from quietmean.core.portability import return_free_memory
 from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import Refusals, Roster, Seal
 from quietmean.node.phase import Phase
@@ -161,6 +162,9 @@ class SeriesParty:
         # A long vector is in the store, and not in memory from this round to the next.
         long = result.total_vector.size > PIECE
         self._last = replace(end, result=replace(result, total_vector=np.zeros(0))) if long else end
+        if long:
+            # Of shares, which are shorter than vectors: what comes next would not fit into it.
+            return_free_memory()
         self.ended = True
         return end
 

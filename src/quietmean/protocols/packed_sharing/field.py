@@ -1,8 +1,8 @@
 """Arithmetic modulo a prime below 2^31: exact, with matrices as blockwise float64 products.
 
-Residues are whole numbers 0..p-1 in unsigned words. A product of matrices, of which the left one is centred (below p/2 in size), is
-one BLAS product for primes of 16 bits; for larger ones the left factor is cut into limbs of 16 bits, which makes two. float64 is
-exact as long as all partial sums stay below 2^53.
+Residues are whole numbers 0..p-1 in unsigned words. A product of matrices, of which the left one is centred (below p/2 in
+size), is one BLAS product for primes of 16 bits; for larger ones the left factor is cut into limbs of 16 bits, which makes two.
+float64 is exact as long as all partial sums stay below 2^53.
 """
 
 from __future__ import annotations
