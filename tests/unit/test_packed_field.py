@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.protocols.packed_sharing import field
+from quietmean.protocols.packed_sharing.packing import Packing, padded
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import BitStream, Seed
 from support.effort import examples
@@ -34,6 +35,26 @@ def test_products_are_exact(prime: int, rows: int, terms: int, columns: int, see
     left, right = matrix(prime, rows, terms, seed), matrix(prime, terms, columns, seed + 1)
     expected = [[sum(a * b for a, b in zip(row, column, strict=True)) % prime for column in big(right.T)] for row in big(left)]
     assert big(field.product(left, right, prime)) == expected
+
+
+@pytest.mark.parametrize("terms", [1, 119, 120, 121, 241])
+@pytest.mark.parametrize("entry", [2**31 - 2, 2**30 - 1, 2**30 - 2**15, 2**30 - 2**15 - 1, 2**30])
+def test_products_are_exact_where_all_terms_are_largest(terms: int, entry: int) -> None:
+    prime = LARGE_PRIME
+    left, right = np.full((2, terms), entry, dtype=np.uint32), np.full((terms, 3), prime - 1, dtype=np.uint32)
+    assert big(field.product(left, right, prime)) == [[terms * entry * (prime - 1) % prime] * 3] * 2
+
+
+@pytest.mark.parametrize("prime", [LARGE_PRIME, SMALL_PRIME, 7])
+@pytest.mark.parametrize("reach", [1, 2**30])
+def test_residues_are_those_of_any_numbers(prime: int, reach: int) -> None:
+    """Whatever is drawn: beyond p, too, which a party's noise is with next to no chance."""
+    numbers = np.random.default_rng(prime).integers(-reach * prime + 1, reach * prime, 1000)
+    numbers[:4] = [-prime + 1, prime - 1, 0, -1]
+    packing = Packing(5, 3, 1, prime)
+    residues = padded(packing, numbers.size, [numbers[:300], numbers[300:300], numbers[300:]])
+    assert residues.reshape(-1)[: numbers.size].tolist() == [int(number) % prime for number in numbers]
+    assert field.residues_of(field.centred(residues, prime), prime).tolist() == residues.tolist()
 
 
 @pytest.mark.parametrize("terms", [0, 1, 2730, 2731, 5461, 5462])

@@ -115,8 +115,8 @@ def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int
     return numbers
 
 
-def residues_of(numbers: NDArray[np.signedinteger], prime: int) -> Residues:
-    """The inverse of :func:`centred`, for numbers of any shape above -p and below p."""
+def residues_of(numbers: Array | Ints, prime: int) -> Residues:
+    """The inverse of :func:`centred`, for whole numbers above -p and below p, of any shape."""
     words = numbers.astype(np.int32)
     words += np.int32(prime) * (words < 0)
     return words.view(np.uint32)
@@ -134,7 +134,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
     for begin in range(0, right.shape[1], columns):
         # Conversion from words with a sign is faster, and residues have no bit there.
         right_words = right[:, begin : begin + columns].view(np.int32).astype(np.float64)
-        total: Array | float = 0.0
+        total = np.zeros((1, 1))
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
             part = lower[:, terms] @ right_words[terms] + total

@@ -98,7 +98,7 @@ def padded(packing: Packing, size: int, numbers: Iterable[Units]) -> Elements:
     filled, begin = np.zeros(count * packing.secrets, dtype=np.uint32), 0
     for piece in numbers:
         # What is drawn is hardly ever that large, and to divide all of it takes six times as long.
-        small = -packing.prime < piece.min() and piece.max() < packing.prime
+        small = -packing.prime < piece.min(initial=0) and piece.max(initial=0) < packing.prime
         filled[begin : begin + piece.size] = residues_of(piece if small else piece % packing.prime, packing.prime)
         begin += piece.size
     return filled.reshape(packing.secrets, count)
