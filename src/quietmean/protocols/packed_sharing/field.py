@@ -115,7 +115,7 @@ def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int
     return numbers
 
 
-def residues_of(numbers: Array | Ints, prime: int) -> Residues:
+def residues_of(numbers: Array | NDArray[np.signedinteger], prime: int) -> Residues:
     """The inverse of :func:`centred`, for whole numbers above -p and below p, of any shape."""
     words = numbers.astype(np.int32)
     words += np.int32(prime) * (words < 0)
