@@ -26,6 +26,15 @@ def page(tool: ModuleType) -> str:
     return str(tool.PAGE.read_text(encoding="utf-8"))
 
 
+def test_words_errors_and_what_partners_cost_are_those_of_the_tool(tool: ModuleType) -> None:
+    """But for the last column, whose optimum is looked for."""
+    costs = tool.partner_lines({colluding: tool.costs_of_partners(colluding) for colluding in tool.COLLUDING}, {})
+    for part in (tool.HEAD, tool.DIFFERENCES, tool.SPARSE, tool.READING, "\n".join(tool.error_lines())):
+        assert part in page(tool), "run python tools/cordp_costs.py"
+    for line in costs[2:]:
+        assert f"\n{line.rpartition('|  |')[0]}" in page(tool), "run python tools/cordp_costs.py"
+
+
 @pytest.mark.slow
 def test_words_errors_and_partners_are_those_of_the_tool(tool: ModuleType) -> None:
     found, best = tool.sparse_section()
