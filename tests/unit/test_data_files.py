@@ -338,8 +338,14 @@ def needed(kind: str) -> None:
             pytest.importorskip(module)
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("kind", FILES)
+def every_kind() -> list[Any]:
+    """Texts in every run; of those that take a library, which is slow to start, the first of each."""
+    first = {next(kind for kind in FILES if word in kind) for word in EXTRAS}
+    takes_library = {kind for kind in FILES if any(word in kind for word in EXTRAS)} - first
+    return [pytest.param(kind, marks=pytest.mark.slow) if kind in takes_library else kind for kind in FILES]
+
+
+@pytest.mark.parametrize("kind", every_kind())
 def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
     needed(kind)
     make, outcome = FILES[kind]

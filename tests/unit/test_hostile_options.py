@@ -82,7 +82,6 @@ HOSTILE: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("arguments", "words"), HOSTILE)
 def test_what_has_no_effect_is_refused(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -35,9 +35,9 @@ def _require_usual(name: str, entry: Any) -> None:
     if isinstance(entry, dict):
         entry = list(entry.values())
     if isinstance(entry, list | tuple):
-        # Most of a large file are lists of parties.
-        only_whole = set(map(type, entry)) == {int}
-        for inner in (min(entry), max(entry)) if only_whole else entry:
+        # Most of a large file are lists of parties, and who was there.
+        are_whole = entry and set(map(type, entry)) <= {int, bool}
+        for inner in (min(entry), max(entry)) if are_whole else entry:
             _require_usual(name, inner)
     elif isinstance(entry, int | float):
         require_usual(name, entry)
