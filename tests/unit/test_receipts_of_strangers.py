@@ -33,10 +33,11 @@ SECONDS = 20.0
 
 
 def document(protocol: str) -> dict[str, Any]:
-    """With what a receipt says of how to certify it."""
+    """With what a receipt says of how to certify it, and what a certificate needs."""
     quick = settings(max_examples=examples(50), phases=[Phase.generate], derandomize=True, database=None)
     raw: dict[str, Any] = to_plain(find(executions(protocol), lambda one: one.parties >= 3, settings=quick).to_json())
-    return {**raw, "certify": {"colluding": 1, "delta": 1e-6, "epsilon": 1.0}}
+    stated = {"dimension": 3} if protocol.startswith("secagg") else {}
+    return {**raw, **stated, "certify": {"colluding": 1, "delta": 1e-6, "epsilon": 1.0}}
 
 
 def places(raw: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
