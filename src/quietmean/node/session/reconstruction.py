@@ -64,11 +64,14 @@ def reconstruct(
     sent = _messages((round_, party, receiver) for party, log in both.items() for round_, receiver in log.sent)
     taken = _messages((round_, sender, party) for party, log in both.items() for round_, sender in log.received)
     # Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
-    arrived = np.concatenate([sent, taken])
+    final = np.isin(np.arange(schedule.parties), list(logs))
+    # Of a party that left all repeat what anybody told them: what came to those who finished they say themselves.
+    arrived = np.concatenate([sent[final[sent[:, 1]] | ~final[sent[:, 2]]], taken])
     if before_release:
         released |= {party for party, partial_log in partial.items() if partial_log.until >= schedule.rounds - 1}
     seen = _messages((round_, sender, party) for party, log in logs.items() for round_, sender in log.seen)
     online = _online(schedule, both, until, np.concatenate([arrived, seen]), released, int(transfers_mass))
+    _correct(online, final, np.concatenate([sent[final[sent[:, 1]]], taken[final[taken[:, 2]]], seen]))
     # Of each place of the schedule: the message, and what the logs of its ends cover.
     rounds, senders, receivers = _places(schedule)
     missing = (schedule.neighbours >= 0) & ~_among(schedule, np.stack([rounds, senders, receivers], axis=-1), arrived)
@@ -139,3 +142,14 @@ def _online(
             last = max(last_sign[party], min(max(last_sign[party], logged) + more, schedule.rounds - 1))
         online[logged + 1 : last + 1, party] = True
     return online
+
+
+def _correct(online: Mask, final: Mask, known: Ints) -> None:
+    """What others repeat of parties that left, ``online`` (T + 1, n), by what those who finished, ``final``, know themselves.
+
+    Anybody may have told them anything of who left. ``known``: messages that one of them sent or was handed.
+    """
+    # It was there in each round in which somebody who finished exchanged something with it.
+    for end in (1, 2):
+        other = known[~final[known[:, end]]]
+        online[other[:, 0], other[:, end]] = True
