@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +73,48 @@ def test_a_report_beyond_the_tails_of_the_density_cannot_be_and_no_honest_one_is
         assert not possible.cannot_be(2, replace(releases[2], vector=vector))
         assert possible.cannot_be(2, replace(releases[2], vector=1.001 * vector))
     assert 2 * far / 10 <= stated.largest
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 8.0, 40.0])
+def test_moments_of_a_report_are_no_larger_than_those_of_the_gaussian_that_stands_for_it(epsilon: float) -> None:
+    """By quadrature: the number along a value has two halves of Gaussians, of which the farther one is drawn more often."""
+    mechanism = best(epsilon, 20)
+    along = np.linspace(-40.0, 40.0, 400_001)
+    density = np.exp(-(along**2) / 2) / math.sqrt(2 * math.pi) * (along[1] - along[0])
+    density *= np.where(along >= mechanism.gamma, mechanism.probability / mechanism.beyond, mechanism.outside / mechanism.below)
+    density /= density.sum()
+    centred = along - float(density @ along)
+    for place in np.linspace(-12.0, 12.0, 49):
+        largest = float((place * centred).max())
+        moments = largest + math.log(float(density @ np.exp(place * centred - largest)))
+        assert moments <= place**2 / 2 * mechanism.variance_of_tails + 1e-4
+    # Not far above the variance either.
+    assert float(density @ centred**2) <= mechanism.variance_of_tails <= 1.0 + epsilon
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 100])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
+def test_of_thousands_a_mean_is_held_against_tails_and_no_honest_one_is_beyond(epsilon: float, dimension: int) -> None:
+    """Nobody sees reports alone there: what was stated was a million deviations."""
+    parties = 1000
+    plan = calibrate(replace(TARGET, epsilon=epsilon, dimension=dimension, parties=parties, colluding=1), PrivUnitG())
+    stated, protocol = planned_influence(plan), plan.protocol
+    assert isinstance(protocol, PrivUnitG)
+    assert stated is not None
+    assert stated.checked == Checked.RESULT
+    deviation = math.sqrt(plan.prediction["mse_noise"])
+    assert stated.largest <= 2 * (1 + 12 * deviation * protocol.tails(dimension)) + 1e-6
+    values = np.eye(1, dimension).repeat(parties, axis=0)
+    everyone = ExecutionTrace.everyone(1, parties)
+    reports = protocol.batch(
+        protocol.fixed_schedule(parties), everyone, values, np.ones(parties), InsecurePopulationNoise(1, parties)
+    )
+    assert np.abs(reports.vector.mean(axis=0) - values[0]).max() <= 7.5 * deviation * protocol.tails(dimension)
+
+
+def test_the_page_about_liars_says_how_much_one_of_a_thousand_moves() -> None:
+    plan = calibrate(replace(TARGET, epsilon=1.0, delta=1e-6, dimension=2, parties=1000, colluding=1), PrivUnitG())
+    stated = planned_influence(plan)
+    assert stated is not None
+    page = (Path(__file__).parents[2] / "docs" / "liars.md").read_text()
+    assert f"one party of 1,000 moves it by at most {stated.largest:.1f}" in page

@@ -53,7 +53,7 @@ def _wrong_releases(plan: Plan, possible: PossibleReleases, party: int, release:
     """Each coordinate by itself a deviation of the noise beyond what is possible; no numbers; other weights."""
     domain, units = plan.input_domain, release.weight if plan.target.unit == PrivacyUnit.RECORD else 1.0
     low, high = (units * bound for bound in domain.coordinate_bounds)
-    far = (deviations_allowed(release.vector.size, gaussian=True) + 1) * possible.deviations[party]
+    far = (deviations_allowed(release.vector.size) + 1) * possible.deviations[party]
     places = np.arange(release.vector.size)
     edges = [np.where(places == place, end, release.vector) for place in places for end in (low - far, high + far)]
     edges += [np.full_like(release.vector, one) for one in (np.nan, np.inf, 1e300, -1e300)]
@@ -102,7 +102,7 @@ def _wrong(plan: Plan, execution: Execution, opened: ReleasedSum) -> list[Releas
     """Beyond what is allowed by as much as the whole range; no numbers; other weights."""
     noise = released_noise(execution)
     reach = plan.protocol.reach(execution.schedule, execution.trace, execution.weights)
-    far = deviations_allowed(opened.total.size, plan.protocol.gaussian_noise) * np.sqrt(noise.variance) + reach
+    far = deviations_allowed(opened.total.size, plan.protocol.tails(opened.total.size)) * np.sqrt(noise.variance) + reach
     width = 4 * opened.weight * (far + plan.input_domain.largest * (1 + reach))
     total = opened.total
     found = [replace(opened, total=total + one) for one in (width, -width, np.nan, np.inf, 1e300, -1e300)]

@@ -131,7 +131,7 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     low, high = plan.input_domain.coordinate_bounds
     half = (high - low) / 2 * (1 + ROUNDING)
     largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
-    allowed = deviations_allowed(dimension, protocol.has_gaussian_tails)
+    allowed = deviations_allowed(dimension, protocol.tails(dimension))
     possible, stretch = PossibleReleases.of(plan, means.schedule), _stretch(plan, parties)
     # Is the result the sum over the weight?
     is_plain = abs(stretch - 1.0) < ROUNDING

@@ -96,13 +96,13 @@ def _impossible(
         return None
     parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
     deviation = NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
-    gaussian = plan.protocol.has_gaussian_tails
-    room = deviations_allowed(dimension, gaussian) * deviation + parties * step
+    tails = plan.protocol.tails(dimension)
+    room = deviations_allowed(dimension, tails) * deviation + parties * step
     if not within_bounds(plan.input_domain, _units(plan, used, opened), opened.total, reach, room):
         return f"the sum is not one of values within the bounds and noise of the plan's size ({_CHANCE})"
     if never_negative is not None and reach == 1.0:
         rounding = parties * step / opened.weight
-        if not _signs_hold(plan, opened, never_negative(), (deviation / opened.weight, gaussian), rounding):
+        if not _signs_hold(plan, opened, never_negative(), (deviation / opened.weight, tails), rounding):
             return f"means of squares are smaller than the values allow, by more than noise of the plan's size ({_CHANCE})"
     return None
 
@@ -122,13 +122,13 @@ def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
     return opened.weight / used.counted_weight() * float(used.parts.sum())
 
 
-def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, noise: tuple[float, bool], rounding: float) -> bool:
-    """``noise``: its deviation and whether its tails are Gaussian; as ``rounding`` of a coordinate of the mean."""
+def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, noise: tuple[float, float], rounding: float) -> bool:
+    """``noise``: its deviation and its tails; as ``rounding`` of a coordinate of the mean."""
     if not len(never.rows):
         return True
     size = np.abs(never.rows).sum(axis=1)
-    deviation, gaussian = noise
-    allowed = deviations_allowed(len(never.rows), gaussian) * deviation
+    deviation, tails = noise
+    allowed = deviations_allowed(len(never.rows), tails) * deviation
     room = allowed * np.linalg.norm(never.rows, axis=1) + (rounding + plan.value_step) * size
     slack = ROUNDING * (1 + size * plan.input_domain.largest)
     return bool((never.rows @ (opened.total / opened.weight) + never.offset >= -room - slack).all())

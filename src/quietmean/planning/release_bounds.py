@@ -29,13 +29,14 @@ NOISE_MARGIN = 1.01
 LEAST_PART = 1e-3
 
 
-def deviations_allowed(tests: int, gaussian: bool) -> float:
+def deviations_allowed(tests: int, tails: float = 1.0) -> float:
     """How many standard deviations noise in any of so many numbers goes beyond with a chance of at most 1e-12.
 
-    ``gaussian``: Gaussian, or sums of discrete Gaussians, whose tails are no heavier; else by Chebyshev's inequality.
+    ``tails``: how many of them a Gaussian has whose tails are no lighter, as those of sums of discrete Gaussians; where it is
+    infinite, by Chebyshev's inequality.
     """
-    if gaussian:
-        return math.sqrt(2 * math.log(2 * max(tests, 1) / REFUSED_IF_HONEST))
+    if math.isfinite(tails):
+        return tails * math.sqrt(2 * math.log(2 * max(tests, 1) / REFUSED_IF_HONEST))
     return math.sqrt(max(tests, 1) / REFUSED_IF_HONEST)
 
 
@@ -77,7 +78,10 @@ class PossibleReleases:
         """How far beyond the values' bounds noise and rounding take a coordinate of an honest release."""
         step = self.plan.protocol.rounding_step
         deviation = NOISE_MARGIN * float(self.deviations[party]) + step
-        return deviations_allowed(self.plan.target.dimension, self.plan.protocol.gaussian_noise) * deviation + step
+        return (
+            deviations_allowed(self.plan.target.dimension, self.plan.protocol.tails(self.plan.target.dimension)) * deviation
+            + step
+        )
 
     def cannot_be(self, party: PartyId, release: Release) -> bool:
         """Is this release none of values within their bounds, of this party's weight, and noise of the plan's size?"""

@@ -96,14 +96,13 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         """What a quantiser leaves is not, nor is noise of other kinds."""
         return self.is_linear
 
-    @property
-    def has_gaussian_tails(self) -> bool:
+    def tails(self, dimension: int) -> float:
         """Of quantisers, too, where no error is larger than half a cell.
 
         A uniform number has tails no heavier than the Gaussian of its variance, and each error is independent of all else
         (:mod:`.quantiser`).
         """
-        return self.gaussian_noise or (self.send_overloads and self.local_noise in ("none", "gaussian"))
+        return 1.0 if self.gaussian_noise or (self.send_overloads and self.local_noise in ("none", "gaussian")) else math.inf
 
     @property
     def linear_bound(self) -> Self | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from quietmean.core.arrays import Array
@@ -42,10 +43,12 @@ class CanBeChecked(GivesResults):
         """
         return 1.0
 
-    @property
-    def has_gaussian_tails(self) -> bool:
-        """Are the tails of the noise in a result no heavier than Gaussian ones? By default where it is Gaussian."""
-        return self.gaussian_noise
+    def tails(self, dimension: int) -> float:
+        """How many stated deviations of a result's noise (d,) a Gaussian has whose tails are no lighter in any coordinate.
+
+        Infinite where nothing is known of them; by default 1 where the noise is Gaussian.
+        """
+        return 1.0 if self.gaussian_noise else math.inf
 
     def own_release_variance(self, schedule: Schedule) -> Array | None:
         """Variance per coordinate of all noise on what each party releases of its own value alone, shape (n,), at most.

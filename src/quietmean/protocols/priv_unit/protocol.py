@@ -110,6 +110,11 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         """Nothing is added to a report."""
         return np.zeros(schedule.parties)
 
+    def tails(self, dimension: int) -> float:
+        """Of a mean of reports: each is a sum of its value, of a number along it and of Gaussian ones across it."""
+        variance = self.error(dimension) / dimension
+        return math.sqrt(self.variance_of_tails / variance) / self.mean_along
+
     def report_reach(self, dimension: int, chance: float) -> float:
         """A report times m sqrt(d) is at most p / (1 - q) times as likely as a standard Gaussian, anywhere: so are its tails."""
         likelier = self.probability / self.beyond

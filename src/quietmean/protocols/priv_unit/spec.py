@@ -24,6 +24,8 @@ _NORMAL = NormalDist()
 # Unit length is checked in floating point; the value is then scaled to length 1 once more, to which the guarantee applies.
 LENGTH_TOLERANCE = 1e-6
 _EPSILONS = (1e-3, 100.0)
+# Where the largest of a curve is looked for, and how much larger it may be between these.
+_PLACES, _BETWEEN_PLACES = 4001, 1.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -84,6 +86,18 @@ class PrivUnitParameters(Configured):
         """The mean square along v, in variances."""
         density = _NORMAL.pdf(self.gamma)
         return 1.0 + self.gamma * density * (self.probability / self.beyond - self.outside / self.below)
+
+    @cached_property
+    def variance_of_tails(self) -> float:
+        """Of a Gaussian whose moments are no smaller than those of U - E U along v, in variances of the reference.
+
+        E exp(a U) is exp(a^2 / 2) (1 - p) / q times 1 + (e^epsilon - 1) Phi(s), s = a - gamma. So the logarithm of the moments of
+        U - E U is at most a^2 / 2 (1 + sup g''), g(s) = log(1 + (e^epsilon - 1) Phi(s)): g' = w, g'' = -w (s + w).
+        """
+        s = np.linspace(-math.sqrt(2 * self.epsilon) - 10.0, 10.0, _PLACES)
+        below = np.array([_NORMAL.cdf(place) for place in s])
+        w = np.expm1(self.epsilon) * np.exp(-(s**2) / 2) / math.sqrt(2 * math.pi) / (1.0 + np.expm1(self.epsilon) * below)
+        return 1.0 + _BETWEEN_PLACES * float((-w * (s + w)).max())
 
     def error(self, dimension: int) -> float:
         """E |report - v|^2 of one report, summed over the coordinates."""
