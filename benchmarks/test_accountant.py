@@ -18,7 +18,7 @@ import pytest
 from quietmean.core.bound import Bound
 from quietmean.core.threads import one_thread
 from quietmean.core.workers import Workers
-from quietmean.privacy import Adversary, bound_mu, noise_levels
+from quietmean.privacy import Adversary, Effort, PrivacyAnalysis, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
@@ -27,6 +27,7 @@ from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
 from support.bars import Bar
+from support.other_processes import largest_other
 
 # Parties, rounds, neighbours: one of them varies at a time.
 SCALING = {
@@ -140,19 +141,41 @@ def test_bound_of_all_coalitions(parties: int, size: int, rounds: int, table: Ca
     assert proven <= alone * (1 + 1e-6)
 
 
-def test_pairs_by_two_workers(table: Callable[[str], None]) -> None:
-    """All pairs by one thread and by two; seconds of the clock, which a loaded machine makes longer."""
-    parties = 100
+@pytest.mark.parametrize("parties", [60, pytest.param(200, marks=pytest.mark.slow)])
+def test_every_triple(parties: int, table: Callable[[str], None], bar: Bar) -> None:
+    """All triples decided by bounds from their pairs, and those that are left tried; processor seconds of one thread."""
+    privacy = PrivacyAnalysis.of_gaussian(make_execution(parties).transcript(), 1.0, 1e-6)
+    every = math.comb(parties, 3)
+    begun = time.process_time()
+    certificate = privacy.coalitions(3, limit=20, effort=Effort(180))
+    mine = time.process_time() - begun
+    table(
+        f"n={parties}: all {every} triples {mine:.1f} s; to try all of them is counted as"
+        f" {privacy.solver.seconds(3, every):.0f} s; worst epsilon {certificate.max_epsilon:.4f}; peak memory {peak_gb():.2f} GB"
+    )
+    assert certificate.exhaustive
+    if parties == 200:
+        bar("n=200: all triples, s", mine, 180)
+
+
+def test_pairs_by_workers(table: Callable[[str], None]) -> None:
+    """All pairs by this process, by two others and by four; seconds of the clock, which a loaded machine makes longer."""
+    parties = 200
     batches = CoalitionSolver(make_execution(parties).transcript()).batches
     assert batches is not None
     took, largest = [], []
-    with one_thread():
-        for workers in (1, 2):
-            begun = time.perf_counter()
-            largest.append(max(float(batch.information.max()) for batch in batches.tried(range(parties), 2, Workers(workers))))
-            took.append(time.perf_counter() - begun)
-    table(f"n={parties}: all pairs by one worker {took[0]:.1f} s, by two {took[1]:.1f} s ({took[0] / took[1]:.2f}x)")
-    assert largest[0] == largest[1]
+    for workers in (1, 2, 4):
+        begun = time.perf_counter()
+        tried = batches.tried(range(parties), 2, Workers(workers))
+        largest.append(max(float(batch.information.max()) for batch in tried))
+        took.append(time.perf_counter() - begun)
+    others = largest_other() / 1024**2
+    one, two, four = took
+    table(
+        f"n={parties}: all pairs by one process {one:.1f} s, by two {two:.1f} s ({one / two:.2f}x), by four {four:.1f} s"
+        f" ({one / four:.2f}x), their start included; memory {peak_gb():.2f} GB here, {others:.2f} GB in each other at its most"
+    )
+    assert largest == largest[:1] * 3
 
 
 def test_a_thousand_parties(table: Callable[[str], None]) -> None:

@@ -16,8 +16,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.simulation import simulate
+from support.other_processes import largest_other
 
 SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
 
@@ -56,3 +59,21 @@ def test_population_simulation(
         f"n={parties} T={rounds} d={dimension}: {parties * rounds * dimension / seconds:.3g} values/s,"
         f" {seconds / baseline:.2f} x numpy's drawing, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
     )
+
+
+def test_simulate_by_workers(table: Callable[[str], None]) -> None:
+    """Runs of a plan, each history certified, by this process, by two others and by four; seconds of the clock."""
+    plan = IncA(rounds=10).calibrate(Target(parties=60, epsilon=1.0, delta=1e-6, colluding=2), executions=2)
+    took, errors = [], []
+    for workers in (1, 2, 4):
+        begun = time.perf_counter()
+        errors.append(simulate(plan, runs=40, gate=True, workers=workers).mse)
+        took.append(time.perf_counter() - begun)
+    others = largest_other() / 1024
+    one, two, four = took
+    table(
+        f"n=60, 40 runs with their gate: by one process {one:.1f} s, by two {two:.1f} s ({one / two:.2f}x), by four {four:.1f} s"
+        f" ({one / four:.2f}x), their start included; memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        f" here, {others:.0f} MB in each other"
+    )
+    assert errors == errors[:1] * 3

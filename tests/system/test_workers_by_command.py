@@ -22,6 +22,7 @@ from quietmean.protocols import Mechanism
 from quietmean.simulation import attack, runs
 from quietmean.testing import example_execution
 from support.dask_cluster import Cluster, cluster
+from support.other_processes import computing as computing_for
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_ctrl_c_ends_all_children(number: signal.Signals, folder: Path) -> None:
     words = ["simulate", "plan.json", "--runs", "2000", "--gate", "--workers", "2"]
     program = subprocess.Popen([sys.executable, "-m", "quietmean", *words], cwd=folder, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 90
-    while len(computing := children(program.pid)) < 2:
+    while len(computing := computing_for(program.pid)) < 2:
         assert program.poll() is None
         assert time.monotonic() < until
         time.sleep(0.1)
@@ -146,7 +147,7 @@ def test_a_process_that_is_killed_is_one_sentence(folder: Path) -> None:
     words = ["simulate", "plan.json", "--runs", "2000", "--gate", "--workers", "2"]
     program = subprocess.Popen([sys.executable, "-m", "quietmean", *words], cwd=folder, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 90
-    while len(computing := children(program.pid)) < 2:
+    while len(computing := computing_for(program.pid)) < 2:
         assert time.monotonic() < until
         time.sleep(0.1)
     time.sleep(2.0)
@@ -156,9 +157,3 @@ def test_a_process_that_is_killed_is_one_sentence(folder: Path) -> None:
     assert "a process that computed was ended from outside" in said
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{child}").exists() for child in computing)
-
-
-def children(parent: int) -> list[int]:
-    """The processes that compute for a command."""
-    own = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(child) for child in own if b"popen_loky" in Path(f"/proc/{child}/cmdline").read_bytes()]
