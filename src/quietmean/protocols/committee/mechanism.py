@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _POSITIVE = "choose a finite number > 0"
 # What a design says besides for how many contributors it is.
-_DESIGNED = tuple(field.name for field in fields(CommitteeParameters) if field.name != "contributors")
+DESIGNED = tuple(field.name for field in fields(CommitteeParameters) if field.name != "contributors")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -84,7 +84,7 @@ class CommitteeFields(Configured):
 
     def parameters(self, contributors: int) -> CommitteeParameters:
         """For so many contributors. Raises :class:`InputError` where they do not go together."""
-        values = {name: getattr(self, name) for name in _DESIGNED}
+        values = {name: getattr(self, name) for name in DESIGNED}
         return CommitteeParameters(**values | {"size": Size(self.size)}, contributors=contributors)
 
 
@@ -110,7 +110,7 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     @classmethod
     def of(cls, parameters: CommitteeParameters) -> Self:
         """With the parameters of a design."""
-        values = {name: getattr(parameters, name) for name in _DESIGNED}
+        values = {name: getattr(parameters, name) for name in DESIGNED}
         return cls(**values | {"size": str(parameters.size)})
 
     @classmethod

@@ -16,7 +16,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, St
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, everybody
 from quietmean.protocols import literature
-from quietmean.protocols.committee.mechanism import CommitteeFields
+from quietmean.protocols.committee.mechanism import DESIGNED, CommitteeFields
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.state import CommitteeState
@@ -50,7 +50,7 @@ class CommitteeOpening(CommitteeFields, Mechanism):
     @classmethod
     def of_session(cls, parameters: CommitteeParameters) -> CommitteeOpening:
         """With the parameters of a design."""
-        fields = {name: getattr(parameters, name) for name in CommitteeFields.__dataclass_fields__}
+        fields = {name: getattr(parameters, name) for name in DESIGNED}
         return cls(**fields | {"size": str(parameters.size)}, admitted=parameters.contributors)
 
     @property
