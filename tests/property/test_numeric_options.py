@@ -53,6 +53,7 @@ BESIDE = {
     "plan --power": "plan --study study.toml --parties 3 --records 900 --power 0.8",
     "certify --seed": "certify execution.json --observe-fraction 0.5 --seed 1",
     "run --most-records": f"{RUN} --count private",
+    "run --aggregator": f"{RUN} --a-priori-above-target",
     "new --most-records": f"{NEW} --count private",
     "new --deadline-interval": f"{NEW} --transport folder",
     "new --poll": f"{NEW} --transport folder",
