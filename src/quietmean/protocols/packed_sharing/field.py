@@ -137,9 +137,12 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
         total = np.zeros((1, 1))
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
-            part = lower[:, terms] @ right_words[terms] + total
+            part = lower[:, terms] @ right_words[terms]
+            part += total
             if not small:
-                part += _LIMB * _reduced(upper[:, terms] @ right_words[terms], prime)
+                above = _reduced(upper[:, terms] @ right_words[terms], prime)
+                above *= _LIMB
+                part += above
             total = _reduced(part, prime)
         result[:, begin : begin + columns] = residues_of(total, prime)
     return result
