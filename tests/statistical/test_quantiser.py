@@ -80,7 +80,7 @@ def test_indices_are_packed_without_waste(bits: int, dimension: int, seed: int) 
     indices = BitStream(insecure_seed(seed, "indices")).integers(2**bits, dimension)
     settings = Quantisation(bits, 1.0, 1.0)
     content = pack(settings, indices)
-    assert len(content) == packed_size(bits, dimension) == most_bytes(settings, dimension) == -(-bits * dimension // 8)
+    assert len(content) == packed_size(settings, dimension) == most_bytes(settings, dimension) == -(-bits * dimension // 8)
     unpacked = unpack(settings, content, dimension)
     assert unpacked is not None
     np.testing.assert_array_equal(unpacked, indices)
@@ -93,7 +93,8 @@ def test_what_does_not_fit_follows_in_one_form(bits: int, drawn: list[int], rand
     """What it says is read again, and what says nothing, or the same in another way, is not read."""
     settings, indices = Quantisation(bits, 1.0, 1.0, send_overloads=True), np.array(drawn)
     content, beyond = pack(settings, indices), sum(not 0 <= index < 2**bits for index in drawn)
-    assert len(content) == packed_size(bits, len(drawn)) + 12 * beyond <= most_bytes(settings, len(drawn))
+    # Its size says nothing of a few.
+    assert len(content) == packed_size(settings, len(drawn)) + 12 * max(0, beyond - 4) <= most_bytes(settings, len(drawn))
     unpacked = unpack(settings, content, len(drawn))
     assert unpacked is not None
     np.testing.assert_array_equal(unpacked, indices)

@@ -53,7 +53,7 @@ def content_bytes(plan: Plan) -> int:
     protocol, dimension = consensus_of(plan), plan.target.dimension
     links = len(protocol.links)
     assert protocol.quantisation is not None
-    each = packed_size(protocol.quantisation.bits, dimension) + 8
+    each = packed_size(protocol.quantisation, dimension) + 8
     return int(links * (8 * dimension + protocol.iterations * each))
 
 

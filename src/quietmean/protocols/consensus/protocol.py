@@ -195,7 +195,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def message_bytes(self, parties: int, dimension: int) -> float:
         if self.quantisation is None:
             return 8.0 * dimension
-        packed = packed_size(self.quantisation.bits, dimension)
+        packed = packed_size(self.quantisation, dimension)
         return (8.0 * dimension + (self.rounds - 1) * packed) / self.rounds
 
     def content_limit(self, parties: int, dimension: int) -> int:

@@ -84,34 +84,48 @@ class Quantisers:
 
 def bytes_over_a_link(settings: Quantisation | None, iterations: int, dimension: int) -> int:
     """What a run sends over one link each way: z^(0), then a message an iteration, with headers, answers and weights."""
-    each = 8 * dimension if settings is None else packed_size(settings.bits, dimension)
+    each = 8 * dimension if settings is None else packed_size(settings, dimension)
     return 8 * dimension + FRAME_BYTES + iterations * (each + FRAME_BYTES)
 
 
-def packed_size(bits: int, dimension: int) -> int:
-    """Bytes of ``dimension`` indices."""
-    return -(-bits * dimension // 8)
+def packed_size(settings: Quantisation, dimension: int) -> int:
+    """Bytes of :func:`pack`, but for messages in which more numbers overload than there is always room for."""
+    return _bytes_of_indices(settings, dimension) + _BEYOND.itemsize * _room(settings, dimension)
 
 
 def most_bytes(settings: Quantisation, dimension: int) -> int:
     """Of :func:`pack`, at most."""
-    return packed_size(settings.bits, dimension) + settings.send_overloads * _BEYOND.itemsize * dimension
+    return _bytes_of_indices(settings, dimension) + settings.send_overloads * _BEYOND.itemsize * dimension
+
+
+def _bytes_of_indices(settings: Quantisation, dimension: int) -> int:
+    return -(-settings.bits * dimension // 8)
+
+
+def _room(settings: Quantisation, dimension: int) -> int:
+    """How many numbers beyond the bits every message has room for: eight times as many as one in 8,000 makes, and four.
+
+    Who sees traffic sees the size of a message, which so does not say how many there are.
+    """
+    return min(dimension, 4 + dimension // 1000) if settings.send_overloads else 0
 
 
 def pack(settings: Quantisation, indices: Indices) -> bytes:
-    """Indices of shape (d,), ``bits`` bits each, most significant first; then those beyond the bits."""
+    """Indices of shape (d,), ``bits`` bits each, most significant first; then those beyond the bits, and room for more."""
     places = np.arange(settings.bits - 1, -1, -1)
     fitting = np.clip(indices, 0, (1 << settings.bits) - 1)
     packed = np.packbits(((fitting[:, None] >> places) & 1).astype(np.uint8).ravel()).tobytes()
     beyond = np.flatnonzero(indices != fitting)
-    rest = np.empty(beyond.size, dtype=_BEYOND)
-    rest["place"], rest["index"] = beyond, indices[beyond]
+    rest = np.zeros(max(beyond.size, _room(settings, indices.size)), dtype=_BEYOND)
+    # No number is behind the last one.
+    rest["place"] = indices.size
+    rest["place"][: beyond.size], rest["index"][: beyond.size] = beyond, indices[beyond]
     return packed + rest.tobytes()
 
 
 def unpack(settings: Quantisation, content: bytes, dimension: int) -> Indices | None:
     """The inverse; None for what :func:`pack` makes of no indices."""
-    bits, size = settings.bits, packed_size(settings.bits, dimension)
+    bits, size = settings.bits, _bytes_of_indices(settings, dimension)
     beyond = len(content) - size
     if beyond % _BEYOND.itemsize or not 0 <= beyond <= most_bytes(settings, dimension) - size:
         return None
@@ -119,6 +133,7 @@ def unpack(settings: Quantisation, content: bytes, dimension: int) -> Indices | 
     places = np.arange(bits - 1, -1, -1)
     indices: Indices = (unpacked[: bits * dimension].reshape(dimension, bits).astype(np.int64) << places).sum(axis=1)
     rest = np.frombuffer(content, dtype=_BEYOND, offset=size)
+    rest = rest[rest["place"] != dimension]
     if not (rest["place"] < dimension).all() or not (np.abs(rest["index"].astype(np.float64)) <= 2 * _FARTHEST).all():
         return None
     indices[rest["place"]] = rest["index"]
