@@ -36,6 +36,8 @@ _NOTHING_SHARED = 1e-8
 _ROUNDING = 2.3e-16
 # Keeps a factorisation of redundant observations going; then it is not used.
 _RIDGE, _TIGHT = 1e-13, 1e4
+# Into about so many jobs coalitions are divided.
+_JOBS = 24
 # Operations in a second on one core, for the time that is said beforehand: of large products, and of many small ones.
 _LARGE, _SMALL = 2e10, 8e9
 
@@ -134,7 +136,11 @@ class CoalitionBatches:
         """Some coalitions, (m, size), each in rising order and all in order."""
         yield from self._shared(_by_first(coalitions), workers)
 
-    def _shared(self, jobs: Sequence[Ints], workers: Workers | None) -> Iterator[CoalitionBatch]:
+    def _shared(self, groups: Sequence[Ints], workers: Workers | None) -> Iterator[CoalitionBatch]:
+        # What all jobs have in common is large: few jobs, the same ones whoever does them.
+        ends = np.cumsum([len(group) for group in groups])
+        job_of = ends * _JOBS // (ends[-1] + 1) if len(groups) else ends
+        jobs = [np.vstack(groups[begin:end]) for begin, end in itertools.pairwise(_changes(job_of))]
         for batches in (workers or Workers()).in_order(_solved, self, jobs):
             yield from batches
 
@@ -242,6 +248,11 @@ class CoalitionBatches:
 def _solved(batches: CoalitionBatches, coalitions: Ints) -> list[CoalitionBatch]:
     """What a worker does: coalitions that have the first member in common."""
     return list(batches.below(batches.nobody(np.unique(coalitions)), coalitions))
+
+
+def _changes(numbers: Ints) -> list[int]:
+    """Where rising numbers change, with beginning and end."""
+    return [0, *(np.nonzero(np.diff(numbers))[0] + 1).tolist(), len(numbers)] if len(numbers) else [0]
 
 
 def _by_first(coalitions: Ints) -> list[Ints]:
