@@ -3,7 +3,7 @@
 ``pytest benchmarks/test_session.py -m "slow or not slow"``. Figures of one run on this machine. For n = 3 all parties are in one
 process; for d = 1e6 each of four and of ten is one, and bare TLS carries the bytes that they sent, with what comes in on disk
 before it is acknowledged, or not. The bar of three times bare TLS is not held on two cores: what packed sharing
-sends is small (7.6 MB a party), and noise, shares, digests and durable steps take the processors, 0.15 s a party and round.
+sends is small (7.6 MB a party), and noise, shares, digests and durable steps take the processors, 0.14 s a party and round.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ LARGE: dict[str, Any] = {
     "round_timeout": 300.0,
     "start_timeout": 300.0,
 }
-# At most so many bytes a coordinate at once; of them the program's own, its vector and the mean before.
+# At most so many bytes a coordinate at once; of them the program's own: its vector, which has no name there, and the mean before.
 MOST_AT_ONCE, OWN = 25, 16
 PROGRAM = """
 import json, sys, time, numpy as np, quietmean as qm
