@@ -63,6 +63,7 @@ NOT_TYPED = {
     "how-to/read-a-result.md": "needs jq: tests/unit/test_json_schema.py reads the page's fields",
     "how-to/reproduce.md": "the other distribution: reproduction/tests",
     "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
+    "how-to/workers.md": "a scheduler at an address of its own: tests/system/test_workers_by_command.py has the same commands",
     "start/researcher.md": "the other distribution: reproduction/tests",
     "start/site-it.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
 }
