@@ -105,7 +105,7 @@ def attack(
     view.check(target, seed)
     of_view = float(certified.information.mu(execution.sensitivity)[certified.honest.index(target)])
     weights, thresholds = _best_test(view, target, of_view, exact=math.isinf(mu))
-    worlds = _Trials(execution, target, adversary, machine, weights, seed).worlds(trials, shared)
+    worlds = _Trials(execution, target, adversary, machine, weights, seed).worlds(trials, view.together, shared)
     counts = _Counts.of(worlds, thresholds)
     epsilon = certified.epsilon_of(target)
     mu_lower, epsilon_lower = counts.lower_bounds(1.0 - CONFIDENCE, delta)
@@ -220,9 +220,8 @@ class _Trials:
     def view(self) -> AdversaryView | OpenedView:
         return _view(self.execution, self.target, self.adversary, self.machine)
 
-    def worlds(self, trials: int, workers: Workers) -> list[Vector]:
-        """The statistic of each trial in both worlds, (trials,) each."""
-        together = _view(self.execution, self.target, self.adversary, self.machine).together
+    def worlds(self, trials: int, together: int, workers: Workers) -> list[Vector]:
+        """The statistic of each trial in both worlds, (trials,) each; so many at a time are made ``together``."""
         blocks = [(block, min(together, trials - begin)) for block, begin in enumerate(range(0, trials, together))]
         parts = list(workers.in_order(_statistic, self, [(world, *block) for world in (0, 1) for block in blocks]))
         return [np.concatenate(parts[: len(blocks)]), np.concatenate(parts[len(blocks) :])]
