@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joblib.externals.loky import get_reusable_executor
 
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 from support.dask_cluster import cluster
+from support.other_processes import found_by_all
 
 # Starting processes takes seconds.
 pytestmark = pytest.mark.slow
@@ -50,14 +50,8 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("functions")
-    (place / "slow_functions_of_tests.py").write_text(SOURCE)
-    (place / "script.py").write_text(SCRIPT)
-    sys.path.insert(0, str(place))
-    # Processes that wait for work since an earlier test do not have the folder on their path.
-    get_reusable_executor().shutdown(wait=True)
-    yield place
-    sys.path.remove(str(place))
+    with found_by_all(tmp_path_factory.mktemp("functions"), "slow_functions_of_tests", SOURCE, SCRIPT) as place:
+        yield place
 
 
 def make_tasks(log: Path, seconds: float, count: int = 12) -> list[Task]:

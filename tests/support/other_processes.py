@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def found_by_all(place: Path, module: str, source: str, script: str) -> Iterator[Path]:
+    """The folder, with a module of functions that other processes find there, too, and a script."""
+    from joblib.externals.loky import get_reusable_executor
+
+    (place / f"{module}.py").write_text(source)
+    (place / "script.py").write_text(script)
+    sys.path.insert(0, str(place))
+    # Processes that wait for work since an earlier test do not have the folder on their path.
+    get_reusable_executor().shutdown(wait=True)
+    yield place
+    sys.path.remove(str(place))
 
 
 def computing(parent: int) -> list[int]:

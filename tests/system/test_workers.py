@@ -19,6 +19,7 @@ import pytest
 from quietmean.core.errors import InputError, Outage, QuietmeanError
 from quietmean.core.workers import Workers
 from support.dask_cluster import Cluster, cluster
+from support.other_processes import found_by_all
 
 SOURCE = """
 import os, signal, time
@@ -58,16 +59,8 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    from joblib.externals.loky import get_reusable_executor
-
-    place = tmp_path_factory.mktemp("functions")
-    (place / "functions_of_workers.py").write_text(SOURCE)
-    (place / "script.py").write_text(SCRIPT)
-    sys.path.insert(0, str(place))
-    # Processes that wait for work since an earlier test do not have the folder on their path.
-    get_reusable_executor().shutdown(wait=True)
-    yield place
-    sys.path.remove(str(place))
+    with found_by_all(tmp_path_factory.mktemp("functions"), "functions_of_workers", SOURCE, SCRIPT) as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
