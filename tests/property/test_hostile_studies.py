@@ -21,7 +21,6 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.net import parse_address
 from quietmean.studies.agreement.sealed import Sealed
 from support.meeting import meet
 from support.site_policy import toml, write_policy
@@ -87,9 +86,9 @@ STUDIES = {
     "two parties": Hostile("smallest_parties", {"dropouts": 0.4}, parties=3),
     "a site that is a handful": Hostile("smallest_records", records=3),
     "more than is left": Hostile("account", {"epsilon": 2.0}, policy={"budget": {"epsilon": 1.0, "delta": 1e-6}}),
-    "the cloud's own address": Hostile("hosts", addresses={"east": "169.254.169.254:80"}),
+    "the cloud's own address": Hostile("nobody can dial", addresses={"east": "169.254.169.254:80"}),
     "this machine in disguise": Hostile("hosts", addresses={"south": "192.0.2.7:7001", "east": "[::ffff:127.0.0.1]:22"}),
-    "this machine in short": Hostile("hosts", addresses={"south": "192.0.2.7:7001", "east": "127.1:22"}),
+    "this machine in short": Hostile("impossible IPv4", addresses={"south": "192.0.2.7:7001", "east": "127.1:22"}),
     "the inner network": Hostile("hosts", addresses={"east": "10.0.0.7:7001"}, policy={"hosts": ["127.0.0.1", "*.example"]}),
     "another port": Hostile("ports", addresses={"east": "127.0.0.1:22"}),
     "a convener who may be everybody": Hostile("trust_convener", policy={"trust_convener": False}),
@@ -145,7 +144,11 @@ def prepare(asked: Hostile, street: Street) -> dict[str, Identity]:
     Path("wards.csv").write_text("\n".join([",".join(columns), *rows]) + "\n")
     identities = {name: Identity.generate() for name in NAMES[: asked.parties]}
     identities[SITE].save(Path("south.key"))
-    entries = [RosterEntry(name, parse_address(at), identities[name].public_key) for name, at in places(asked, street).items()]
+    # Of an address that no program of ours would write, too.
+    hosts = {name: at.rpartition(":") for name, at in places(asked, street).items()}
+    entries = [
+        RosterEntry(name, (host.strip("[]"), int(port)), identities[name].public_key) for name, (host, _, port) in hosts.items()
+    ]
     Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
     Path("study.toml").write_text(toml(asked.tables()))
     return identities

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.net import public_key_bytes
-from quietmean.node.net.roster import Address
+from quietmean.node.net import Address, public_key_bytes
 
 
 def write_roster(folder: Path, places: Mapping[str, Address]) -> Roster:

@@ -17,7 +17,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.ledger import Ledger
-from quietmean.node.net.roster import Address
+from quietmean.node.net import Address
 from support.command_lines import command, ending
 from support.relays import RelayProcess
 from support.rosters import on_this_machine, write_roster

@@ -1,10 +1,11 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.account_socket import open_account_socket
+from quietmean.node.net.addresses import Address, RelayAddress, format_address, parse_address, parse_place
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handover import HandedOver, hand_over, listening_place, runtime_folder
 from quietmean.node.net.handshakes import HandshakePool, network_of
-from quietmean.node.net.hosts import number_of, numbers_to_dial
+from quietmean.node.net.hosts import is_never_dialled, number_of, numbers_to_dial
 from quietmean.node.net.identity import (
     KEY_PREFIX,
     PASSPHRASE_FILE,
@@ -20,16 +21,7 @@ from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import (
-    Address,
-    RelayAddress,
-    Roster,
-    RosterEntry,
-    Seal,
-    format_address,
-    parse_address,
-    parse_place,
-)
+from quietmean.node.net.roster import Roster, RosterEntry, Seal
 from quietmean.node.net.routes import DirectRoute, Route
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
@@ -134,6 +126,7 @@ __all__ = [
     "hand_over",
     "in_round",
     "inner_request",
+    "is_never_dialled",
     "is_signed",
     "listed",
     "listening_place",

@@ -21,9 +21,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.portability import locked, user_of_process
 from quietmean.core.site_options import NodeOptions
 from quietmean.node.net.account_socket import user_of_peer
+from quietmean.node.net.addresses import Address, format_address, parse_address
 from quietmean.node.net.labels import DIGITS
 from quietmean.node.net.listener import Acceptor
-from quietmean.node.net.roster import Address, format_address, parse_address
 
 # Longest path of a Unix socket that all systems take, in bytes.
 _LONGEST_PATH: Final = 103

@@ -19,6 +19,14 @@ def number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
     return (number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None) or number
 
 
+def is_never_dialled(host: str) -> bool:
+    """Whether a host is a number of no machine, of many, or of one network's inside: 0.0.0.0, multicast, link-local."""
+    number = number_of(host.partition("%")[0])
+    return number is not None and (
+        number.is_link_local or number.is_multicast or number.is_unspecified or str(number) == "255.255.255.255"
+    )
+
+
 async def numbers_to_dial(address: tuple[str, int]) -> list[str]:
     """What the host leads to, asked once. Raises OSError for a name that leads into this machine: it is a stranger's choice.
 
@@ -31,6 +39,6 @@ async def numbers_to_dial(address: tuple[str, int]) -> list[str]:
     addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
     for text in addresses:
         number = number_of(text.partition("%")[0])
-        if number is not None and (number.is_loopback or number.is_link_local or number.is_multicast or number.is_unspecified):
+        if is_never_dialled(text) or (number is not None and number.is_loopback):
             raise PermissionError(f"{host} leads to {text}, an address inside a machine, which is not dialled by another name")
     return addresses

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.net.addresses import Address, format_address
 from quietmean.node.net.duplex import Duplex, Handler
 from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
 from quietmean.node.net.key_exchange import NO_KEYS, answer_offer
 from quietmean.node.net.link import Link
-from quietmean.node.net.roster import Address, format_address
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint

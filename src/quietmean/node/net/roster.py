@@ -7,24 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any
 
 from quietmean.core.codec import decode_toml, digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.node.net.addresses import Address, RelayAddress, format_address, parse_place
 from quietmean.node.net.identity import Identity, parse_public_key
 from quietmean.node.net.names import require_distinct, require_name
 
-Address: TypeAlias = tuple[str, int]
 _FIELDS = ("name", "address", "key")
-_AT_RELAY: Final = "relay:"
-
-
-class RelayAddress(NamedTuple):
-    """Of a relay, where a party can be called that nobody can dial."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +113,6 @@ class Roster:
         return f"[[party]]\nname = {name}\naddress = {address}\nkey = {key}\n"
 
 
-def format_address(address: Address) -> str:
-    """As :func:`parse_place` reads it."""
-    host, port = address
-    relay = _AT_RELAY if isinstance(address, RelayAddress) else ""
-    return f"{relay}[{host}]:{port}" if ":" in host else f"{relay}{host}:{port}"
-
-
 def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     for name in _FIELDS:
         if not isinstance(raw.get(name), str) or not raw[name]:
@@ -136,22 +121,6 @@ def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     if unknown:
         raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
     return RosterEntry(raw["name"], parse_place(raw["address"]), raw["key"])
-
-
-def parse_address(text: str) -> Address:
-    """Host and port of host:port, the host without the brackets of IPv6. Raises :class:`InputError`."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
-        raise InputError(f"address {text!r} is not host:port: write for example 192.0.2.7:7001, with a port in 1..65535")
-    return host, int(port)
-
-
-def parse_place(text: str) -> Address:
-    """Where a party can be reached: host:port, or relay:host:port. Raises :class:`InputError`."""
-    relayed = text.removeprefix(_AT_RELAY)
-    # A host may have the name relay.
-    return RelayAddress(*parse_address(relayed)) if relayed != text and ":" in relayed else parse_address(text)
 
 
 def _refuse_duplicates(subject: str, values: list[str]) -> None:

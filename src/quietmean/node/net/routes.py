@@ -6,9 +6,10 @@ import ssl
 from typing import Protocol, Self
 
 from quietmean.core.party import PartyId
+from quietmean.node.net.addresses import Address
 from quietmean.node.net.identity import public_key_bytes
 from quietmean.node.net.labels import Group
-from quietmean.node.net.roster import Address, Roster
+from quietmean.node.net.roster import Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import foreign_issuer
 from quietmean.node.net.transport import dial_tcp

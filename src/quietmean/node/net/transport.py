@@ -11,9 +11,10 @@ from typing import Self
 
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
+from quietmean.node.net.addresses import Address
 from quietmean.node.net.hosts import numbers_to_dial
 from quietmean.node.net.reader import FrameReader
-from quietmean.node.net.roster import Address, Roster
+from quietmean.node.net.roster import Roster
 from quietmean.node.net.sealing import FrameCipher
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials

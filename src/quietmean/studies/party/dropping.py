@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.output import Output, json_object
-from quietmean.node.net import Purpose
+from quietmean.node.net import Purpose, parse_place
 from quietmean.node.posting import ask_server, post_file
 from quietmean.node.tunnel import is_loopback
 from quietmean.studies.agreement.any_study import has_committee
@@ -29,10 +29,14 @@ _LATER = (408, 429, 500, 502, 503, 504)
 
 def require_drop(url: str) -> str:
     """The address of a drop's contributions. Raises :class:`InputError` for what is none."""
-    parts = urlsplit(url)
-    plain = parts.scheme == "http" and parts.hostname is not None and is_loopback(parts.hostname)
-    if not (parts.scheme == "https" or plain) or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise InputError(f"drop {url[:200]!r} is no address of one: write https://HOST, or https://HOST:PORT")
+    scheme, _, rest = url.partition("://")
+    # It may stand behind a server that leads several paths to several places.
+    place = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not place or re.search(r"[?#\s@]", url):
+        raise InputError(f"drop {url[:200]!r} is not the address of a drop. Write https://HOST or https://HOST:PORT.")
+    host, _ = parse_place(place if re.search(r":[^\]]*$", place) else f"{place}:443")
+    if scheme == "http" and not is_loopback(host):
+        raise InputError(f"drop {url[:200]!r} is not the address of a drop. Write https://{place}, which others cannot read.")
     return f"{url.rstrip('/')}/contributions"
 
 

@@ -19,7 +19,7 @@ from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
 from quietmean.core.readable import count_of
 from quietmean.core.toml_files import decode_tables, fault, unreadable
-from quietmean.node.net import number_of, parse_public_key
+from quietmean.node.net import is_never_dialled, number_of, parse_public_key
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
@@ -303,8 +303,7 @@ def _hosts(policy: Policy, agreement: Agreement) -> Iterator[str]:
     rehearsal = agreement.own.address is not None and _loopback(agreement.own.address[0])
     allowed = policy.rules.hosts
     for party, host in _dialled(agreement):
-        number = number_of(host)
-        if number is not None and (number.is_link_local or number.is_multicast or number.is_unspecified):
+        if is_never_dialled(host):
             yield f"{party}, an address inside a machine or a network's own, which is never dialled"
         elif _loopback(host) and not rehearsal:
             yield f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"

@@ -1,0 +1,99 @@
+"""Addresses of parties, relays and ports as people write them: one strict grammar, host:port."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+from quietmean.core.errors import InputError
+from quietmean.node.net.hosts import is_never_dialled
+
+Address: TypeAlias = tuple[str, int]
+_AT_RELAY: Final = "relay:"
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
+_LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
+# A last label that dialling takes for a part of a number (RFC 1123, 2.1).
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
+_LONGEST_HOST = 253
+
+
+class RelayAddress(NamedTuple):
+    """Of a relay, where a party can be called that nobody can dial."""
+
+    host: str
+    port: int
+
+
+def format_address(address: Address) -> str:
+    """As :func:`parse_place` reads it."""
+    host, port = address
+    relay = _AT_RELAY if isinstance(address, RelayAddress) else ""
+    return f"{relay}[{host}]:{port}" if ":" in host else f"{relay}{host}:{port}"
+
+
+def parse_address(text: str) -> Address:
+    """Host and port of host:port, the host without the brackets of IPv6. Raises :class:`InputError`."""
+    host, colon, port = text.rpartition(":")
+    objection = _objection(text) or (host and colon and _host_objection(host, port))
+    if objection:
+        raise InputError(f"address {text!r} {objection}")
+    if not host or _PORT.fullmatch(port) is None or int(port) > 65535:
+        raise InputError(f"address {text!r} is not host:port: write for example 192.0.2.7:7001, with a port in 1..65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_place(text: str) -> Address:
+    """Where a party can be dialled: host:port, or relay:host:port. Raises :class:`InputError`."""
+    relayed = text.removeprefix(_AT_RELAY)
+    # A host may have the name relay.
+    at_relay = relayed != text and ":" in relayed
+    host, port = parse_address(relayed if at_relay else text)
+    if is_never_dialled(host):
+        raise InputError(f"nobody can dial address {text!r}. Write one at which the others reach this party.")
+    return RelayAddress(host, port) if at_relay else (host, port)
+
+
+def _objection(text: str) -> str:
+    """What is not of an address in a text, and what to write; empty where nothing is."""
+    scheme = _SCHEME.match(text.strip())
+    bare = "".join(text.split()) if len(text.split()) == 1 or re.search(r":\s", text) else text
+    bare = re.split(r"[/?#]", _SCHEME.sub("", bare, count=1) if scheme else bare)[0]
+    what = (
+        "has a scheme in front of it" if scheme
+        else "has a blank in it" if any(sign.isspace() for sign in text)
+        else "has a user in front of it" if "@" in text
+        else "has a path in it" if re.search(r"[/?#]", text)
+        else ""
+    )  # fmt: skip
+    if not what:
+        return ""
+    with suppress(InputError):
+        if bare != text:
+            parse_address(bare)
+            return f"{what}. Write {bare}."
+    return f"{what}. Write host:port alone, such as 192.0.2.7:7001."
+
+
+def _host_objection(host: str, port: str) -> str:
+    """Why a host is none, and what to write; empty where it can be one."""
+    if "[" in host or "]" in host or ":" in host:
+        inner = host.removeprefix("[").removesuffix("]")
+        try:
+            ipaddress.IPv6Address(inner)
+        except ValueError:
+            return "has brackets or colons that belong to IPv6 alone. Write for example [2001:db8::1]:7001."
+        if inner == host:
+            return f"has an IPv6 host without brackets. Write [{host}]:{port}."
+        return "" if host == f"[{inner}]" else "has one of two brackets. Write both, such as [2001:db8::1]:7001."
+    labels = host.removesuffix(".").split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        with suppress(ValueError):
+            ipaddress.IPv4Address(host)
+            return ""
+        return f"has the impossible IPv4 host {host}. Write four numbers from 0 to 255 with points between."
+    if len(host) > _LONGEST_HOST or not all(map(_LABEL.fullmatch, labels)):
+        return "has an impossible host. Write names of letters, digits and hyphens with points between."
+    return ""
