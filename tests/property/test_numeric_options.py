@@ -14,9 +14,12 @@ import pytest
 
 import quietmean as qm
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.waits import require_wait
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
 from support.hostile_numbers import VALUES, Option, all_options, fault, protocols_with, refusal
@@ -132,6 +135,24 @@ AT_ONCE = [one for one in all_options() if one.command in ("relay", "drop", "led
 @pytest.mark.parametrize("option", AT_ONCE, ids=str)
 def test_some_numbers_of_commands_that_answer_at_once(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
     assert faults(option, ("nan", "-1", "1e308", str(10**400)), capsys) == []
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("option", [one for one in all_options() if one.command == "run"], ids=str)
+def test_what_run_takes_each_of_its_processes_takes(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
+    assert faults(option, ("inf", "1e308"), capsys) == []
+
+
+@pytest.mark.parametrize("name", ["round_timeout", "start_timeout"])
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e300, 2678401.0, 0.0, -1.0])
+def test_no_study_no_session_and_no_node_waits_so_long(name: str, seconds: float) -> None:
+    study = {"name": "ages", "column": [{"name": "age", "low": 0.0, "high": 1.0}], name: seconds}
+    with pytest.raises(InputError, match=name):
+        StudyTerms.parse(study)
+    with pytest.raises(InputError, match=name):
+        SessionStudy.parse({"dimension": 2, "rounds": 1, name: seconds})
+    with pytest.raises(InputError, match=f"{name} is .* seconds"):
+        require_wait(name, seconds)
 
 
 @pytest.mark.slow

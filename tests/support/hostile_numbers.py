@@ -12,11 +12,21 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Union, get_args, get_origin
+from typing import Any, NoReturn, Union, Unpack, get_args, get_origin
 
+import msgspec
 import pytest
 
 from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.core.arrays import Array
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.party import Vector
+from quietmean.node.local import Kill, runner
+from quietmean.node.local.child import node_settings
+from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.local.runner import LocalKeywords
+from quietmean.planning import Plan
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 
@@ -77,6 +87,26 @@ def _went(*_: Any, **__: Any) -> NoReturn:
     raise Went
 
 
+class ChildRefuses(Exception):
+    """A process of a party would refuse what the command took."""
+
+
+def _children_begin(
+    plan: Plan, values: Vector, directory: Path, *, weights: Array, kills: Sequence[Kill], **how: Unpack[LocalKeywords]
+) -> NoReturn:
+    """As far as each process of a party gets with its settings, before it connects to anybody."""
+    directory.mkdir()
+    run = runner._LocalRun(plan, values, weights, directory, kills, how)
+    run._write_rosters([[("127.0.0.1", 9 + party) for party in range(len(values))]] * len(values))
+    try:
+        for party in range(len(values)):
+            settings = decode_json(msgspec.json.encode(run._settings(party, None)), ChildSettings, InputError)
+            node_settings(settings, listening=None, report=lambda event: None)
+    except QuietmeanError as error:
+        raise ChildRefuses(str(error)) from error
+    raise Went
+
+
 def _not_run(work: Coroutine[Any, Any, Any], **_: Any) -> NoReturn:
     work.close()
     raise Went
@@ -87,7 +117,7 @@ def nothing_begins() -> Iterator[None]:
     """Commands end where they would listen, start processes, or wait for others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "run", _not_run)
-        patch.setattr(local, "run_study", _went)
+        patch.setattr(local, "run_local", _children_begin)
         patch.setattr(import_module("quietmean.desk"), "serve", _went)
         patch.setattr(import_module("quietmean.node.relay"), "open_entrance", _went)
         yield

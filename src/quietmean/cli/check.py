@@ -32,6 +32,7 @@ from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
+from quietmean.core.waits import require_wait
 
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings, Roster
@@ -79,8 +80,7 @@ def command(
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Contract, Files, Policy, payer_for
 
-    if not 0 <= wait < 1e9:
-        raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
+    require_wait("wait", wait, 0.0)
     if not is_session(study):
         if (checked := FileCheck.load(study, agreed.key, data, places, node)) is not None:
             _by_file(checked, wait, json)

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -23,9 +24,16 @@ def hide_error_texts() -> None:
 
 def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
     """The places of a traceback, one line each, the last one with the kind of the error."""
-    places = [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(trace)]
+    places = [f"  {_importable(frame.filename)}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(trace)]
     title = "quietmean: a defect; its text is left out, since it may contain a private value:"
     return "\n".join([title, *places]) + f": {kind.__name__}\n"
+
+
+def _importable(filename: str) -> str:
+    """The file as an import finds it, such as quietmean/core/codec.py: where a machine keeps it is nobody's business."""
+    file = Path(filename)
+    folders = [folder for folder in map(Path.absolute, map(Path, filter(None, sys.path))) if file.is_relative_to(folder)]
+    return str(file.relative_to(max(folders, key=lambda folder: len(folder.parts)))) if folders else file.name
 
 
 class _LogRecord(logging.LogRecord):

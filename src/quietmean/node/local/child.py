@@ -28,7 +28,7 @@ from quietmean.core.party import Vector
 from quietmean.core.portability import replace_whole
 from quietmean.node.driver import run_party
 from quietmean.node.local.child_settings import ChildSettings
-from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
+from quietmean.node.monitor import Done, Event, Failed, Report, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster
 from quietmean.node.phase import Phase
 from quietmean.node.secrecy import forbid_core_dumps
@@ -66,28 +66,30 @@ async def _take_part(settings: ChildSettings, descriptor: int) -> None:
         if frozen and sys.platform != "win32":
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    plan = Plan.from_json(json.loads(Path(settings.plan).read_bytes()))
-    value = read_value(Path(settings.value))
     with socket.socket(fileno=descriptor) as listening:
-        result = await run_party(
-            NodeSettings(
-                identity=Identity.load(Path(settings.key)),
-                roster=Roster.load(Path(settings.roster)),
-                plan=plan,
-                value=plan.admit(value, settings.weight, wipe=True),
-                wipe_value=True,
-                store=Path(settings.store),
-                round_timeout=settings.round_timeout,
-                start_timeout=settings.start_timeout,
-                gone_timeout=settings.gone_timeout,
-                listen_socket=listening,
-                report=report,
-                links=Links(settings.links),
-                passing=settings.passing,
-            )
-        )
+        result = await run_party(node_settings(settings, listening, report))
     replace_whole(Path(settings.result), json.dumps(result.to_json()).encode())
     _report(Done())
+
+
+def node_settings(settings: ChildSettings, listening: socket.socket | None, report: Report) -> NodeSettings:
+    """The settings of the node, from the files that those of the process name. Raises :class:`InputError` for impossible ones."""
+    plan = Plan.from_json(json.loads(Path(settings.plan).read_bytes()))
+    return NodeSettings(
+        identity=Identity.load(Path(settings.key)),
+        roster=Roster.load(Path(settings.roster)),
+        plan=plan,
+        value=plan.admit(read_value(Path(settings.value)), settings.weight, wipe=True),
+        wipe_value=True,
+        store=Path(settings.store),
+        round_timeout=settings.round_timeout,
+        start_timeout=settings.start_timeout,
+        gone_timeout=settings.gone_timeout,
+        listen_socket=listening,
+        report=report,
+        links=Links(settings.links),
+        passing=settings.passing,
+    )
 
 
 def read_value(path: Path) -> Vector:

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
+from quietmean.core.waits import require_wait
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import (
     NOT_A_PARTY,
@@ -89,8 +90,7 @@ class CheckSession:
 
     async def run(self, wait: float) -> None:
         """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""
-        if not (math.isfinite(wait) and wait >= 0):
-            raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
+        require_wait("wait", wait, 0.0)
         started = asyncio.get_running_loop().time()
         asking = Tasks(self._supervisor.fail, self._changed.set)
         async with contextlib.AsyncExitStack() as closing:

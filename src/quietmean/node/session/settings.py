@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from quietmean.core.codec import digest
@@ -18,6 +17,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.outage import require_space
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine
+from quietmean.core.waits import require_wait
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
@@ -131,8 +131,7 @@ class NodeSettings:
         # Before any store is made.
         self.roster.find(self.identity)
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
-            if not (np.isfinite(seconds) and seconds > 0):
-                raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
+            require_wait(name, seconds)
         if self.folder is not None and self.plan.gated:
             # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
             raise InputError(

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable_days import by_this_clock
+from quietmean.core.waits import LONGEST_SECONDS
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.studies.agreement.deadlines import TimeWithOffset, in_words
 
-_DAY = 86400.0
 MOST_VOUCHERS = 1_000_000
 
 
@@ -31,7 +31,7 @@ class CommitteeTerms(BaseModel):
     gone: int = Field(default=1, strict=True)
     size: Size = Size.GONE
     contribute_by: TimeWithOffset
-    grace: float = Field(default=600.0, ge=0, le=31 * _DAY, allow_inf_nan=False)
+    grace: float = Field(default=600.0, ge=0, le=LONGEST_SECONDS, allow_inf_nan=False)
     minimum: int | None = Field(default=None, strict=True)
     largest_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     verified: bool = Field(default=False, strict=True)

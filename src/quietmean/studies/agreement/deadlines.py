@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from quietmean.core.errors import InputError
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.start_quorum import ATTEMPTS
+from quietmean.core.waits import DAY, LONGEST_SECONDS
 from quietmean.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _POLLS = 2
 # Of an attempt to start: proposed, accepted, committed, revealed, bound.
 _POLLS_OF_AN_ATTEMPT = 5
-_DAY = 86400.0
 
 
 def _no_bare_number(value: Any) -> Any:
@@ -42,7 +42,7 @@ class Deadlines(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     first: TimeWithOffset
-    interval: float = Field(le=31 * _DAY, allow_inf_nan=False)
+    interval: float = Field(le=LONGEST_SECONDS, allow_inf_nan=False)
     # A process that runs all the time looks every two seconds.
     poll: float = Field(ge=2.0, allow_inf_nan=False)
 
@@ -95,7 +95,7 @@ def in_words(when: datetime) -> str:
 
 def in_hours(seconds: float) -> str:
     """A length of time for people."""
-    for name, length in (("days", _DAY), ("hours", 3600.0), ("minutes", 60.0)):
+    for name, length in (("days", DAY), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.3g} {name}"
     return f"{seconds:g} s"

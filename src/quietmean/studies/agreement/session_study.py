@@ -21,7 +21,7 @@ from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
-from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
+from quietmean.studies.agreement.transport import TIMEOUTS, Seconds, Transport, TransportTerms
 
 TABLE = "session"
 # The kind of the purpose of a session that fits a model.
@@ -51,8 +51,8 @@ class SessionStudy(TransportTerms, BaseModel):
     dropouts: float = 0.0
     protocol: str = AUTO
     options: dict[str, Any] = Field(default_factory=dict)
-    round_timeout: float = Field(default=10.0, ge=1e-3)
-    start_timeout: float = Field(default=60.0, ge=1e-3)
+    round_timeout: Seconds = 10.0
+    start_timeout: Seconds = 60.0
     purpose: dict[str, Any] = Field(default_factory=dict)
     # With how many parties it may start, by default all; and when, with those who are there, who are in it for all its rounds.
     minimum: int | None = Field(default=None, ge=2, strict=True)

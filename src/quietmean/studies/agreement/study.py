@@ -34,7 +34,7 @@ from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_hours, in_words
 from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
-from quietmean.studies.agreement.transport import TIMEOUTS, Transport, TransportTerms
+from quietmean.studies.agreement.transport import TIMEOUTS, Seconds, Transport, TransportTerms
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -83,9 +83,8 @@ class StudyTerms(TransportTerms, BaseModel):
     dropouts: float = 0.0
     protocol: str = AUTO
     options: dict[str, Any] = Field(default_factory=dict)
-    # In seconds. Nobody answers within less than a millisecond.
-    round_timeout: float = Field(default=10.0, ge=1e-3)
-    start_timeout: float = Field(default=60.0, ge=1e-3)
+    round_timeout: Seconds = 10.0
+    start_timeout: Seconds = 60.0
     transport: Transport = "connections"
     # Of a study through a folder, in place of the time-outs: until when the start and each of the rounds wait.
     deadlines: Deadlines | None = None

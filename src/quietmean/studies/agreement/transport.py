@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+from pydantic import Field
 
 from quietmean.core.errors import InputError
+from quietmean.core.waits import LONGEST_SECONDS, SHORTEST_SECONDS
 from quietmean.studies.agreement.deadlines import Deadlines
 
 TIMEOUTS: Final = frozenset(("round_timeout", "start_timeout"))
 # connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
 Transport = Literal["connections", "folder"]
+Seconds = Annotated[float, Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS, allow_inf_nan=False)]
 
 
 class TransportTerms:
