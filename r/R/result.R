@@ -95,7 +95,7 @@ print.quietmean_result <- function(x, ...) {
   if (any(!is.na(table$flag))) shown$flag <- ifelse(is.na(table$flag), "", table$flag)
   print(shown, row.names = FALSE, digits = 5)
   promise <- glance(x)
-  cat("Differentially private: epsilon at most ", format(promise$epsilon.a.priori, digits = 5), " at delta ",
+  cat("Differentially private: epsilon at most ", format(ceiling(promise$epsilon.a.priori * 1e4 - 1e-9) / 1e4, digits = 6), " at delta ",
       format(promise$delta), " for one ", promise$unit, ", against ", promise$adversary, ".\n", sep = "")
   invisible(x)
 }

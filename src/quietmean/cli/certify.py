@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +16,8 @@ from quietmean.cli.console import (
     gate_sentence,
     out,
     output_options,
-    print_a_priori,
     print_assumptions,
+    print_facts,
     print_json,
     progress,
     warn,
@@ -33,10 +33,11 @@ from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import count_of, epsilon_text, nats_text
 from quietmean.core.schema import require_delta
-from quietmean.privacy import Adversary, PrivacyAnalysis
+from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
+from quietmean.privacy.facts import privacy_facts
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.fields import Hints
@@ -44,6 +45,7 @@ from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target
 
 if TYPE_CHECKING:
+    from quietmean.core.fact import Fact
     from quietmean.ledger import Account
     from quietmean.planning.gate import GateRecord
 
@@ -157,13 +159,14 @@ def command(
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
         explained: dict[str, Any]
+        certificate: Certificate | CoalitionCertificate
         if against.explicit:
             explained = {"adversary": against.adversary(analysis)}
-            document = _against_one(happened, analysis, explained["adversary"], epsilon, prior_sd, matrix)
+            document, certificate = _against_one(happened, analysis, explained["adversary"], epsilon, prior_sd, matrix)
         else:
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
             explained = {"size": usual if against.colluding is None else against.colluding}
-            document = _against_coalitions(analysis, explained["size"], epsilon, against.allowed())
+            document, certificate = _against_coalitions(analysis, explained["size"], epsilon, against.allowed())
             if prior_sd is not None or hints.nats is not None:
                 # Of a target in nats values are normal with half the range.
                 document |= _nats_of_any(analysis, explained["size"], prior_sd or half_range(analysis.sensitivity))
@@ -172,7 +175,7 @@ def command(
     if json:
         print_json(document)
     else:
-        _show(document, delta, str(analysis.terms.relation))
+        _show(document, privacy_facts(analysis, certificate), delta, str(analysis.terms.relation))
     if report is not None and isinstance(happened, Execution):
         # The answer first: the page only shows it.
         with only_shown(f"page {report}", warn):
@@ -288,16 +291,18 @@ def _against_one(
     epsilon: float | None,
     prior_sd: float | None,
     matrix: bool,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Certificate]:
     certificate = analysis.against(adversary.corrupt, adversary.observed)
     document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
     # The theorems are about shares that are passed on and noise that pairs have in common.
     if isinstance(happened, Execution) and _has_cancelled_noise(happened):
         document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
-    return document
+    return document, certificate
 
 
-def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None, effort: Effort) -> dict[str, Any]:
+def _against_coalitions(
+    analysis: PrivacyAnalysis, size: int, epsilon: float | None, effort: Effort
+) -> tuple[dict[str, Any], CoalitionCertificate]:
     coalitions, alone = analysis.coalitions(size, effort=effort), analysis.single_honest()
     document: dict[str, Any] = {
         **analysis.terms.a_priori_json(coalitions.a_priori),
@@ -327,18 +332,16 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
         document["certificates"]["worst_found"] = coalitions.found.to_json()
     if epsilon is not None:
         document |= {"at_epsilon": epsilon, "delta": analysis.terms.deltas(coalitions.mu, epsilon)}
-    return document
+    return document, coalitions
 
 
-def _show(document: dict[str, Any], delta: float, relation: str) -> None:
+def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str) -> None:
     from rich.table import Table
 
-    if "epsilon_a_priori" in document:
-        print_a_priori(document, f"at delta {delta:g}")
-        if "gate" in document:
-            out.print(gate_sentence(document["gate"]), markup=False)
-    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, {relation})"
-    out.print(f"as it happened (given who took part), {against}:", markup=False)
+    print_facts(facts)
+    if "gate" in document:
+        out.print(gate_sentence(document["gate"]), markup=False)
+    out.print(f"of each party, as it happened; sensitivity {document['sensitivity']:g} (L2, {relation}):", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")
@@ -349,15 +352,9 @@ def _show(document: dict[str, Any], delta: float, relation: str) -> None:
     out.print(f"claim: {document['guarantee']}", markup=False)
     if document["numbers"] != EXACT:
         out.print(f"these are an {document['numbers']}")
-    out.print(f"worst party, as it happened: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
-    if "certificates" in document:
-        if "worst_found" in document["certificates"]:
-            worst = document["certificates"]["worst_found"]
-            out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}", markup=False)
-            if needed := document["certificates"]["coalitions"].get("effort_to_try_all"):
-                out.print(f"to try all coalitions would take about {needed:.2g} s of one core: give --effort {math.ceil(needed)}")
-        alone = document["certificates"]["everyone_else"]["max_epsilon"]
-        out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
+    certificates = document.get("certificates", {})
+    if "worst_found" in certificates and (needed := certificates["coalitions"].get("effort_to_try_all")):
+        out.print(f"to try all coalitions would take about {needed:.2g} s of one core: give --effort {math.ceil(needed)}")
     for sentence in document.get("diagnostics", []):
         out.print(sentence, markup=False)
     for sentence in document["disclosures"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,17 @@ from rich.status import Status
 
 from quietmean.core.assumptions import Key
 from quietmean.core.codec import to_plain
-from quietmean.core.domain import counted_text, in_words_of
+from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import epsilon_text, nats_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from quietmean.core.fact import Fact
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
+    from quietmean.studies import StudyOutcome
     from quietmean.studies.agreement.study import StudyTerms
 
 
@@ -171,13 +173,13 @@ def print_choice(document: dict[str, Any]) -> None:
         out.print(document["why"], markup=False)
 
 
-def print_a_priori(document: dict[str, Any], unit: str) -> None:
-    """What was promised before the start, and what keeps it."""
-    epsilon = epsilon_text(float(document["epsilon_a_priori"]))
-    out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; enforced by {document['enforced_by']}", markup=False)
+def print_facts(facts: Iterable[Fact]) -> None:
+    """A line each."""
+    for fact in facts:
+        out.print(fact.sentence, markup=False)
 
 
-def print_nats(document: dict[str, Any], study: StudyTerms) -> None:
+def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
     """What a study with a target in nats promised, and what its execution told."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     promise = (
@@ -225,29 +227,17 @@ def print_influence(certificate: Mapping[str, Any]) -> None:
         out.print(f"one party can move {'; '.join(StudyInfluence.from_json(certificate['influence']).sentences())}", markup=False)
 
 
-def print_privacy(document: dict[str, Any], study: StudyTerms) -> None:
-    """What a study cost, against whom, in sentences."""
+def print_privacy(outcome: StudyOutcome, document: Mapping[str, Any], study: StudyTerms) -> None:
+    """What a study cost, against whom, in sentences; ``document``: the JSON of its ``outcome``."""
     certificate = document["certificate"]
     if "nats" in document:
         print_nats(document, study)
         print_influence(certificate)
         print_assumptions(certificate["assumptions"])
         return
-    unit = f"at delta {study.delta:g} for one {study.unit}"
-    print_a_priori(document, unit)
+    print_facts(outcome.facts)
     if "gate" in document:
         out.print(gate_sentence(document["gate"]), markup=False)
-    out.print(
-        f"as it happened (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, "
-        f"against {certificate['adversary']}"
-    )
-    if certificate["worst_found"] is not None:
-        worst = certificate["worst_found"]
-        out.print(f"at least epsilon {epsilon_text(worst['max_epsilon'])}: {worst['adversary']}")
-    out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
-    if certificate["whole_party_epsilon"] is not None:
-        counted = counted_text(certificate["unit"], certificate.get("rows"))
-        out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the {counted} of one party together")
     print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:

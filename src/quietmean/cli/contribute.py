@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, output, print_json, tell_notes, tell_owner, warn
+from quietmean.cli.console import out, output, print_facts, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.opened import make_folder
 from quietmean.core.errors import InputError
-from quietmean.core.readable import epsilon_text
 from quietmean.core.site_options import ConsentOptions
 
 if TYPE_CHECKING:
@@ -75,14 +74,15 @@ def command(
     if drop is not None:
         received, receipt_path = hand_over(drop, sealed, identity.public_key, handed.contribution, path)
         sent = {"drop": drop, "receipt": str(receipt_path), "received": received.came}
-    plan, account = handed.plan, handed.account
+    contract, account = handed.contract, handed.account
     document = {
         "contribution": str(path),
         "digest": handed.contribution.digest,
         "party": handed.name,
         "session": sealed.digest,
-        "epsilon_a_priori": plan.epsilon_a_priori,
-        "delta": plan.target.delta,
+        "epsilon_a_priori": contract.epsilon_a_priori,
+        "epsilon_if_all_others_collude": contract.everybody_else,
+        "delta": contract.target.delta,
         "audit": handed.head.to_json(),
         **sent,
         **({"ledger": {"file": str(handed.ledger), **balance_json(account)}} if account is not None else {}),
@@ -93,8 +93,7 @@ def command(
     out.print(f"contribution {path}, digest {handed.contribution.digest}", markup=False)
     if sent:
         out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}", markup=False)
-    cost = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} for one {plan.target.unit}"
-    out.print(f"it costs {cost}, {handed.contributor.against}", markup=False)
+    print_facts(contract.facts)
     if account is not None:
         show_balance(account)
 

@@ -161,7 +161,7 @@ def _refuse_session_options(options: SessionOptions) -> None:
 def _show(study: StudyTerms, outcome: StudyOutcome, document: dict[str, Any]) -> None:
     print_answers(outcome.answers, document)
     print_choice(document)
-    print_privacy(document, study)
+    print_privacy(outcome, document, study)
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"

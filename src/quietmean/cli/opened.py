@@ -131,7 +131,7 @@ class OpenedPages:
     def _show(self, opened: Opened, document: dict[str, Any]) -> None:
         out.print(printable(opened.headline), markup=False)
         print_answers(opened.outcome.answers, document)
-        print_privacy(document, self.sealed.study)
+        print_privacy(opened.outcome, document, self.sealed.study)
         for note in opened.notes:
             out.print(f"note: {printable(note)}", markup=False)
         out.print(f"result  {self.result.path}\nreceipt {self.path}", markup=False)

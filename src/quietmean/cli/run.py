@@ -272,7 +272,7 @@ def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> Non
     print_answers(outcome.answers, document)
     out.print()
     print_choice(document)
-    print_privacy(document, study)
+    print_privacy(outcome, document, study)
     print_not_counted(document)
     how = "never contributed" if study.committee is not None else "killed on the way"
     killed = f", {len(local.network.killed)} {how}" if local.network.killed else ""

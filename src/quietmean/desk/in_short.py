@@ -41,10 +41,7 @@ class InShort:
 
 def in_short(contract: Contract | SessionContract, convener: str, decide_by: datetime | None) -> InShort:
     """What the five sentences say of a contract."""
-    if isinstance(contract, SessionContract):
-        alone, expected = contract.everybody_else(contract.study.rounds), ""
-    else:
-        alone, expected = contract.everybody_else, "; ".join(contract.expected())
+    expected = "" if isinstance(contract, SessionContract) else "; ".join(contract.expected())
     protocol = contract.plan.protocol
     committee = None if isinstance(contract, SessionContract) else contract.study.committee
     return InShort(
@@ -60,7 +57,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         delta=f"{contract.target.delta:g}",
         colluding=contract.target.colluding,
         parties=contract.target.parties,
-        if_all_others=_bound(alone),
+        if_all_others=_bound(contract.everybody_else),
         decide_by=decide_by,
         expected=expected,
         members=0 if committee is None else committee.members,

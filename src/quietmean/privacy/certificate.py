@@ -14,6 +14,7 @@ from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import epsilon_text
 from quietmean.core.schema import require_delta
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary, Eavesdropper
@@ -75,12 +76,12 @@ class CertificateTerms:
         """What stands before the figure of what happened: ``epsilon_a_priori``, and what keeps it; empty without a promise."""
         if promised is None:
             return {}
-        return {"epsilon_a_priori": self.epsilon(promised.mu), "enforced_by": promised.enforced_by}
+        return {"epsilon_a_priori": self.epsilon_promised(promised), "enforced_by": promised.enforced_by}
 
     def figures(self, promised: APriori | None, as_happened: float) -> str:
         """Both figures at :attr:`delta` in one clause, that a priori first."""
-        first = "" if promised is None else f"a priori epsilon {self.epsilon(promised.mu):.5g}, "
-        return f"{first}as it happened epsilon {as_happened:.5g} at delta {self.delta:g}"
+        first = "" if promised is None else f"a priori epsilon {epsilon_text(self.epsilon_promised(promised))}, "
+        return f"{first}as it happened epsilon {epsilon_text(as_happened)} at delta {self.delta:g}"
 
     def charge(self, mu: float) -> Charge:
         """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""
@@ -90,8 +91,12 @@ class CertificateTerms:
         """The least epsilon that is shown at ``delta``; rounded up."""
         return self.conversion.epsilon(mu, self.delta)
 
+    def epsilon_promised(self, promised: APriori) -> float:
+        """Epsilon of what was promised before the start, at ``delta``; rounded up."""
+        return min(self.epsilon(promised.mu), promised.pure)
+
     def epsilons(self, mu: Array) -> Array:
-        """The same for each entry of mu, (n,)."""
+        """:meth:`epsilon` of each entry of mu, (n,)."""
         # Of many parties most have the same.
         values, places = np.unique(mu, return_inverse=True)
         return np.array([self.epsilon(value) for value in values.tolist()], dtype=np.float64)[places]
@@ -140,7 +145,7 @@ class Certificate(Tabular):
     @property
     def epsilon_a_priori(self) -> float | None:
         """The same at :attr:`delta`; rounded up."""
-        return None if self.a_priori is None else self.terms.epsilon(self.a_priori.mu)
+        return None if self.a_priori is None else self.terms.epsilon_promised(self.a_priori)
 
     @property
     def honest(self) -> tuple[PartyId, ...]:

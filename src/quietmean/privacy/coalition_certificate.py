@@ -81,7 +81,7 @@ class CoalitionCertificate(Tabular):
     @property
     def epsilon_a_priori(self) -> float | None:
         """The same at :attr:`delta`; rounded up."""
-        return None if self.a_priori is None else self.terms.epsilon(self.a_priori.mu)
+        return None if self.a_priori is None else self.terms.epsilon_promised(self.a_priori)
 
     @property
     def numbers(self) -> str:

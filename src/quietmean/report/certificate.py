@@ -151,7 +151,7 @@ class CertificatePage:
                     self.explanation.curve[0].worst,
                     "worst party against who sees only what is published",
                 ),
-                words.card("if everyone else colludes, as it happened", self.privacy.alone, self._alone_note()),
+                words.card("if everybody else colludes, as it happened", self.privacy.alone, self._alone_note()),
             ],
             "disclosures": [
                 words.sentence(words.named(text, self.stated.names))

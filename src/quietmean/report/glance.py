@@ -124,7 +124,7 @@ def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: floa
         return Glance(
             "What did it cost?", f"{capital(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
         )
-    return Glance("What did it cost?", f"{capital(bound(privacy.epsilon(promised.mu)))} a priori", as_happened)
+    return Glance("What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))} a priori", as_happened)
 
 
 def against_whom(adversary: str, everybody: float) -> Glance:

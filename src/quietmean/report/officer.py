@@ -19,10 +19,12 @@ from quietmean.core import readable
 from quietmean.core.assumptions import Assumption, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring, counted_text, in_words_of
+from quietmean.core.fact import Fact
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
 from quietmean.report.released import Stated
@@ -121,29 +123,18 @@ class OfficerPage:
 
     def _cost(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
-        cards = [] if promised is None else [self._promise_card(promised)]
-        cards.append(
-            words.card("as it happened", spent, f"what the execution that happened cost, against {self.certificate_describe()}")
-        )
-        cards.append(
-            words.card(
-                "if everybody else colludes",
-                self.privacy.alone,
-                "as it happened: only the noise that a party keeps for itself remains",
-            )
-        )
-        if self.stated.party_epsilon is not None:
-            cards.append(
-                words.card(
-                    "for a whole party",
-                    self.stated.party_epsilon,
-                    in_words_of(self.stated.unit or "", "as it happened: if all records of a party change, not only one"),
-                )
-            )
+        facts = self._facts
+        cards = words.cards_of(facts, self.stated.names)
         if self.stated.target is not None:
             cards.append(words.card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
         cards += glance.nats_cards(self._nats, self.certificate_describe())
-        return {"heading": self._cost_heading(promised), "verdict": self._verdict(promised, spent), "cards": cards}
+        verdict, sentences = self._verdict(promised, spent), words.sentences_of(facts, self.stated.names)
+        return {"heading": self._cost_heading(promised), "verdict": verdict, "cards": cards, "sentences": sentences}
+
+    @cached_property
+    def _facts(self) -> tuple[Fact, ...]:
+        unit = self.stated.unit or ""
+        return privacy_facts(self.privacy, self.certificate, unit, self.stated.party_epsilon, counted_text(unit or "record"))
 
     @cached_property
     def _nats(self) -> dict[str, float] | None:
@@ -152,18 +143,12 @@ class OfficerPage:
             return None
         return self.privacy.nats_of_target(self.certificate.size, self.stated.nats)
 
-    def _promise_card(self, promised: APriori) -> dict[str, str]:
-        note = (
-            f"promised before the start, whoever of that number colludes and whatever happens; enforced by {promised.enforced_by}"
-        )
-        return words.card("a priori", self.privacy.epsilon(promised.mu), note)
-
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
         as_happened = f"as it happened {glance.bound(spent)}"
         if promised is None:
             return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {glance.bound(self.privacy.epsilon(promised.mu))}, {as_happened} (δ = {delta})"
+        return f"A priori {glance.bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -172,12 +157,12 @@ class OfficerPage:
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):
             return {"kept": False, "text": "Nothing bounded the loss before the start; what happened turned out to be bounded."}
-        if promised is not None and spent > self.privacy.epsilon(promised.mu):
+        if promised is not None and spent > self.privacy.terms.epsilon_promised(promised):
             return {"kept": False, "text": "This execution cost more than was promised: stop, and have it looked at."}
         target = math.inf if self.stated.target is None else self.stated.target * (1 + _ROUNDING)
         if spent > target:
             return {"kept": False, "text": "This execution cost more than the target, though not more than was promised."}
-        if promised is not None and self.privacy.epsilon(promised.mu) > target:
+        if promised is not None and self.privacy.terms.epsilon_promised(promised) > target:
             text = "What happened is within the target, but more than the target was all that could be promised beforehand."
             return {"kept": False, "text": text}
         return {
@@ -219,7 +204,7 @@ class OfficerPage:
 
     def _meaning(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
-        columns = [("a priori", self.privacy.epsilon(promised.mu), promised.mu)] if promised is not None else []
+        columns = [("a priori", self.privacy.terms.epsilon_promised(promised), promised.mu)] if promised is not None else []
         columns.append(("as it happened", spent, self.mu))
         first, epsilon, mu = columns[0]
         return {

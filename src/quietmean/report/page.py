@@ -13,6 +13,7 @@ from quietmean.core.assumptions import for_unit
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, interval_text
+from quietmean.privacy.facts import privacy_facts
 from quietmean.report import glance, words
 from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
@@ -265,6 +266,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     worst, delta = float(epsilons.max()), words.power(report.delta)
     unit = words.UNITS.get(report.unit, report.unit)
     label = "Epsilon of every party against the worst coalition without it"
+    facts = privacy_facts(report.privacy, report.certificate, report.unit, report.party_epsilon, report.counts)
     return {
         "heading": _privacy_heading(report, worst),
         "kept": worst <= target if report.nats is None else glance.keeps_nats(report.nats),
@@ -272,16 +274,9 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "adversary": _adversary(report),
         "delta": delta,
         "cards": [
-            *_a_priori_card(report),
-            words.card("as it happened, worst party", worst, f"given who took part, against {_adversary(report)}"),
+            *words.cards_of(facts, report.party_names),
             *([words.card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
             *glance.nats_cards(report.nats, _adversary(report)),
-            words.card(
-                "if everyone else colludes",
-                report.privacy.alone,
-                "as it happened: only the noise that a party keeps for itself remains",
-            ),
-            *_party_card(report),
         ],
         "unit": unit,
         "sentences": [
@@ -289,31 +284,12 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
             in_words_of(report.unit, _NEIGHBOURS[report.execution.neighbouring]),
             # The odds are for the epsilon that the page shows first.
             *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
+            *words.sentences_of(facts, report.party_names),
         ],
         "figure": inline_svg(epsilons_figure(report), "epsilons", label),
         "narrow": inline_svg(narrow_epsilons_figure(report), "epsilons-narrow", label),
         "figure_heading": words.spread(epsilons),
     }
-
-
-def _party_card(report: StudyReport) -> list[dict[str, str]]:
-    if report.party_epsilon is None:
-        return []
-    return [
-        words.card(
-            "for a whole party",
-            report.party_epsilon,
-            in_words_of(report.unit, "as it happened: if all records of a party may change, not only one"),
-        )
-    ]
-
-
-def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
-    promised = report.certificate.a_priori
-    if promised is None:
-        return []
-    note = f"promised before the start, whatever happens; enforced by {promised.enforced_by}"
-    return [words.card("a priori", report.privacy.epsilon(promised.mu), note)]
 
 
 def _privacy_heading(report: StudyReport, worst: float) -> str:

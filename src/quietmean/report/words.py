@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from quietmean.core.arrays import Array
+from quietmean.core.fact import Fact
 from quietmean.core.readable import plain
+from quietmean.privacy.facts import A_PRIORI, EVERYBODY, HAPPENED
 from quietmean.statistics.printed import capital
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
+# Figures that have a card.
+_CARDS = {A_PRIORI: "a priori", HAPPENED: "as it happened", EVERYBODY: "if everybody else colludes"}
 UNITS = {
     "record": "one record of one party",
     "party": "all that one party contributes",
@@ -84,6 +88,21 @@ def card(label: str, epsilon: float, note: str) -> dict[str, str]:
     return {"label": label, "value": rounded_up(epsilon), "note": note}
 
 
+def cards_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[dict[str, str]]:
+    """Cards of figures, each with its adversary; ``names``: of the parties. What no card shows is in :func:`sentences_of`."""
+    return [card(_CARDS[fact.key], fact.value, named(fact.condition, names)) for fact in facts if _on_card(fact)]
+
+
+def sentences_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[str]:
+    """The other figures, in sentences."""
+    return [sentence(named(fact.sentence, names)) for fact in facts if not _on_card(fact)]
+
+
+def _on_card(fact: Fact) -> bool:
+    # That all others together learn all is no figure: a sentence says it.
+    return fact.key in _CARDS and not (fact.key == EVERYBODY and math.isinf(fact.value))
+
+
 def odds(epsilon: float, delta: float, whose: str) -> str:
     """What an epsilon means for guesses about ``whose`` data; empty where the factor has no useful meaning."""
     factor = math.exp(min(epsilon, 700.0))
@@ -141,4 +160,5 @@ def sentence(text: str) -> str:
 def spread(epsilons: Array) -> str:
     """What the parties pay as it happened, (n,): one bound, or from the least to the largest."""
     low, high = rounded_up(float(epsilons.min())), rounded_up(float(epsilons.max()))
-    return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
+    paid = f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and ε = {high}"
+    return f"{paid} as it happened"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -17,6 +16,7 @@ from quietmean.node import Roster, Started
 from quietmean.planning.influence import Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
+from quietmean.privacy.facts import cost_text
 from quietmean.protocols import Target
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_session
@@ -113,10 +113,6 @@ class SessionContract(Agreement):
     def _executions(self) -> int:
         return self.study.rounds
 
-    def everybody_else(self, rounds: int) -> float:
-        """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
-        return self.against_all_others(self.plan, self.party, self.study.delta, rounds)
-
     def among(self, started: Started | None) -> PartOfSession:
         """What it is for those who are in; for all, before that is settled."""
         return PartOfSession(self, started)
@@ -145,7 +141,7 @@ class SessionContract(Agreement):
             "delta": self.study.delta,
             "enforced_by": self.plan.a_priori.enforced_by,
             "colluding": self.target.colluding,
-            "epsilon_if_all_others_collude": self.everybody_else(self.study.rounds),
+            "epsilon_if_all_others_collude": self.everybody_else,
             "protocol": self.plan.protocol.name,
             "trust": self.plan.protocol.trusts,
             "plan": self.plan.digest,
@@ -160,8 +156,8 @@ class SessionContract(Agreement):
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
-        study, target, others = self.study, self.target, self.everybody_else(self.study.rounds)
-        at, means = f"at delta {study.delta:g}", count_of(study.rounds, "mean")
+        study, target = self.study, self.target
+        means = count_of(study.rounds, "mean")
         return [
             ("session", study.name),
             *((("for", canonical_json(study.purpose).decode()),) if study.purpose else ()),
@@ -169,13 +165,13 @@ class SessionContract(Agreement):
             ("protects", f"one {study.unit} over all rounds together, under {target.neighbouring}"),
             (
                 "costs at most",
-                f"epsilon {math.ceil(self.epsilon_a_priori * 1e4) / 1e4:g} {at}, enforced by {self.plan.a_priori.enforced_by}",
+                f"{cost_text(self.epsilon_a_priori, study.delta)}, enforced by {self.plan.a_priori.enforced_by}",
             ),
             (
                 "against",
-                f"any {target.colluding} of the {target.parties} parties together in all rounds, and who sees the results",
+                f"{self._colluders()} together in all rounds, and who sees the results",
             ),
-            ("if all others collude", "not bounded" if math.isinf(others) else f"epsilon {others:.4g} {at}"),
+            ("if all others collude", self._left),
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),
             (self._how(), "; ".join(map(str, self.others))),
             *self._connection_lines(),
@@ -209,7 +205,7 @@ class PartOfSession:
         return least_minimum(target.parties, target.colluding) if self.contract.study.starts_with_quorum else 1
 
     def everybody_else(self, rounds: int) -> float:
-        """See :meth:`SessionContract.everybody_else`."""
+        """Epsilon of this party after so many rounds if all others collude and nobody leaves; infinite where nothing is left."""
         party = self.names.index(self.contract.own.name)
         return self.contract.against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from quietmean.core.assumptions import Assumption, assumptions_json, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
+from quietmean.core.domain import counted_text
+from quietmean.core.fact import Fact
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
@@ -21,6 +24,7 @@ from quietmean.planning.influence import Influence, influence_of
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ImpossibleResult, NeverNegative, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
@@ -86,7 +90,13 @@ class StudyOutcome:
     @property
     def epsilon_a_priori(self) -> float:
         """Epsilon of :attr:`a_priori` at the target's delta; rounded up."""
-        return self.privacy.epsilon(self.a_priori.mu)
+        return self.privacy.terms.epsilon_promised(self.a_priori)
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """What it cost, each figure with the adversary against whom it holds."""
+        counted = counted_text(self.target.unit, self.rows)
+        return privacy_facts(self.privacy, self.certificate, str(self.target.unit), self.party_epsilon, counted)
 
     def charge(self, party: int) -> Charge:
         """The privacy cost of this execution for one party: its certificate, capped at the bound that was promised."""

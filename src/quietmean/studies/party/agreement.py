@@ -13,12 +13,14 @@ from typing import Any
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
+from quietmean.privacy.facts import a_priori, any_of, cost_text, everybody_else
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
@@ -142,6 +144,32 @@ class Agreement(ABC):
         analysis = plan.execution(Seed.public("contract"), everyone).privacy(delta)
         others = [other for other in range(plan.target.parties) if other != party]
         return analysis.epsilon(analysis.against(others).max_mu * math.sqrt(rounds)) if rounds else 0.0
+
+    @cached_property
+    def everybody_else(self) -> float:
+        """Epsilon of this party if all others collude and nobody leaves, whoever is in; infinite where nothing is left then."""
+        return max(
+            self.against_all_others(plan, min(self.party, plan.target.parties - 1), self.target.delta, self._executions)
+            for plan in self.plans
+        )
+
+    @property
+    def _left(self) -> str:
+        """What is left if all others collude, at the delta of all that is asked for."""
+        alone = self.everybody_else
+        return "not bounded" if math.isinf(alone) else cost_text(alone, self.target.delta)
+
+    @property
+    def facts(self) -> tuple[Fact, Fact]:
+        """What it costs at most, and what is left if more collude than that."""
+        epsilon, delta, unit = self.epsilon_a_priori, self.target.delta, str(self.target.unit)
+        promised = a_priori(epsilon, delta, unit, self._colluders(), self.plan.a_priori.enforced_by)
+        return promised, everybody_else(self.everybody_else, delta, unit)
+
+    def _colluders(self) -> str:
+        """Who may collude, in words."""
+        trusted = [self.parties[party].name for party in sorted(self.plan.protocol.trusted)]
+        return any_of(self.target.colluding, len(self.parties), trusted)
 
     def _quorum_json(self) -> dict[str, Any]:
         start_by = self._asked.start_by

@@ -77,11 +77,6 @@ class SharingContributor:
         """What is charged, once."""
         return charge_id(self.sealed, self.keys)
 
-    @property
-    def against(self) -> str:
-        """What its cost holds against, in words."""
-        return "whoever sees it and whoever else contributes"
-
     def contribute(self, encoded: Encoded, charge: Charge = lambda content: None) -> Signed:
         """This party's contribution, durable in ledger, register and keys, in this order, when it is returned.
 

@@ -74,14 +74,6 @@ class CommitteeContributor:
         return digest({"format": "quietmean-committee-1", "session": self.sealed.digest, "identity": self.identity.public_key})
 
     @property
-    def against(self) -> str:
-        """What its cost holds against, in words."""
-        names = tuple(entry.name for entry in self.sealed.computing)
-        committee = self.plan.target.committee
-        adversary = "" if committee is None else committee.against(names)
-        return f"against all other contributors with {adversary}"
-
-    @property
     def has_contributed(self) -> bool:
         """Whether the file is there, which the same data give again, also when it is late."""
         return self.stored_at.exists()

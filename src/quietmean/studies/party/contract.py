@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,12 +9,14 @@ from typing import Any, Self
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
+from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
+from quietmean.privacy.facts import cost_text
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
@@ -150,11 +151,6 @@ class Contract(Agreement):
     def _stated(self) -> dict[str, Any]:
         return {"format": "quietmean-contract-1", "study": self.study.tables()}
 
-    @cached_property
-    def everybody_else(self) -> float:
-        """Epsilon of this party if all others collude and nobody leaves; infinite where nothing is left then."""
-        return self.against_all_others(self.plan, self.party, self.target.delta)
-
     def expected(self) -> list[str]:
         """How wide intervals will be, a sentence for each statistic; nothing where nobody said how many records there are."""
         records = self.study.public_records(len(self.parties))
@@ -236,7 +232,7 @@ class Contract(Agreement):
     def _cost(self) -> str:
         """What is known beforehand, and of a target in nats, what is not."""
         plan, target = self.plan, self.plan.target
-        promised = f"epsilon {_up(self.epsilon_a_priori)} at delta {target.delta:g}"
+        promised = cost_text(self.epsilon_a_priori, target.delta)
         if target.nats is None:
             return f"{promised}, known beforehand, enforced by {plan.a_priori.enforced_by}"
         share = float(revealed_variance(target.nats))
@@ -265,18 +261,23 @@ class Contract(Agreement):
 
     def _against(self) -> str:
         """Who may collude, and see the result."""
-        target = self.plan.target
-        if self.committee is not None:
-            return f"{self.committee.against}, and who sees the result"
-        return f"any {target.colluding} of the {target.parties} parties together, and who sees the result{self._read()}"
+        colluders = self._colluders()
+        return f"{colluders}, and who sees the result{'' if self.committee is not None else self._read()}"
+
+    def _colluders(self) -> str:
+        return super()._colluders() if self.committee is None else self.committee.against
+
+    @property
+    def facts(self) -> tuple[Fact, Fact]:
+        promised, others = super().facts
+        # More than the committee's number is what ends its promise, whoever else colludes.
+        return promised, others if self.committee is None else replace(others, sentence=self.committee.otherwise)
 
     def _together(self) -> list[tuple[str, str]]:
         """With whom it takes part, and if all of these collude."""
         if self.committee is not None:
             return [("if more collude", self.committee.otherwise), *self.committee.lines()]
-        at = f"at delta {self.plan.target.delta:g}"
-        others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
-        return [("if all others collude", others), (self._how(), _listed([str(party) for party in self.others]))]
+        return [("if all others collude", self._left), (self._how(), _listed([str(party) for party in self.others]))]
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
@@ -318,7 +319,3 @@ def _column(column: Column, filled_in: bool) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return "; ".join(parts)
-
-
-def _up(value: float) -> str:
-    return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 * (1 - 1e-9)) / 1e4:g}"

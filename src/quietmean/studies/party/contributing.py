@@ -29,13 +29,10 @@ class Contributed(Protocol):
 
 
 class Contributor(Protocol):
-    """A party that hands in one file. ``study``: what is charged, once; ``against``: what its cost holds against, in words."""
+    """A party that hands in one file. ``study``: what is charged, once."""
 
     @property
     def study(self) -> str: ...
-
-    @property
-    def against(self) -> str: ...
 
     def contribute(self, encoded: Encoded, charge: Charge = ...) -> Contributed:
         """Raises :class:`InputError` for other data than before."""

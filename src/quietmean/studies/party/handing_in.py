@@ -9,7 +9,6 @@ from quietmean.core.errors import InputError
 from quietmean.core.site_options import ConsentOptions
 from quietmean.ledger import Account
 from quietmean.node.net import Identity
-from quietmean.planning import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
@@ -23,7 +22,7 @@ from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
 from quietmean.studies.party.by_file import require_by_file
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.party.contributing import Contributed, Contributor, contributor_of
+from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
 from quietmean.studies.party.payment import Payer, account_of, payer_for
 from quietmean.studies.party.people import People
@@ -37,8 +36,7 @@ class Handed:
     ``head``: how far the site's audit log has come."""
 
     name: str
-    plan: Plan
-    contributor: Contributor
+    contract: Contract
     contribution: Contributed
     ledger: Path | None
     account: Account | None
@@ -147,4 +145,4 @@ def hand_in(
         person.warn(sentence)
     charged = accounts[0] if accounts else None
     ledger = None if paying is None or charged is None else paying.ledger
-    return Handed(keys.entry.name, plan, contributor, contribution, ledger, charged, head)
+    return Handed(keys.entry.name, contract, contribution, ledger, charged, head)

@@ -232,7 +232,7 @@ def _privacy(result: Mapping[str, Any]) -> str:
     unit, adversary = certificate.get("unit", "unit"), certificate.get("adversary", "")
     who = f", against {adversary}" if adversary else ""
     return (
-        f"Differentially private: \u03b5 \u2264 {promised} at \u03b4 = {delta:g} for one {unit} whatever happens, "
-        f"\u03b5 = {cost} given who took part{who}; all answers of the study together. "
+        f"Differentially private: a priori \u03b5 \u2264 {promised}, as it happened \u03b5 = {cost}, at \u03b4 = {delta:g} "
+        f"for one {unit}{who}; all answers of the study together. "
         "Noise is part of all intervals and p-values."
     )
