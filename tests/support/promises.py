@@ -113,8 +113,7 @@ def numbers_of(document: Any, names: Mapping[str, float]) -> list[str]:
         return []
     wrong = [wrong for each in document.values() for wrong in numbers_of(each, names)]
     for name, value in names.items():
-        if name in document and math.isinf(value) != (float(document[name]) == math.inf):
-            wrong.append(f"{name}: {document[name]} is not {value}")
-        elif name in document and not math.isinf(value) and abs(float(document[name]) - value) > 1e-9 * value:
-            wrong.append(f"{name}: {document[name]} is not {value}")
+        stated = float(document.get(name, value))
+        if stated != value and not math.isclose(stated, value, rel_tol=1e-9):
+            wrong.append(f"{name}: {stated} is not {value}")
     return wrong
