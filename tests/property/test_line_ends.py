@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +16,8 @@ import polars as pl
 import pytest
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data import delimited, read_columns
+from quietmean.studies.data import delimited, fields, read_columns
 from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped_frames import records_of
 
@@ -62,20 +63,33 @@ def by_pandas(content: bytes, encoding: str) -> np.ndarray:
     return np.column_stack([frame["age"], frame["arm"].map({"a": 0, "b": 1})]).astype(float)
 
 
+def followed(path: Path, encoding: str, text: str) -> tuple[np.ndarray, int]:
+    """What is read once all that the owner is told was done, and how many times something was."""
+    said = ""
+    for times in range(4):
+        told = list[str]()
+        found = read_columns(f"{path}{said}", COLUMNS, told.append)
+        if not told:
+            return found, times
+        end = re.search(r"Write (CR LF|CR|LF) behind each record", " ".join(told))
+        if end is not None:
+            out = io.StringIO(newline="")
+            writer = csv.writer(out, lineterminator={"CR LF": "\r\n", "LF": "\n", "CR": "\r"}[end[1]])
+            writer.writerows(csv.reader(io.StringIO(text, newline="")))
+            path.write_bytes((MARKED[encoding] + out.getvalue()).encode(encoding))
+        else:
+            assert any(f"{path.name}#multiline=true" in one for one in told), told
+            said = "#multiline=true"
+    raise AssertionError(told)
+
+
 def differing(path: Path, seeds: range) -> Iterator[int]:
     """The seeds of files that are read otherwise than by pandas, with nothing said; or otherwise when it is done as was said."""
     for seed in seeds:
-        content, encoding, _ = some_file(random.Random(seed))
+        content, encoding, text = some_file(random.Random(seed))
         path.write_bytes(content)
-        expected, told = by_pandas(content, encoding), list[str]()
-        try:
-            found = read_columns(path, COLUMNS, told.append)
-        except InputError as error:
-            told.append(str(error))
-        if told:
-            assert any(f"{path.name}#multiline=true" in one for one in told), told
-            found = read_columns(f"{path}#multiline=true", COLUMNS, lambda sentence: None)
-        if not np.array_equal(found, expected):
+        found, _ = followed(path, encoding, text)
+        if not np.array_equal(found, by_pandas(content, encoding)):
             yield seed
 
 
@@ -87,7 +101,7 @@ def test_any_ends_of_lines(fast: bool, count: int, tmp_path: Path, monkeypatch: 
 
 
 def test_what_nobody_tells_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_has_lines", lambda record, delimiter: False)
+    monkeypatch.setattr(fields, "has_lines", lambda record, delimiter: False)
     with pytest.raises(AssertionError):
         assert list(differing(tmp_path / "t.csv", range(SOME))) == []
 
@@ -104,7 +118,11 @@ def test_engines_that_count_groups_of_such_a_file(engine: str, tmp_path: Path) -
         path.write_bytes(content.replace(b" \n", b"\n").replace(b" \r", b"\r").replace(b" ,", b","))
         frame = pl.scan_csv(path) if engine == "polars" else duckdb.sql(BY_DUCKDB.format(path))
         groups = WORKLOAD.encode(records_of(GroupedFrame(frame), COLUMNS, lambda sentence: None), step=2.0**-20)
-        rows = WORKLOAD.encode(read_columns(f"{path}#multiline=true", COLUMNS, lambda sentence: None), step=2.0**-20)
+        told = list[str]()
+        rows = WORKLOAD.encode(read_columns(f"{path}#multiline=true", COLUMNS, told.append), step=2.0**-20)
+        # They take lines that end otherwise than the heading, too.
+        if told:
+            continue
         assert groups.vector.tobytes() == rows.vector.tobytes(), seed
         read += 1
     assert read > SOME // 10

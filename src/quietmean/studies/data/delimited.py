@@ -6,13 +6,11 @@ itself. One that has too many cells is a record of missing cells, and one that l
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +18,21 @@ from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.extras import is_installed
 from quietmean.core.readable import count_of
+from quietmean.studies.data.fields import BLANKS, Record, fields, record_of
 from quietmean.studies.data.location import DELIMITERS, Location
+from quietmean.studies.data.multiline import MultilineRecords
 from quietmean.studies.data.plain_records import PlainRecords
-from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent, require_distinct
-from quietmean.studies.data.text import MOST_RECORD, MOST_UNPACKED, UTF_8, Encoding, Tell, blocks, too_large, unpacked
-
-if TYPE_CHECKING:
-    from _csv import Reader
+from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, heading_absent, require_distinct, where
+from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Tell, blocks, unpacked
 
 # Lines among which the heading is searched, and the delimiters that are tried, in this order.
 _HEADING_LINES = 50
 _ORDER = ("semicolon", "tab", "comma", "pipe")
 # The line that spreadsheets write above a table to declare its delimiter.
 _HINT = "sep="
+# What is seen of records that do not fit, or fit with a mark that is open; and of those with more cells.
+_OTHER_ENDS, _LONG, _OPEN, _MORE_CELLS = "other ends", "long", "open", "more cells"
+_BACKSLASH, _SINGLE, _ONE_MORE = "backslash", "single", "one more"
 # How ends of lines are called.
 _ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 # Bytes of a file in which it is seen that it is not text.
@@ -47,7 +47,7 @@ _HEAD = 2**20
 class _Heading:
     """``line``: on which it stands; ``place``: where what is below it begins; ``end``: of it, and so of each record.
 
-    ``closed``: does a delimiter stand behind its last name?
+    ``closed``: does a delimiter stand behind its last name? Without a ``delimiter`` a record is one cell.
     """
 
     names: tuple[str, ...]
@@ -57,10 +57,10 @@ class _Heading:
     end: str
     closed: bool
 
-
-# Cells, None for a record that is too long to be kept; number of the line; was a quotation mark left open; and may it be several
-# lines, which end otherwise than records do.
-_Record: TypeAlias = tuple[list[str] | None, int, bool, bool]
+    @property
+    def is_plain(self) -> bool:
+        """Can a library split records below it?"""
+        return self.delimiter not in ("", BLANKS) and self.end != "\r" and len(self.names) > 1
 
 
 def read_delimited(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
@@ -80,10 +80,12 @@ def read_delimited(location: Location, column_names: Collection[str] | None, tel
     heading = _find_heading(encoding, head, location, names)
     below = itertools.chain([head[heading.place :]], chunks)
     places = [index for index, name in enumerate(heading.names) if (name if names is None else name in names)]
-    reading = _Reading(location, heading, places, encoding.encode(heading.end) in head[heading.place :])
-    if location.settings.get("multiline") == "true":
-        yield from reading.one_by_one(_records_of_lines(encoding, below, heading, location))
-    elif encoding.name == UTF_8 and heading.delimiter and heading.end != "\r" and is_installed("polars"):
+    reading = _Reading(location, heading, places)
+    if location.most_lines:
+        texts = _lines(encoding.records(below, heading.end), heading)
+        records = MultilineRecords(texts, heading.delimiter, reading.widths, location.most_lines, heading.line + 1)
+        yield from reading.one_by_one(iter(records))
+    elif encoding.name == UTF_8 and heading.is_plain and is_installed("polars"):
         yield from reading.at_once(encoding, below)
     else:
         yield from reading.one_by_one(_records(encoding.records(below, heading.end), heading, heading.line + 1))
@@ -91,23 +93,30 @@ def read_delimited(location: Location, column_names: Collection[str] | None, tel
 
 
 class _Reading:
-    """Reads the columns at these ``places``, and keeps what the owner of the data should know. ``ended``: does any record end as
-    the heading does?"""
+    """Reads the columns at these ``places``, and keeps what the owner of the data should know."""
 
-    def __init__(self, location: Location, heading: _Heading, places: Sequence[int], ended: bool) -> None:
-        self._location, self._heading, self._places, self._ended = location, heading, places, ended
+    def __init__(self, location: Location, heading: _Heading, places: Sequence[int]) -> None:
+        self._location, self._heading, self._places = location, heading, places
         self._table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
-        self._records = self._longer = self._left_open = self._joined = 0
+        self._records = 0
+        # How often what did not fit was seen, and on which lines first.
+        self._seen = Counter[str]()
+        self._lines: dict[str, list[int]] = {}
         self._has_row_names = location.settings.get("rownames") == "true"
         # Of a usual record.
         self._cells = len(heading.names) + self._has_row_names + heading.closed
 
-    def one_by_one(self, records: Iterator[_Record]) -> Pieces:
+    @property
+    def widths(self) -> range:
+        """How many cells a record may have: a delimiter stands behind the last one where it does in the heading, or none."""
+        return range(self._cells - self._heading.closed, self._cells + 1)
+
+    def one_by_one(self, records: Iterator[Record]) -> Pieces:
         while True:
             some = list(itertools.islice(records, ROWS))
             columns = self._columns(some)
             by_place = {place: Cells(column) for place, column in columns.items()}
-            yield replace(self._table, lines=[line for _, line, *_ in some], take=by_place.__getitem__)
+            yield replace(self._table, lines=[record.line for record in some], take=by_place.__getitem__)
             if len(some) < ROWS:
                 return
 
@@ -132,54 +141,89 @@ class _Reading:
         there = records.plain.copy()
         there[~records.plain] = [bool(record) for record in records.others]
         numbers: Any = line + np.flatnonzero(there)
+        plain = records.plain[there]
         others = _records(map(encoding.decode, filter(None, records.others)), self._heading, line)
-        one_by_one = self._columns(others)
+        one_by_one = self._columns(
+            record._replace(line=int(number)) for record, number in zip(others, numbers[~plain], strict=True)
+        )
         first = 1 if self._has_row_names else 0
         places = [place + first for place in self._places]
         at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, places)
-        plain = records.plain[there]
         self._records += int(plain.sum())
         order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
         columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}
         return replace(self._table, lines=numbers, take=columns.__getitem__)
 
-    def tell(self, tell: Tell) -> None:
-        """Raises :class:`InputError` where all that is below the heading would be one record, as no line ends as it does."""
-        name = self._location.name
-        if self._joined:
-            end, hint = _ENDS[self._heading.end], f"if each line is a record, say {name}#multiline=true"
-            if self._records == 1 and not self._ended:
-                raise InputError(
-                    f"the heading of {name} ends with {end}, and no line below does, so all would be one record: {hint}"
-                )
-            counts = count_of(self._joined, "record counts", "records count")
-            tell(f"{name}: {counts} as missing, of lines that do not end with {end} like the heading, or too long: {hint}")
-        if self._longer:
-            longer = count_of(self._longer, "record has more cells and counts", "records have more cells and count")
-            names = count_of(len(self._heading.names), "name")
-            tell(
-                f"{name}: {longer} as missing, as the heading has {names}; if the first cell is the name of its row, as R writes "
-                f"it, say {name}#rownames=true, and if a delimiter stands behind the last cell, {name}#rownames=false"
-            )
-        if self._left_open:
-            tell(
-                f"{name}: {count_of(self._left_open, 'record ends', 'records end')} within a quotation mark; if cells "
-                f"have several lines, say {name}#multiline=true"
-            )
-
-    def _columns(self, records: Iterable[_Record]) -> dict[int, list[str | None]]:
+    def _columns(self, records: Iterable[Record]) -> dict[int, list[str | None]]:
         """The cells of some records by column."""
         columns: dict[int, list[str | None]] = {place: [] for place in self._places}
-        for raw_cells, _, is_open, of_lines in records:
-            cells = None if raw_cells is None else _fitting(raw_cells, self._heading, self._location)
-            self._records, self._left_open = self._records + 1, self._left_open + is_open
-            if of_lines and (cells is None or not self._heading.delimiter):
-                self._joined += 1
-            else:
-                self._longer += cells is None
+        for record in records:
+            self._records += 1
+            cells = None if record.cells is None else _fitting(record.cells, self._heading, self._location)
+            self._look_at(record, cells is not None)
             for place, column in columns.items():
                 column.append(cell_text(cells[place][:LONGEST_CELL]) if cells is not None and place < len(cells) else None)
         return columns
+
+    def _look_at(self, record: Record, fits: bool) -> None:
+        """What is seen of a record that does not fit, one thing of each."""
+        if record.has_ends and not (fits and self._heading.delimiter):
+            self._note(_OTHER_ENDS, record)
+        elif record.is_open:
+            self._note(_OPEN, record)
+        elif record.cells is None:
+            self._note(_LONG, record)
+        elif not fits:
+            self._note(_MORE_CELLS, record)
+            if '\\"' in record.text:
+                self._seen[_BACKSLASH] += 1
+            elif any(cell.lstrip()[:1] == "'" for cell in record.cells):
+                self._seen[_SINGLE] += 1
+            elif len(record.cells) == len(self._heading.names) + 1:
+                self._seen[_ONE_MORE] += 1
+
+    def _note(self, kind: str, record: Record) -> None:
+        self._seen[kind] += 1
+        lines = self._lines.setdefault(kind, [])
+        if len(lines) < MOST_NAMED:
+            lines.append(record.line)
+
+    def tell(self, tell: Tell) -> None:
+        """Says how many records do not fit, as it was seen, and what makes each way of writing them right."""
+        name, most, end = self._location.name, self._location.most_lines, _ENDS[self._heading.end]
+        names, longest = count_of(len(self._heading.names), "name"), f"{MOST_RECORD >> 20} MiB"
+        longer = f"If a record has more than {most} lines, say {name}#multiline={8 * most}."
+        further = longer if most else f"If the cell goes on in the next line, say {name}#multiline=true."
+        for kind, seen, counts, remedy in (
+            (_OTHER_ENDS, f"an end of a line that is not {end}, as behind the heading", True, f"Write {end} behind each record."),
+            (_LONG, f"more than {longest}", True, "Leave out what is so long."),
+            (_OPEN, "a quotation mark that nothing closes", bool(most), f"Close the mark, or write two for one. {further}"),
+            (_MORE_CELLS, f"more cells than the heading, which has {names}", True, self._about_more_cells()),
+        ):
+            if count := self._seen[kind]:
+                has, it_counts = ("has", "It counts") if count == 1 else ("have", "They count")
+                missing = f" {it_counts} as missing." if counts else ""
+                stand = where("line", self._lines[kind], count)
+                tell(f"{name}: {count_of(count, 'record')} {has} {seen} ({stand}).{missing} {remedy}")
+
+    def _about_more_cells(self) -> str:
+        name, seen = self._location.name, self._seen
+        # Where rows have names, most have one cell more.
+        if 2 * seen[_ONE_MORE] > self._records and self._location.settings.get("rownames") is None:
+            return (
+                f"If the first cell is the name of its row, as R writes it, say {name}#rownames=true. If a delimiter stands "
+                f"behind the last cell, say {name}#rownames=false."
+            )
+        between = next((word for word, sign in DELIMITERS.items() if sign == self._heading.delimiter), "delimiter")
+        marks = [
+            f" {count_of(seen[kind], 'record')} of these {'has' if seen[kind] == 1 else 'have'} {what}."
+            for kind, what in (
+                (_BACKSLASH, "a backslash before a quotation mark: write two marks instead"),
+                (_SINGLE, "a single quotation mark before a cell: write a double one"),
+            )
+            if seen[kind]
+        ]
+        return f"Put a cell with a {between} in it between double quotation marks.{''.join(marks)}"
 
 
 def _fitting(cells: list[str], heading: _Heading, location: Location) -> list[str] | None:
@@ -207,6 +251,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
     stated = DELIMITERS.get(location.settings.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
+    has_blanks = False
     for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
         if line > location.skip + _HEADING_LINES:
             break
@@ -222,9 +267,15 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
             if any(heading) if names is None else names <= set(heading):
                 require_distinct(location.name, heading)
                 # A single name may be a line of any text: then there is no delimiter.
-                between = "" if len(heading) == 1 and not stated else delimiter
-                return _Heading(heading, between, line, next_start, end, bool(between) and content.rstrip().endswith(between))
+                between = delimiter if stated or len(heading) > 1 or delimiter in content else ""
+                closed = between not in ("", BLANKS) and content.rstrip(" ").endswith(between)
+                return _Heading(heading, between, line, next_start, end, closed)
         widest = widest or max((heading for _, heading in ways), key=len)
+        has_blanks = has_blanks or (names is not None and names <= set(_names_in(content, BLANKS)))
+    if has_blanks:
+        raise InputError(
+            f"{location.name} has no delimiter between its columns. If blanks are, say {location.name}#delimiter=blanks."
+        )
     raise _no_table(encoding.decode(head[:_LOOK]), location) or heading_absent(location.name, names or {""}, widest)
 
 
@@ -249,71 +300,30 @@ def _no_table(text: str, location: Location) -> InputError | None:
 
 def _names_in(line: str, delimiter: str) -> tuple[str, ...]:
     """The names of the columns, without empty ones at the end."""
-    names = [plain_name(cell_text(cell)) for cell in _fields(line, delimiter)[0]]
+    names = [plain_name(cell_text(cell)) for cell in fields(line, delimiter)[0]]
     while names and not names[-1]:
         names.pop()
     return tuple(names)
 
 
-def _records(texts: Iterable[str | None], heading: _Heading, line: int) -> Iterator[_Record]:
-    """Each record but empty lines: it ends with its line. ``line``: of the first one; None is one that is too long to be kept."""
-    for record in texts:
-        if record is None:
-            yield None, line, False, True
+def _records(texts: Iterable[str | None], heading: _Heading, line: int) -> Iterator[Record]:
+    """Each record: it ends with its line. ``line``: of the first one; None is one that is too long to be kept.
+
+    An empty line is none, but of a file of one column: there it is how a cell without a value is written.
+    """
+    for text in _lines(texts, heading):
+        if text != "" or len(heading.names) == 1:
+            yield record_of(text, heading.delimiter, line)
+        line += 1 + (text.count("\n") if text is not None and heading.end == "\r\n" else 0)
+
+
+def _lines(texts: Iterable[str | None], heading: _Heading) -> Iterator[str | None]:
+    """What stands between ends of lines; nothing stands behind the last one."""
+    last: str | None = ""
+    for place, text in enumerate(texts):
+        if place:
+            yield last
         # Behind CR, where records end so, LF is of the same end.
-        elif record := record.removeprefix("\n") if heading.end == "\r" else record:
-            cells, is_open = _fields(record, heading.delimiter)
-            yield cells, line, is_open, _has_lines(record, heading.delimiter)
-        line += 1 + (record.count("\n") if record is not None and heading.end == "\r\n" else 0)
-
-
-def _records_of_lines(encoding: Encoding, below: Iterable[bytes], heading: _Heading, location: Location) -> Iterator[_Record]:
-    """The same where a cell between quotation marks may have several lines, by a setting: all of the text at once."""
-    raw = bytearray()
-    for chunk in below:
-        raw += chunk
-        if len(raw) > MOST_UNPACKED:
-            raise too_large(location.name)
-    reader = _reader(encoding.decode(bytes(raw)), heading.delimiter)
-    del raw
-    while True:
-        line = heading.line + 1 + reader.line_num
-        try:
-            record = next(reader, None)
-        except csv.Error:
-            # A field that is longer than the library takes.
-            yield None, line, False, True
-            continue
-        if record is None:
-            return
-        if record:
-            yield record, line, False, False
-
-
-def _fields(record: str, delimiter: str) -> tuple[list[str], bool]:
-    """The cells of one record, and whether a quotation mark was left open."""
-    if '"' not in record:
-        return record.split(delimiter) if delimiter else [record], False
-    # An end of line inside belongs to its cell.
-    plain = record.replace("\n", " ").replace("\r", " ")
-    try:
-        cells = next(_reader(plain, delimiter), [])
-    except csv.Error:
-        return [record], True
-    return cells, plain.count('"') % 2 == 1
-
-
-def _has_lines(record: str, delimiter: str) -> bool:
-    """Does any end of line stand in it that is not within quotation marks?"""
-    if "\n" not in record and "\r" not in record:
-        return False
-    try:
-        return sum(1 for cells in _reader(record, delimiter) if cells) > 1
-    except csv.Error:
-        return False
-
-
-def _reader(text: str, delimiter: str) -> Reader:
-    # Notes of physicians are longer than the module's default allows. Without a delimiter nothing is between cells.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or "\x1f", strict=False)
+        last = text.removeprefix("\n") if text is not None and heading.end == "\r" else text
+    if last != "":
+        yield last

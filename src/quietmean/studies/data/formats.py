@@ -1,4 +1,4 @@
-"""What kind of file a source is, by its first bytes, and the reader for it."""
+"""What kind of file a source is, by its first bytes, and the reader for it; of JSON lines, which have no header, by its name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BEGINNINGS = {
     ZIP: "zip",
     **FOREIGN,
 }
-_DUCKDB_MARK = slice(8, 12)
+_DUCKDB_MARK, _DUCKDB_VERSION = slice(8, 12), slice(12, 20)
 # Bytes of a file that are read to see what it is.
 _LOOK = 4096
 # Endings of binary files; one with other first bytes is damaged.
@@ -69,7 +69,7 @@ def read_file(location: Location, column_names: Collection[str], tell: Tell) -> 
         if not is_plain(location.path):
             raise InputError(f"{location.path} is a pipe or a device and cannot be read as a table: give a file")
         before = state_of(location.path)
-        kind = _kind_of(location.path)
+        kind = "" if location.has_json_lines else _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
             # A database itself reads from one point in time.
             yield from read_database(location, kind, column_names)
@@ -91,10 +91,11 @@ def state_of(path: Path) -> tuple[int, int, int]:
 
 
 def _kind_of(path: Path) -> str:
-    """By what it begins with; of a text, which begins anyhow, nothing. Raises :class:`InputError` for a damaged file."""
+    """By what it begins with; of a text, whose header begins anyhow, nothing. Raises :class:`InputError` for a damaged file."""
     with path.open("rb") as file:
         first = file.read(_LOOK)
-    if first[_DUCKDB_MARK] == b"DUCK":
+    # In a heading, a text may have these letters there, but no zero byte of a number behind them.
+    if first[_DUCKDB_MARK] == b"DUCK" and b"\0" in first[_DUCKDB_VERSION].ljust(8, b"\0"):
         return _DUCKDB
     for beginning, kind in _BEGINNINGS.items():
         if first.startswith(beginning):

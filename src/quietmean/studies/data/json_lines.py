@@ -1,11 +1,13 @@
 """JSON lines: a text with one object of JSON in each line, which is one record.
 
 There is no header, so no name is refused for being in none of the objects: what an object lacks is missing. A line that is no
-object is a record of missing cells. Each line is read by itself.
+object is a record of missing cells. Each line is read by itself: the first one is a record too, so its bytes decide nothing, and
+the text is UTF-8, as the standard of JSON has it.
 """
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 from collections.abc import Collection, Iterator
@@ -16,10 +18,12 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, where
-from quietmean.studies.data.text import Encoding, Tell, unpacked
+from quietmean.studies.data.text import UTF_8, Encoding, Tell, unpacked
 
-# Bytes among which the encoding is seen; and the most names of columns, where all are asked for.
-_LOOK, _MOST_NAMES = 4096, 10_000
+# What some programs write before the first object.
+_MARK, _FIRST = codecs.BOM_UTF8, b"{"
+# The most names of columns, where all are asked for.
+_MOST_NAMES = 10_000
 
 
 def read_json_lines(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
@@ -27,7 +31,7 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
 
     ``tell`` gets sentences for the owner of the data about a name that is in no record, and about lines that are no object.
     """
-    location.only("a file of JSON lines", {"encoding"})
+    location.only("a file of JSON lines", ())
     names = _all_names(location) if column_names is None else tuple(sorted({plain_name(name) for name in column_names}))
     read, absent = _records(location), set(names)
     no_objects, first_lines = 0, list[int]()
@@ -63,15 +67,12 @@ def _all_names(location: Location) -> tuple[str, ...]:
 
 def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """The number of each line that is not empty, and its cells by their names; None where it is no object."""
-    chunks = unpacked(location.path)
-    head = next(chunks, b"")
-    encoding, mark = Encoding.of(head[:_LOOK], location)
-
-    def text() -> Iterator[bytes]:
-        yield head[mark:]
-        yield from chunks
-
-    for line, record in enumerate(encoding.records(text(), "\n"), 1):
+    chunks = unpacked(location.path, by_name=True)
+    head = b""
+    while len(head) <= len(_MARK) and (chunk := next(chunks, b"")):
+        head += chunk
+    below = itertools.chain([head.removeprefix(_MARK) if head.startswith(_MARK + _FIRST) else head], chunks)
+    for line, record in enumerate(Encoding(UTF_8, "surrogateescape").records(below, "\n"), 1):
         if record is None or record.strip():
             yield line, None if record is None else _cells(record)
 

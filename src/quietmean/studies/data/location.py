@@ -22,7 +22,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.studies.data.mapping import SiteMapping
 
-DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+# The last one stands for any number of blanks and tabs.
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blanks": " "}
 # What compressed files are called, and files with an object of JSON in each line.
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -33,6 +34,8 @@ _ADDRESS = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]+:)+/|[^/@]{2,}:[^@]*@|[^@]*:[^/@]+@|.*(?:password|passwd|pwd)\s*=", re.DOTALL | re.IGNORECASE
 )
 _SERVICE = re.compile(r"service=(?P<name>[^\s#&=?/]+)")
+# The most lines of a record of several ones, where it is said that there are such, and where a number is said.
+_USUAL_LINES, _MOST_LINES = 64, 4096
 # The most bytes of a query, or of the settings of a file.
 _LONGEST_TEXT = 2**20
 # The settings of a file, and the values of those that have a choice.
@@ -42,7 +45,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "delimiter": tuple(DELIMITERS),
     "dates": ("day-first", "month-first"),
     "encoding": (),
-    "multiline": ("true", "false"),
+    "multiline": (),
     "rownames": ("true", "false"),
     "skip": (),
     "sheet": (),
@@ -101,6 +104,11 @@ class Location:
                 )
         if self.settings.get("thousands", "none") == self.settings.get("decimal", ""):
             raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands: choose two")
+        multiline = self.settings.get("multiline", "false")
+        if multiline not in ("true", "false") and not (multiline.isdecimal() and 1 < int(multiline[:9]) <= _MOST_LINES):
+            raise InputError(
+                f"#multiline={multiline} of {self.path.name} is not known: use true, false, or the most lines of a record"
+            )
         skip = self.settings.get("skip", "0")
         if not skip.isdecimal():
             raise InputError(
@@ -121,6 +129,12 @@ class Location:
     def counts_groups(self) -> bool:
         """Is the database to count groups of equal rows, instead of handing over the rows?"""
         return self.settings.get("grouped") == "true"
+
+    @property
+    def most_lines(self) -> int:
+        """How many lines a record of a text may have; 0 where it ends with its line."""
+        multiline = self.settings.get("multiline", "false")
+        return int({"true": _USUAL_LINES, "false": 0}.get(multiline, multiline))
 
     @property
     def has_json_lines(self) -> bool:

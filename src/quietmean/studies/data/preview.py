@@ -32,6 +32,8 @@ _OTHER_WAYS = (
     {"dates": "day-first"},
     {"dates": "month-first"},
 )
+# And of how records are read, which are tried where the owner is told of them.
+_OTHER_RECORDS = {"multiline": ("true",), "rownames": ("true", "false")}
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,10 @@ class Preview:
         shown = [_column(table, column, location, values[:, list(columns).index(column)]) for column in read]
         understood = _understood(table, read, location)
         proposed, gained = _proposal(table, read, location, understood)
-        if any("multiline=true" in note for note in notes):
-            proposed = {**proposed, "multiline": "true"}
-        if any("rownames=true" in note for note in notes):
-            named, more = _names_of_rows(location, read, sum(understood))
-            proposed, gained = {**proposed, **named}, gained + more
+        for name, choices in _OTHER_RECORDS.items():
+            if any(f"#{name}=" in note for note in notes):
+                other, more = _other_records(location, read, name, choices, (sum(understood), table.height))
+                proposed, gained = {**proposed, **other}, gained + more
         rows = range(table.height)
         first, last = (tuple(_row(table, read, row) for row in part) for part in (rows[:_ROWS], rows[_ROWS:][-_ROWS:]))
         persons = _persons(table.column(person)) if person else None
@@ -211,15 +212,21 @@ def _proposal(
     return {name: value for name, (_, value) in best.items()}, sum(gain for gain, _ in best.values())
 
 
-def _names_of_rows(location: Location, columns: Sequence[Column], understood: int) -> tuple[dict[str, str], int]:
-    """Whether rows begin with their names, where more cells are understood then; and how many more."""
-    gains = {}
-    for choice in ("true", "false"):
-        other = replace(location, settings={**location.settings, "rownames": choice})
+def _other_records(
+    location: Location, columns: Sequence[Column], name: str, choices: Sequence[str], now: tuple[int, int]
+) -> tuple[dict[str, str], int]:
+    """What to say of records, where a larger part of their cells is understood then; and how many more cells are.
+
+    ``now``: how many cells are understood, and how many records there are.
+    """
+    best, gained, (understood, height) = {}, 0, now
+    for choice in choices:
+        other = replace(location, settings={**location.settings, name: choice})
         table = joined(read_at(other, [column.name for column in columns]), len(columns))
-        gains[choice] = sum(_understood(table, columns, other)) - understood
-    best = max(gains, key=lambda choice: gains[choice])
-    return ({"rownames": best}, gains[best]) if gains[best] > 0 else ({}, 0)
+        after = sum(_understood(table, columns, other))
+        if after * height > understood * table.height:
+            best, gained, understood, height = {name: choice}, after - now[0], after, table.height
+    return best, max(gained, 0)
 
 
 def _row(table: Table, columns: Sequence[Column], row: int) -> tuple[str, ...]:

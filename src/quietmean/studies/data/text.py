@@ -29,6 +29,8 @@ _PACKINGS: dict[bytes, tuple[str, Callable[[], Any]]] = {
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
     b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MOST_DICTIONARY)),
 }
+# The same by how names end.
+_ENDINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0", ".zip": ZIP}
 _ENCRYPTED = 1
 UTF_8 = "utf-8"
 _MARKS = [
@@ -113,13 +115,15 @@ class Encoding:
                 yield from map(self.decode, block.split(between))
 
 
-def unpacked(path: Path) -> Iterator[bytes]:
+def unpacked(path: Path, *, by_name: bool = False) -> Iterator[bytes]:
     """The bytes of a file that may be compressed by gzip, bzip2 or xz, or be the only one in a zip archive.
+
+    How it begins says which, or ``by_name`` how its name ends: where its first bytes are a record they decide nothing.
 
     Raises :class:`InputError` if it is damaged or unpacks to too much, and for an archive of several files or with a password.
     """
     with path.open("rb") as file:
-        first = file.read(len(max(_PACKINGS, key=len)))
+        first = _ENDINGS.get(path.suffix.lower(), b"") if by_name else file.read(len(max(_PACKINGS, key=len)))
         file.seek(0)
         if first.startswith(ZIP):
             pieces, packing = _of_zip(file, path.name), "zip"
