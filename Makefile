@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser chaos lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -58,6 +58,12 @@ test: lint
 
 test-all: lint
 	$(PYTEST) -m "slow or not slow" --hypothesis-profile thorough
+
+# Faults inside system calls of real processes at every place, power cuts, and so many studies from this seed on.
+SEEDS := 300
+SEED := 0
+chaos: .venv/test.stamp
+	QUIETMEAN_SEEDS=$(SEEDS) QUIETMEAN_SEED=$(SEED) $(PYTEST) tests/faults -m "slow or not slow"
 
 # Studies through a folder that is not mounted, with servers on this machine.
 test-remote: .venv-remote/remote.stamp

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import quietmean as qm
-from quietmean.core import portability
+from quietmean.core import growing_file, portability
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.growing_file import GrowingFile
 from quietmean.drop import Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
 from quietmean.drop.app import Bucket
@@ -95,18 +96,19 @@ def test_what_is_acknowledged_is_on_the_disk_before(box: DropBox, monkeypatch: p
     sync = portability.sync_data
 
     def recorded(handle: int) -> None:
-        if handle == box._journal:
+        if handle == box._journal.handle:
             # The journal names nothing that could be lost.
-            assert {segment: durable.get(segment) for segment in box._segments} == {
-                segment: os.fstat(segment).st_size for segment in box._segments
+            segments = [segment.handle for segment in box._segments]
+            assert {segment: durable.get(segment) for segment in segments} == {
+                segment: os.fstat(segment).st_size for segment in segments
             }
         sync(handle)
         durable[handle] = os.fstat(handle).st_size
 
-    monkeypatch.setattr(box_module, "sync_data", recorded)
+    monkeypatch.setattr(growing_file, "sync_data", recorded)
     for number in range(2):
         box.add([whole(FILES[number])], 10.0)
-        now = {handle: os.fstat(handle).st_size for handle in (box._journal, *box._segments)}
+        now = {handle: os.fstat(handle).st_size for handle in (file.handle for file in (box._journal, *box._segments))}
         assert durable == now
     assert len(box._segments) == 4
 
@@ -118,17 +120,17 @@ def test_a_crash_at_any_write_loses_nothing_that_was_acknowledged(
     folder = tmp_path / "box"
     box = DropBox.open(folder, WORLD.session)
     first = box.add([whole(FILES[0])], 10.0)
-    write, count = box_module._write_all, 0
+    write, count = GrowingFile.write, 0
 
-    def crashing(handle: int, content: bytes) -> None:
+    def crashing(file: GrowingFile, content: bytes) -> None:
         nonlocal count
         count += 1
         if count > crash:
-            write(handle, content[: len(content) // 2])
+            write(file, content[: len(content) // 2])
             raise KeyboardInterrupt
-        write(handle, content)
+        write(file, content)
 
-    monkeypatch.setattr(box_module, "_write_all", crashing)
+    monkeypatch.setattr(GrowingFile, "write", crashing)
     try:
         acknowledged = bool(box.add([whole(FILES[1]), whole(FILES[2])], 20.0))
     except KeyboardInterrupt:
@@ -136,7 +138,7 @@ def test_a_crash_at_any_write_loses_nothing_that_was_acknowledged(
     # Eight parts, and the journal once.
     assert acknowledged == (crash == 9)
     monkeypatch.undo()
-    os.close(box._journal)
+    box._journal.close()
     again = DropBox.open(folder, WORLD.session)
     assert again.add([whole(FILES[0])], 30.0) == first
     # Half of the journal's two entries is one, of which all parts are there.
@@ -154,7 +156,7 @@ def test_a_full_disk_takes_nothing_and_later_goes_on(box: DropBox, tmp_path: Pat
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(box_module, "sync_data", full)
+    monkeypatch.setattr(growing_file, "sync_data", full)
     with pytest.raises(OSError, match="No space"):
         box.add([whole(FILES[1])], 20.0)
     monkeypatch.undo()
@@ -362,7 +364,7 @@ def test_a_disk_that_fails_is_no_receipt(box: DropBox, monkeypatch: pytest.Monke
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(box_module, "sync_data", full)
+    monkeypatch.setattr(growing_file, "sync_data", full)
     (answer,) = served(box, FILES[0])
     assert answer[0] == 503
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from quietmean.cli.answers import print_answers
 from quietmean.cli.console import choice_document, out, output_options, print_json, print_privacy, printable
 from quietmean.cli.pages import Pages
 from quietmean.core.errors import InputError
+from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
 
 if TYPE_CHECKING:
@@ -145,7 +146,4 @@ def _is_result_of(receipt: Path, content: bytes) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Raises :class:`InputError` if it cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"folder {folder} cannot be made ({error.strerror}): name another with --out") from None
+    require_folder(folder, "name another with --out")

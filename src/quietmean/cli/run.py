@@ -35,6 +35,7 @@ from quietmean.cli.pages import Pages
 from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.outage import refuse_outage
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
@@ -124,6 +125,7 @@ def new_folder(out: Path | None) -> Iterator[Path]:
     except FileExistsError:
         raise InputError(f"folder {out} exists already: name a new one with --out, nothing is overwritten") from None
     except OSError as error:
+        refuse_outage(error, Path(error.filename))
         raise InputError(f"folder {error.filename} cannot be made ({error.strerror}): name another one with --out") from None
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""Where this user keeps settings, lasting data and caches of this site: as each system has it."""
+"""Folders: how one is made, and where this user keeps settings, lasting data and caches, as each system has it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from pathlib import Path
 
 import platformdirs
 
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.outage import refuse_outage
+from quietmean.core.portability import make_folders
+
 _NAME = "quietmean"
+
+
+def require_folder(folder: Path, remedy: str, mode: int = 0o777) -> None:
+    """Make a folder that is missing, durably. Raises :class:`InputError` with the ``remedy``, and :class:`Outage`."""
+    try:
+        make_folders(folder, mode)
+    except OSError as error:
+        refuse_outage(error, folder)
+        raise InputError(f"folder {folder} cannot be made ({reason_of(error)}): {remedy}") from None
 
 
 def configuration_folder() -> Path:

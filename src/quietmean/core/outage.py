@@ -1,77 +1,143 @@
-"""What a machine refuses for now: a disk that is full or fails, memory that is used up. Later the same goes on."""
+"""What a machine refuses for now: a disk that is full or fails, memory that is used up. Later the same goes on.
+
+What an error is of is read from its number, in one table for the system and one for SQLite; never from when it comes. Where an
+error only says that a file cannot be opened or written, the file system is asked whether it forbids that.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 import sqlite3
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from quietmean.core.errors import Outage, reason_of
+from quietmean.core.errors import InputError, Outage, reason_of
+from quietmean.core.portability import is_mounted_read_only
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FAILS: Final = frozenset({errno.EIO})
-# Linux makes a file system read-only once its disk has failed.
-_READ_ONLY: Final = frozenset({errno.EROFS})
-_MEMORY: Final = frozenset({errno.ENOMEM})
-# By the primary code of SQLite's result, which older layers give in words only. Quotas that are used up are a failed write to it.
-_SQLITE_FULL: Final = {sqlite3.SQLITE_FULL: "database or disk is full"}
-_SQLITE_FAILS: Final = {sqlite3.SQLITE_IOERR: "disk I/O error"}
-_SQLITE_READ_ONLY: Final = {
-    sqlite3.SQLITE_READONLY: "attempt to write a readonly database",
-    sqlite3.SQLITE_CANTOPEN: "unable to open database file",
+
+class Trouble(Enum):
+    """What an error of a disk, of memory or of a database is of."""
+
+    FULL = auto()
+    FAILS = auto()
+    # A place that is forbidden to this process, or a disk that has failed: Linux makes its file system read-only then.
+    NOT_WRITABLE = auto()
+    MEMORY = auto()
+    IN_USE = auto()
+    DAMAGED = auto()
+
+
+_OF_SYSTEM: Final = {
+    errno.ENOSPC: Trouble.FULL,
+    errno.EDQUOT: Trouble.FULL,
+    # The limit of a process or of a file system on the size of a file.
+    errno.EFBIG: Trouble.FULL,
+    errno.EIO: Trouble.FAILS,
+    errno.ESTALE: Trouble.FAILS,
+    **{getattr(errno, name): Trouble.FAILS for name in ("EUCLEAN", "EBADMSG", "EREMOTEIO") if hasattr(errno, name)},
+    errno.EROFS: Trouble.NOT_WRITABLE,
+    errno.ENOMEM: Trouble.MEMORY,
 }
-
+# By the primary code, which extended ones have in their last eight bits, and its words: older layers give those only. A used up
+# quota is a failed write to SQLite, and so is a limit on the size of a file.
+_OF_SQLITE: Final = {
+    sqlite3.SQLITE_FULL: (Trouble.FULL, "database or disk is full"),
+    sqlite3.SQLITE_IOERR: (Trouble.FAILS, "disk I/O error"),
+    sqlite3.SQLITE_PROTOCOL: (Trouble.IN_USE, "locking protocol"),
+    sqlite3.SQLITE_BUSY: (Trouble.IN_USE, "database is locked"),
+    sqlite3.SQLITE_LOCKED: (Trouble.IN_USE, "database table is locked"),
+    sqlite3.SQLITE_READONLY: (Trouble.NOT_WRITABLE, "attempt to write a readonly database"),
+    sqlite3.SQLITE_CANTOPEN: (Trouble.NOT_WRITABLE, "unable to open database file"),
+    sqlite3.SQLITE_PERM: (Trouble.NOT_WRITABLE, "access permission denied"),
+    sqlite3.SQLITE_NOMEM: (Trouble.MEMORY, "out of memory"),
+    sqlite3.SQLITE_CORRUPT: (Trouble.DAMAGED, "database disk image is malformed"),
+}
+_BY_WORDS: Final = {words: trouble for trouble, words in _OF_SQLITE.values()}
+# Of the driver, for a text that is no UTF-8.
+_NO_TEXT: Final = "Could not decode"
 
 # What follows on the remedy: for a study, whose party waits for it, and for any other command.
 THE_STUDY_GOES_ON: Final = "the study goes on"
 ONCE_MORE: Final = "then run the same command again"
 
 
+def trouble_of(error: BaseException) -> Trouble | None:
+    """What an error of the system, of memory or of SQLite is of; None for any other."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_IOERR_NOMEM:
+            return Trouble.MEMORY
+        if code is not None and code & 0xFF in _OF_SQLITE:
+            return _OF_SQLITE[code & 0xFF][0]
+        return Trouble.DAMAGED if str(error).startswith(_NO_TEXT) else _BY_WORDS.get(str(error))
+    if isinstance(error, MemoryError):
+        return Trouble.MEMORY
+    # SQLite quotes what it cannot read of a file.
+    if isinstance(error, UnicodeDecodeError):
+        return Trouble.DAMAGED
+    return _OF_SYSTEM.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
 def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES_ON) -> Outage | None:
     """The error in a sentence if it is of a disk, at ``path``, or of memory; None for any other."""
     if isinstance(error, Outage):
         return error
-    if _is(error, _FULL, _SQLITE_FULL):
-        return Outage(f"no space beside {path}: make room, {then}")
-    if _is(error, _FAILS, _SQLITE_FAILS) or is_read_only(error):
-        return Outage(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
-    if isinstance(error, MemoryError) or _is(error, _MEMORY, {}):
-        return Outage(f"no memory is left for {path}: end what else runs on this machine, {then}")
+    match trouble_of(error):
+        case Trouble.FULL:
+            return Outage(f"no space beside {path}: make room, {then}")
+        case Trouble.FAILS | Trouble.NOT_WRITABLE:
+            return Outage(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
+        case Trouble.MEMORY:
+            return Outage(f"no memory is left for {path}: end what else runs on this machine, {then}")
     return None
 
 
-def refuse_outage(error: BaseException, path: Path | str) -> None:
+def refuse_outage(error: BaseException, path: Path, then: str = ONCE_MORE) -> None:
     """Raises :class:`Outage` for an error of a disk that is full or fails: another place is no remedy for that.
 
-    A place that could never be written is left to the caller.
+    A place that this process may not write is left to the caller.
     """
-    if not is_read_only(error) and (outage := outage_of(error, path, ONCE_MORE)) is not None:
+    if not is_forbidden(error, path) and (outage := outage_of(error, path, then)) is not None:
         raise outage from None
+
+
+def refuse_damage(error: BaseException, subject: str, remedy: str = "restore it") -> None:
+    """Raises :class:`InputError` for an error of a database that holds something else than was written into it."""
+    if trouble_of(error) is Trouble.DAMAGED:
+        raise InputError(f"{subject} is damaged ({_words(error)}): {remedy}") from None
+
+
+def is_forbidden(error: BaseException, path: Path) -> bool:
+    """Whether the error is that this process may not write to ``path``, and the file system says so as well."""
+    if trouble_of(error) is not Trouble.NOT_WRITABLE:
+        return False
+    folder = path.parent
+    if isinstance(error, OSError) or not folder.is_dir() or path.is_dir() or is_mounted_read_only(folder):
+        return True
+    return not all(os.access(place, os.W_OK) for place in (folder, path) if place.exists())
 
 
 def require_space(path: Path, size: int) -> None:
     """Raises :class:`Outage` where a file at ``path`` cannot grow to ``size`` bytes. Quotas are not looked at."""
-    folder = path.parent
+    free = free_beside(path)
+    if free is not None and free < size:
+        raise Outage(
+            f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more: make "
+            f"room, {THE_STUDY_GOES_ON}"
+        )
+
+
+def free_beside(path: Path) -> int | None:
+    """How many bytes a file at ``path`` may grow by; None where that cannot be asked."""
     with contextlib.suppress(OSError):
-        free = shutil.disk_usage(folder).free
-        if free < size:
-            raise Outage(
-                f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more: make "
-                f"room, {THE_STUDY_GOES_ON}"
-            )
+        return shutil.disk_usage(path.parent).free
+    return None
 
 
-def is_read_only(error: BaseException) -> bool:
-    """Whether a place cannot be written: from the beginning, or since its disk failed."""
-    return _is(error, _READ_ONLY, _SQLITE_READ_ONLY)
-
-
-def _is(error: BaseException, numbers: frozenset[int], results: dict[int, str]) -> bool:
-    if isinstance(error, sqlite3.OperationalError):
-        code = getattr(error, "sqlite_errorcode", None)
-        # Extended codes have the primary one in their last eight bits.
-        return code & 0xFF in results if code is not None else str(error) in results.values()
-    return isinstance(error, OSError) and error.errno in numbers
+def _words(error: BaseException) -> str:
+    """Nothing of what is in the file."""
+    return "it holds a text that is none" if isinstance(error, UnicodeDecodeError) or _NO_TEXT in str(error) else reason_of(error)

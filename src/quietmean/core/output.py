@@ -15,7 +15,7 @@ from typing import IO, Any
 from quietmean.core.codec import canonical_json, decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.outage import refuse_outage
-from quietmean.core.portability import owner_only, sync_folder
+from quietmean.core.portability import owner_only, sync_folder, write_down
 
 Recognises = Callable[[bytes], bool]
 
@@ -68,7 +68,8 @@ class Output:
                 self.path.write_bytes(content)
                 return
             there = self._replaced(content)
-            if there != content:
+            # What is there already may not be on the disk: an fsync of it may have failed.
+            if there != content or _may_be_written(self.path):
                 self._put(content, replace=there is not None)
         except OSError as error:
             refuse_outage(error, self.path)
@@ -109,7 +110,7 @@ class Output:
         raise self._refused("exists already", ", nothing is overwritten")
 
     def _writable(self, there: bytes) -> bytes:
-        if not self.path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        if not _may_be_written(self.path):
             raise self._impossible("it is read-only")
         return there
 
@@ -132,9 +133,7 @@ class Output:
             with os.fdopen(os.open(fresh, flags, 0o600 if self.private else 0o666), "wb") as file:
                 if self.private:
                     owner_only(file.fileno())
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+                write_down(file, content)
             if replace:
                 fresh.replace(self.path)
             else:
@@ -204,6 +203,10 @@ def _content(path: Path) -> bytes | None:
         raise OSError(errno.EEXIST, "it is no plain file")
     with path.open("rb") as file:
         return file.read(_LARGEST)
+
+
+def _may_be_written(path: Path) -> bool:
+    return bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _is_stream(path: Path) -> bool:

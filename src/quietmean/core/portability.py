@@ -95,6 +95,21 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def make_folders(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder, and those that it is in, where they are missing: their names are on the disk when this returns."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(mode, exist_ok=True)
+    # The folder may be of a process that ended here.
+    for place in missing or [folder]:
+        sync_folder(place.parent)
+
+
+def is_mounted_read_only(folder: Path) -> bool:
+    """Whether nothing can be written in the file system of a folder; never on Windows, which does not say. Raises OSError."""
+    return sys.platform != "win32" and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def read_at(handle: int, size: int, offset: int) -> bytes:
     """``size`` bytes from ``offset`` on, or fewer at the end of the file. For one thread at a time."""
     if sys.platform == "win32":
@@ -209,7 +224,7 @@ def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, conten
                 raise NotADirectoryError(errno.ENOTDIR, "it is a link, which is not followed", str(target))
         try:
             with (target / fresh).open("xb") as file:
-                _write_down(file, content)
+                write_down(file, content)
             (target / fresh).replace(target / name)
         except BaseException:
             (target / fresh).unlink(missing_ok=True)
@@ -228,17 +243,18 @@ def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, conten
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=inner)
             with os.fdopen(handle, "wb") as file:
-                _write_down(file, content)
+                write_down(file, content)
             os.rename(fresh, name, src_dir_fd=inner, dst_dir_fd=inner)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(fresh, dir_fd=inner)
             raise
-        for one_handle in reversed(opened[1:]):
+        for one_handle in reversed(opened):
             os.fsync(one_handle)
 
 
-def _write_down(file: IO[bytes], content: bytes) -> None:
+def write_down(file: IO[bytes], content: bytes) -> None:
+    """All of it is on the disk when this returns."""
     file.write(content)
     file.flush()
     os.fsync(file.fileno())

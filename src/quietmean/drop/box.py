@@ -1,7 +1,8 @@
 """The folder of a drop: segments that members read, and a journal of what was acknowledged, which comes last.
 
 A contribution is in the segments of all members, on the disk, before the journal names it, and the journal is on the disk before
-anybody is told. After a crash the journal counts: what segments hold beyond it was told to nobody, and is cut off.
+anybody is told. After a crash the journal counts: what segments hold beyond it was told to nobody, and is cut off. What was
+written last is written anew when the drop starts again: it may have ended after an fsync that failed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.growing_file import GrowingFile
+from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
-from quietmean.core.portability import sync_data, sync_folder, try_lock
+from quietmean.core.portability import make_folders, read_at, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
 from quietmean.protocols.committee.holdings import Vouchered
 from quietmean.protocols.committee.segments import record, segment_front
@@ -55,36 +58,40 @@ class DropBox:
     """Contributions to one session in ``folder``, which one process writes at a time. Close it at the end."""
 
     def __init__(self, folder: Path, session: CommitteeSession, journal: int) -> None:
-        self._folder, self._session, self._journal = folder, session, journal
+        self._folder, self._session = folder, session
         self._members = session.parameters.members
         self._entry = struct.Struct(f"<32s32sdI{self._members}Q")
-        self._segments: list[int] = []
+        self._segments: list[GrowingFile] = []
+        self._first: dict[bytes, Dropped] = {}
+        self._vouchered = Vouchered(session)
+        self._number = 0
         self._alone = threading.Lock()
-        self._read()
+        self._journal = self._read(journal)
 
     @classmethod
     def open(cls, folder: Path, session: CommitteeSession) -> Self:
         """Continue where it stopped. Raises :class:`InputError` for a folder of another study, one that was changed or is in use,
-        and where it cannot be written."""
+        and one that cannot be written; :class:`Outage` where the disk is full or fails."""
         path = folder / JOURNAL
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            journal = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+            make_folders(folder)
+            journal = os.open(path, _CREATED, 0o644)
+            try:
+                if not try_lock(journal):
+                    raise InputError(f"another drop writes into folder {folder}: end that one, or name another with --folder")
+                return cls(folder, session, journal)
+            except BaseException:
+                os.close(journal)
+                raise
         except OSError as error:
-            raise InputError(f"folder {folder} cannot be written ({error.strerror}): name another with --folder") from None
-        try:
-            if not try_lock(journal):
-                raise InputError(f"another drop writes into folder {folder}: end that one, or name another with --folder")
-            return cls(folder, session, journal)
-        except BaseException:
-            os.close(journal)
-            raise
+            refuse_outage(error, path)
+            raise InputError(f"folder {folder} cannot be written ({reason_of(error)}): name another with --folder") from None
 
     def close(self) -> None:
         """End it; all that was acknowledged is durable anyhow."""
         with self._alone:
             self._close_segments()
-            os.close(self._journal)
+            self._journal.close()
 
     def __len__(self) -> int:
         return len(self._first)
@@ -103,45 +110,65 @@ class DropBox:
 
     def _add(self, batch: Sequence[WholeContribution], time: float) -> list[Dropped | ContributionError]:
         answers: list[Dropped | ContributionError] = []
-        fresh: list[WholeContribution] = []
+        # Nobody is shown it before it is durable.
+        fresh: dict[bytes, Dropped] = {}
+        wholes: list[WholeContribution] = []
         for whole in batch:
             dealer = whole.header.dealer
-            if dealer not in self._first:
+            answer = self._first.get(dealer) or fresh.get(dealer)
+            if answer is None:
                 try:
                     self._vouchered.take(dealer)
                 except ContributionError as error:
                     answers.append(error)
                     continue
-                self._first[dealer] = Dropped(whole.header.digest, time)
-                fresh.append(whole)
-            answers.append(self._first[dealer])
-        try:
-            self._write(fresh, time)
-        except OSError:
-            # Back to what is durable.
-            self._read()
-            raise
+                answer = fresh[dealer] = Dropped(whole.header.digest, time)
+                wholes.append(whole)
+            answers.append(answer)
+        if wholes:
+            try:
+                self._write(wholes, time)
+            except OSError:
+                self._vouchered = self._vouchers()
+                raise
+            self._first |= fresh
         return answers
 
-    def _write(self, fresh: Sequence[WholeContribution], time: float) -> None:
-        if not fresh:
-            return
-        if not self._segments or max(self._ends) >= SEGMENT_BYTES:
-            self._begin_segment()
-        entries = []
-        for whole in fresh:
-            for member, excerpt in enumerate(whole.excerpts):
-                content = record(excerpt, time)
-                _write_all(self._segments[member], content)
-                self._ends[member] += len(content)
-            entries.append(self._packed(whole.header, time))
-        for segment in self._segments:
-            sync_data(segment)
-        _write_all(self._journal, b"".join(entries))
-        sync_data(self._journal)
+    def _write(self, wholes: Sequence[WholeContribution], time: float) -> None:
+        self._settle()
+        number = self._number
+        try:
+            if not self._segments or max(segment.end for segment in self._segments) >= SEGMENT_BYTES:
+                self._begin_segment()
+            entries = []
+            for whole in wholes:
+                for segment, excerpt in zip(self._segments, whole.excerpts, strict=True):
+                    segment.write(record(excerpt, time))
+                entries.append(self._packed(whole.header, time))
+            for segment in self._segments:
+                segment.sync()
+            self._journal.write(b"".join(entries))
+            self._journal.sync()
+        except OSError:
+            if self._number > number:
+                self._close_segments()
+                self._number = number
+            # Members read none of it. What the disk refuses now is done before anything else is written.
+            with suppress(OSError):
+                self._settle()
+            raise
+        for file in (self._journal, *self._segments):
+            file.keep()
+
+    def _settle(self) -> None:
+        """After an error: nothing of what was written then stays, on the disk too. The journal's word goes first."""
+        for file in (self._journal, *self._segments):
+            file.settle()
+        if not self._segments:
+            self._remove_behind(self._number)
 
     def _packed(self, header: Header, time: float) -> bytes:
-        packed = self._entry.pack(header.digest, header.dealer, time, self._number, *self._ends)
+        packed = self._entry.pack(header.digest, header.dealer, time, self._number, *(segment.end for segment in self._segments))
         return packed + self._check(packed)
 
     def _check(self, packed: bytes) -> bytes:
@@ -155,50 +182,60 @@ class DropBox:
     def _begin_segment(self) -> None:
         self._close_segments()
         self._number += 1
-        fronts = [segment_front(self._session, member) for member in range(self._members)]
-        for member, front in enumerate(fronts):
-            handle = os.open(self._path(self._number, member), _APPENDED | os.O_CREAT | os.O_EXCL, 0o644)
-            self._segments.append(handle)
-            _write_all(handle, front)
-        self._ends = [len(front) for front in fronts]
+        for member in range(self._members):
+            handle = os.open(self._path(self._number, member), _CREATED | os.O_EXCL, 0o644)
+            self._segments.append(GrowingFile(handle, 0))
+            self._segments[-1].write(segment_front(self._session, member))
         sync_folder(self._folder)
 
     def _close_segments(self) -> None:
-        for handle in self._segments:
-            os.close(handle)
+        for segment in self._segments:
+            segment.close()
         self._segments = []
+
+    def _remove_behind(self, number: int) -> None:
+        for path in self._folder.glob("drop-*.parts"):
+            with suppress(ValueError):
+                if int(path.name.split(".")[0].removeprefix("drop-")) > number:
+                    path.unlink()
 
     # --- what is there ---
 
-    def _read(self) -> None:
-        """From the journal. Raises :class:`InputError` for a folder that was changed."""
-        self._close_segments()
-        self._first: dict[bytes, Dropped] = {}
-        self._vouchered = Vouchered(self._session)
-        self._number, self._ends = 0, [0] * self._members
-        content = self._journal_content()
+    def _vouchers(self) -> Vouchered:
+        taken = Vouchered(self._session)
+        for dealer in self._first:
+            taken.take(dealer)
+        return taken
+
+    def _read(self, handle: int) -> GrowingFile:
+        """What the journal says. Raises :class:`InputError` for a folder that was changed."""
+        content = self._journal_content(handle)
         size, place = self._entry.size + _CHECK, _FRONT.size
-        segments: dict[int, list[int]] = {}
+        # Of each entry: where its contribution ends, in which segments.
+        ends: list[tuple[int, list[int]]] = []
         while len(content) - place >= size:
             packed = content[place : place + self._entry.size]
             if content[place + self._entry.size : place + size] != self._check(packed):
                 break
-            digest, dealer, time, self._number, *self._ends = self._entry.unpack(packed)
-            segments[self._number] = self._ends
+            digest, dealer, time, self._number, *entry_ends = self._entry.unpack(packed)
+            ends.append((self._number, entry_ends))
             self._first[dealer] = Dropped(digest, time)
-            self._vouchered.take(dealer)
             place += size
         if len(content) - place > BATCH * size:
             raise self._changed(f"{JOURNAL} has something else among what it acknowledged")
-        os.ftruncate(self._journal, place)
-        os.lseek(self._journal, place, os.SEEK_SET)
-        self._cut(segments)
+        self._vouchered = self._vouchers()
+        self._require_segments(dict(ends))
+        self._remove_behind(self._number)
+        journal = GrowingFile(handle, place)
+        self._open_segments(ends)
+        # Segments first, as ever: what the journal names is on the disk.
+        journal.settle()
+        journal.write_anew(place - BATCH * size if len(ends) > BATCH else 0)
+        return journal
 
-    def _journal_content(self) -> bytes:
+    def _journal_content(self, handle: int) -> bytes:
         """Raises :class:`InputError` for that of another study."""
-        os.lseek(self._journal, 0, os.SEEK_SET)
-        with os.fdopen(os.dup(self._journal), "rb") as file:
-            content = file.read()
+        content = read_at(handle, os.fstat(handle).st_size, 0)
         front = _FRONT.pack(_MAGIC, self._session.session, self._members)
         if content.startswith(front):
             return content
@@ -207,29 +244,28 @@ class DropBox:
             raise InputError(f"folder {self._folder} is of a drop for another study: name another with --folder")
         if any(self._folder.glob("drop-*.parts")):
             raise self._changed(f"{JOURNAL} is missing")
-        os.ftruncate(self._journal, 0)
-        os.lseek(self._journal, 0, os.SEEK_SET)
-        _write_all(self._journal, front)
-        sync_data(self._journal)
+        GrowingFile(handle, 0).write(front)
         sync_folder(self._folder)
         return front
 
-    def _cut(self, segments: dict[int, list[int]]) -> None:
-        """Segments end where the journal says, and nothing is behind them."""
+    def _require_segments(self, segments: dict[int, list[int]]) -> None:
+        """Nothing is missing of what the journal names."""
         for number, ends in segments.items():
             for member, end in enumerate(ends):
                 path = self._path(number, member)
                 if not path.is_file() or path.stat().st_size < end:
                     raise self._changed(f"{path.name} lacks what was acknowledged")
-        for path in self._folder.glob("drop-*.parts"):
-            with suppress(ValueError):
-                if int(path.name.split(".")[0].removeprefix("drop-")) > self._number:
-                    path.unlink()
-        if self._number:
-            for member, end in enumerate(self._ends):
-                handle = os.open(self._path(self._number, member), _APPENDED)
-                self._segments.append(handle)
-                os.ftruncate(handle, end)
+
+    def _open_segments(self, ends: Sequence[tuple[int, list[int]]]) -> None:
+        """Those that the journal names last end where it says."""
+        if not ends:
+            return
+        before = [places for number, places in ends[:-BATCH] if number == self._number]
+        for member, end in enumerate(ends[-1][1]):
+            segment = GrowingFile(os.open(self._path(self._number, member), _EXISTING), end)
+            self._segments.append(segment)
+            segment.settle()
+            segment.write_anew(before[-1][member] if before else 0)
 
     def _changed(self, why: str) -> InputError:
         return InputError(
@@ -238,10 +274,5 @@ class DropBox:
         )
 
 
-_APPENDED: Final = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
-
-
-def _write_all(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+_EXISTING: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
+_CREATED: Final = _EXISTING | os.O_CREAT

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.outage import refuse_outage
+from quietmean.core.growing_file import write_log_anew
+from quietmean.core.outage import Trouble, refuse_damage, refuse_outage, trouble_of
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
@@ -112,6 +113,8 @@ class LedgerDatabase:
         self._use_write_ahead_log()
         self._database.execute("PRAGMA synchronous = FULL")
         with self.transaction("IMMEDIATE"):
+            # Nobody else writes now.
+            write_log_anew(self.path)
             # Another process may have done it in the meantime.
             version = self.row("PRAGMA user_version")[0]
             if version < SCHEMA:
@@ -139,7 +142,7 @@ class LedgerDatabase:
             try:
                 mode = self.row("PRAGMA journal_mode = WAL")[0]
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or attempt == _ATTEMPTS - 1:
+                if trouble_of(error) is not Trouble.IN_USE or attempt == _ATTEMPTS - 1:
                     raise
                 # Changing the journal mode does not wait for other processes by itself; a transaction does.
                 with self.transaction("IMMEDIATE"):
@@ -153,12 +156,13 @@ class LedgerDatabase:
         """Turns errors of SQLite into an :class:`InputError`. After one, nothing may be sent: the charge may not be on disk."""
         try:
             yield
-        except sqlite3.Error as error:
-            if "locked" in str(error):
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            if trouble_of(error) is Trouble.IN_USE:
                 raise InputError(
                     f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
                 ) from None
             refuse_outage(error, self.path)
+            refuse_damage(error, f"ledger {self.path}")
             raise InputError(f"ledger {self.path} is not usable ({reason_of(error)}): mend the file or choose another") from None
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from quietmean.core.errors import InputError
-from quietmean.core.outage import outage_of, refuse_outage
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.outage import outage_of, refuse_damage, refuse_outage
 from quietmean.core.party import PartyId
 from quietmean.core.portability import open_private
 from quietmean.node.folder.slot import Slot, SlotKind
@@ -39,13 +39,15 @@ class Outbox:
         try:
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
             self._database = sqlite3.connect(path, isolation_level=None)
-            self._database.execute("PRAGMA synchronous = FULL")
+            # Its journal's end is what makes a change count: EXTRA has that on the disk, too.
+            self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.executescript(_TABLES)
             self._database.execute("INSERT OR IGNORE INTO session VALUES (?)", (session,))
             sessions = [row[0] for row in self._database.execute("SELECT name FROM session")]
         except (OSError, sqlite3.Error) as error:
             refuse_outage(error, path)
-            raise InputError(f"file {path} cannot be used ({error}): it is made by join, beside its store") from None
+            refuse_damage(error, f"file {path}", "check the disk; what this party sent through the folder is in no other")
+            raise InputError(f"file {path} cannot be used ({reason_of(error)}): it is made by join, beside its store") from None
         if sessions != [session]:
             self.close()
             raise OtherSession(f"file {path} is of another study: give --store with another name")

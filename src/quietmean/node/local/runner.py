@@ -20,6 +20,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.outage import refuse_outage
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.reasons import but_for_names, grouped
 from quietmean.node.local.child_settings import ChildSettings
@@ -142,6 +143,7 @@ def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -
     try:
         directory.mkdir(mode=0o700)
     except OSError as error:
+        refuse_outage(error, directory)
         raise InputError(f"work directory {directory} cannot be made ({error.strerror}): name a new one") from None
 
 

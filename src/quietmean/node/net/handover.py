@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from quietmean.core.errors import InputError
+from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import locked, user_of_process
 from quietmean.core.site_options import NodeOptions
 from quietmean.node.net.account_socket import user_of_peer
@@ -50,6 +51,7 @@ def runtime_folder(path: Path) -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.stat()
     except OSError as error:
+        refuse_outage(error, path)
         raise InputError(
             f"runtime folder {path} cannot be used ({error.strerror}): choose one that this account can make"
         ) from None

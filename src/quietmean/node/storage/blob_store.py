@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quietmean.core.portability import open_private, read_at, sync_data, write_at
+from quietmean.core.portability import open_private, read_at, sync_data, sync_folder, write_at
 from quietmean.node.net import Payload
 
 # Whatever is shorter stays in the database.
@@ -40,6 +40,8 @@ class BlobStore:
         self._secret: set[int] = set()
         self._slots = 0
         self._dirty = False
+        # Whether its name is on the disk; a process that made it may have ended before.
+        self._named = False
 
     def open(self, tokens: Iterable[bytes]) -> None:
         """Open the file with what the committed ``tokens`` name; all other slots are free."""
@@ -102,7 +104,9 @@ class BlobStore:
         """To be called before the transaction that names new tokens commits."""
         if self._dirty and not self._passing:
             sync_data(self._file)
-            self._dirty = False
+            if not self._named:
+                sync_folder(self._path.parent)
+            self._dirty, self._named = False, True
 
     @property
     def in_use(self) -> bool:

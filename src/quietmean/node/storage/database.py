@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, Outage, reason_of
-from quietmean.core.outage import is_read_only, outage_of
-from quietmean.core.portability import open_private
+from quietmean.core.growing_file import write_log_anew
+from quietmean.core.outage import Trouble, is_forbidden, outage_of, refuse_damage, trouble_of
+from quietmean.core.portability import open_private, sync_folder
 from quietmean.node.net import Payload
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
@@ -52,9 +53,9 @@ class StoreDatabase:
         self._passing = passing
         require_store(path)
         self._outage: Outage | None = None
-        self._was_open = False
+        self._was_written = path.exists() and path.stat().st_size > 0
         self._open()
-        self._was_open = True
+        self._was_written = True
 
     @property
     def path(self) -> Path:
@@ -94,8 +95,10 @@ class StoreDatabase:
                 yield
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.DatabaseError):
-                raise _unusable(self._path, error) from None
+            if trouble_of(error) is Trouble.IN_USE:
+                raise InputError(f"store {self._path} is in use: this party runs already, stop that process first") from None
+            if isinstance(error, sqlite3.Error):
+                raise InputError(f"store {self._path} is not usable ({reason_of(error)}): choose another file") from None
             raise
 
     @contextlib.contextmanager
@@ -105,23 +108,20 @@ class StoreDatabase:
             raise self._outage
         try:
             yield
-        except (sqlite3.DatabaseError, OSError, MemoryError) as error:
+        except (sqlite3.DatabaseError, OSError, MemoryError, UnicodeDecodeError) as error:
             self._outage = self._outage_in(error)
             if self._outage is not None:
                 raise self._outage from None
-            if self._was_open and type(error) is sqlite3.DatabaseError:
-                raise self._damaged(reason_of(error)) from None
+            refuse_damage(error, f"store {self._path}", _DAMAGED)
             raise
 
     def _damaged(self, reason: str) -> InputError:
-        return InputError(
-            f"store {self._path} is damaged ({reason}): check the disk; this party cannot go on with it, and must not begin this "
-            "study anew"
-        )
+        return InputError(f"store {self._path} is damaged ({reason}): {_DAMAGED}")
 
     def _outage_in(self, error: Exception) -> Outage | None:
-        # A place that cannot be written from the beginning is a mistake.
-        return None if is_read_only(error) and not self._was_open else outage_of(error, self._path)
+        # A place that forbids it is a mistake, unless it has this store: then a disk has failed.
+        forbids = not self._was_written and is_forbidden(error, self._path)
+        return None if forbids else outage_of(error, self._path)
 
     def close(self) -> None:
         # What cannot be put in order now is, when the file is opened next.
@@ -135,11 +135,15 @@ class StoreDatabase:
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", f"synchronous = {synchronous}", "secure_delete = ON"):
             self._database.execute(f"PRAGMA {setting}").fetchall()
         version = self._one("PRAGMA user_version")[0]
+        if not self._passing:
+            write_log_anew(self._path)
         if version == 0:
             tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
             self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
         elif version != SCHEMA:
             raise InputError(_of_another_release(self._path, version))
+        if not self._passing:
+            sync_folder(self._path.parent)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -221,6 +225,10 @@ class StoreDatabase:
             return self._blobs.get_long(token)
 
 
+# Of the disk, not of the store: no other one has its noise.
+_DAMAGED = "check the disk; this party cannot go on with it, and must not begin this study anew"
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # SQLite gives its side files the rights of the main file.
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
@@ -231,9 +239,3 @@ def _of_another_release(path: Path, version: int) -> str:
     protocol = _PROTOCOL_OF.get(version)
     which = "the release that made it" if protocol is None else f"the release that began it, with protocol version {protocol}"
     return f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with {which}"
-
-
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
-    if "locked" in str(error):
-        return InputError(f"store {path} is in use: this party runs already, stop that process first")
-    return InputError(f"store {path} is not usable ({reason_of(error)}): choose another file")

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from quietmean.core.errors import InputError
-from quietmean.core.outage import refuse_outage
+from quietmean.core.outage import Trouble, refuse_outage, trouble_of
 
 _TABLES = {"fact", "inbox", "state"}
 _MAGIC = b"SQLite format 3\0"
@@ -44,11 +44,11 @@ def files_of(store: Path) -> list[Path]:
 
 def in_use(store: Path) -> bool:
     """Does a process have it open? The store is not changed. Raises :class:`InputError` if the file is no store."""
-    with closing(_opened(store, "ro")) as database:
+    with closing(_opened(store)) as database:
         try:
-            database.execute("SELECT name FROM sqlite_master").fetchall()
-        except sqlite3.DatabaseError as error:
-            return _is_locked(error)
+            _tables_of(database)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            return trouble_of(error) is Trouble.IN_USE
         return False
 
 
@@ -57,7 +57,7 @@ def remove_store(store: Path) -> list[Path]:
 
     Raises :class:`InputError` if it is no store or in use.
     """
-    with closing(_opened(store, "rw")) as database:
+    with closing(_opened(store)) as database:
         if not _lock(database, store):
             raise InputError(f"store {store} is in use: stop the process that has it open, then remove it")
         # Whoever comes now finds it locked, or gone.
@@ -70,7 +70,7 @@ def remove_store(store: Path) -> list[Path]:
 
 
 def require_store(store: Path) -> None:
-    """Raises :class:`InputError` for a file that is there and is no store: before anything is charged, and nothing is changed."""
+    """Raises :class:`InputError` for a file that is there and is no store: before anything is charged."""
     vectors = store.with_name(f"{store.name}.vectors")
     if not store.exists() or (store.is_file() and not store.stat().st_size):
         if vectors.exists():
@@ -78,15 +78,16 @@ def require_store(store: Path) -> None:
         return
     other = InputError(f"file {store} exists already and is no store: name another store, nothing is overwritten")
     try:
-        # Immutable: nothing is made beside it, and what is in its log still is a store's in any case.
-        with closing(_opened(store, "ro&immutable=1")) as database:
-            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
+        # With its log: a process or a disk may have ended while what is in that was copied here. SQLite takes the log away again.
+        with closing(_opened(store)) as database:
+            tables = _tables_of(database)
     except sqlite3.Error as error:
-        if _is_locked(error):
+        if trouble_of(error) is Trouble.IN_USE:
             # Of another process: the node says so.
             return
+        refuse_outage(error, store)
         raise other from None
-    except InputError:
+    except (InputError, UnicodeDecodeError):
         raise other from None
     if tables and not tables >= _TABLES:
         raise other
@@ -101,23 +102,26 @@ def empty(store: Path) -> None:
         store.with_name(store.name + ending).unlink(missing_ok=True)
 
 
-def _opened(store: Path, mode: str) -> sqlite3.Connection:
+def _opened(store: Path) -> sqlite3.Connection:
     try:
         with store.open("rb") as file:
             start = file.read(len(_MAGIC))
-        database = sqlite3.connect(f"file:{quote(str(store))}?mode={mode}", uri=True, timeout=0, isolation_level=None)
+        database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?mode=rw", uri=True, timeout=0, isolation_level=None)
     except FileNotFoundError:
         raise InputError(f"store {store} does not exist: quietmean stores FOLDER lists those of a folder") from None
-    except (OSError, sqlite3.Error):
+    except (OSError, sqlite3.Error) as error:
+        refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: check the path and your rights") from None
-    if start != _MAGIC:
+    journal = store.with_name(f"{store.name}-journal")
+    # The first page may be half written, and its journal takes it away again.
+    if start != _MAGIC and not (journal.is_file() and journal.stat().st_size):
         database.close()
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")
     return database
 
 
-def _is_locked(error: sqlite3.Error) -> bool:
-    return "locked" in str(error) or "busy" in str(error)
+def _tables_of(database: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
 
 
 def _lock(database: sqlite3.Connection, store: Path) -> bool:
@@ -125,9 +129,9 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
     try:
         database.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
         database.execute("BEGIN EXCLUSIVE")
-        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
-    except sqlite3.DatabaseError as error:
-        if _is_locked(error):
+        tables = _tables_of(database)
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if trouble_of(error) is Trouble.IN_USE:
             return False
         refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: it is damaged") from None

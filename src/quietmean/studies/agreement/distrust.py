@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.folders import configuration_folder
+from quietmean.core.folders import configuration_folder, require_folder
 from quietmean.node.net import KEY_PREFIX, Identity, Purpose, public_key_bytes
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study_keys import write_private
@@ -60,11 +60,9 @@ class Distrusted:
         public_key_bytes(key)
         keys = self.keys()
         if key not in keys:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"folder {self.path.parent} cannot be made ({error.strerror}): choose XDG_CONFIG_HOME") from None
-            write_private(self.path, "".join(f"{line}\n" for line in (*keys, key)).encode())
+            require_folder(self.path.parent, "choose XDG_CONFIG_HOME")
+        # One that stands there may not be on the disk: the folder's fsync may have failed.
+        write_private(self.path, "".join(f"{line}\n" for line in dict.fromkeys((*keys, key))).encode())
         return key
 
     def refuse(self, holders: Iterable[tuple[str, str]]) -> None:

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
-from quietmean.core.outage import ONCE_MORE, is_read_only, outage_of
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.outage import ONCE_MORE, refuse_outage
 from quietmean.core.output import json_object, require_version
 from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
@@ -287,9 +287,8 @@ def write_private(path: Path, content: bytes, then: str = ONCE_MORE) -> None:
     try:
         replace_durably(path, content)
     except OSError as error:
-        if not is_read_only(error) and (outage := outage_of(error, path, then)) is not None:
-            raise outage from None
-        raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
+        refuse_outage(error, path, then)
+        raise InputError(f"file {path} cannot be written ({reason_of(error)}): choose a writable place") from None
 
 
 def _public(

@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,10 +22,11 @@ from typing import Any
 import msgspec
 
 from quietmean.core.codec import convert, decode_json
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.growing_file import GrowingFile
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.outage import refuse_outage
-from quietmean.core.portability import lock, locked, open_private, sync_folder
+from quietmean.core.portability import lock, locked, make_folders, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
@@ -131,20 +132,19 @@ class AuditLog:
         """
         try:
             with self._alone() as handle:
-                last, rest, whole_lines = _end(handle)
+                last, rest, whole_lines, place = _end(handle)
                 self._require_log(last is not None, rest)
                 number, previous = (last.entry.number, last.signed.digest) if last else (0, _NOTHING)
                 entry = make(lambda: _entries(_from(handle, 0))[0], number + 1, previous, _digest(rest))
                 signed = Signed.sign(Purpose.AUDIT, msgspec.to_builtins(entry), identity)
                 # A torn line stays as it is: nothing is ever taken out of this file.
-                start = b"" if whole_lines else b"\n"
-                _write(handle, start + _line(signed))
+                _append(handle, place, (b"" if whole_lines else b"\n") + _line(signed))
                 return Written(entry, signed).head
         except OSError as error:
             refuse_outage(error, self.path)
             raise InputError(
-                f"audit log {self.path} cannot be written ({error.strerror}), and nothing is done without it: check your rights, "
-                "or name another place in the policy"
+                f"audit log {self.path} cannot be written ({reason_of(error)}), and nothing is done without it: check your "
+                "rights, or name another place in the policy"
             ) from None
 
     def _require_log(self, has_entries: bool, rest: bytes) -> None:
@@ -156,13 +156,13 @@ class AuditLog:
     @contextmanager
     def _alone(self) -> Iterator[int]:
         """The open file, which nobody else writes meanwhile."""
-        new = not self.path.exists()
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        if not self.path.exists():
+            make_folders(self.path.parent, 0o700)
+        handle = open_private(self.path, os.O_RDWR | os.O_CREAT)
         with locked(handle):
+            if not os.fstat(handle).st_size:
+                sync_folder(self.path.parent)
             yield handle
-        if new:
-            sync_folder(self.path.parent)
 
 
 @dataclass(frozen=True)
@@ -300,8 +300,8 @@ def _entries(content: bytes) -> tuple[list[Written], bytes]:
     return entries, b"\n".join(gap)
 
 
-def _end(handle: int) -> tuple[Written | None, bytes, bool]:
-    """The last whole entry, what stands after it, and whether that ends with its line.
+def _end(handle: int) -> tuple[Written | None, bytes, bool, int]:
+    """The last whole entry, what stands after it, whether that ends with its line, and where the entry begins.
 
     Those before are not read: there are more of them every year.
     """
@@ -312,9 +312,10 @@ def _end(handle: int) -> tuple[Written | None, bytes, bool]:
         # What the first one lacks stands further to the front.
         for number in reversed(range(0 if start == 0 else 1, len(lines))):
             if (parsed := _parsed(lines[number])) is not None:
-                return Written(*parsed), b"\n".join(lines[number + 1 :]), not lines[-1]
+                place = start + sum(len(line) + 1 for line in lines[:number])
+                return Written(*parsed), b"\n".join(lines[number + 1 :]), not lines[-1], place
         if start == 0:
-            return None, b"\n".join(lines), not lines[-1]
+            return None, b"\n".join(lines), not lines[-1], 0
         length *= 4
 
 
@@ -346,7 +347,14 @@ def _from(handle: int, start: int) -> bytes:
     return b"".join(parts)
 
 
-def _write(handle: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(handle, content) :]
-    os.fsync(handle)
+def _append(handle: int, place: int, content: bytes) -> None:
+    """Durably, and not at all where that fails. The entry relies on the one before, at ``place``, which is written anew."""
+    file = GrowingFile(handle, os.fstat(handle).st_size)
+    file.write_anew(place)
+    try:
+        file.write(content)
+        file.sync()
+    except OSError:
+        with suppress(OSError):
+            file.settle()
+        raise

@@ -11,6 +11,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.folders import require_folder
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
 from quietmean.ledger import Budget as AccountBudget
@@ -114,10 +115,7 @@ class Payer:
     def _book(self) -> Ledger:
         if self.opening is None:
             return Ledger.open(self.ledger)
-        try:
-            self.ledger.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
+        require_folder(self.ledger.parent, "choose another --ledger")
         return Ledger.open(self.ledger, create=True)
 
     def _make_account(self, accounts: Accounts, plan: Plan) -> str:

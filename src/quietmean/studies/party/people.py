@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from quietmean.core.errors import InputError
-from quietmean.core.portability import open_private
+from quietmean.core.outage import refuse_outage
+from quietmean.core.portability import open_private, sync_folder, write_down
 from quietmean.ledger.people import DISTINCT_ROWS, PERSONS, ROWS, Sketch
 from quietmean.randomness import Seed
 from quietmean.studies.data import GroupedRows, Records, Source
@@ -70,6 +71,7 @@ def people_key(folder: Path) -> bytes:
             _make(path)
         key = path.read_bytes()
     except OSError as error:
+        refuse_outage(error, path)
         raise InputError(f"{path} cannot be read or made ({error.strerror}): let the folder of the key be writable") from None
     if len(key) != _KEY_BYTES:
         raise InputError(f"{path} is no key for people: restore it, or move it away")
@@ -79,14 +81,15 @@ def people_key(folder: Path) -> bytes:
 def _make(path: Path) -> None:
     """Whole or not at all: another process may be making it, too."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    handle = open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        os.write(handle, Seed.from_os().secret)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    try:
+        with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            write_down(file, Seed.from_os().secret)
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
     finally:
-        fresh.unlink()
+        fresh.unlink(missing_ok=True)
+    try:
+        sync_folder(path.parent)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise

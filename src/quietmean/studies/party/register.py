@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quietmean.core.errors import InputError
-from quietmean.core.folders import configuration_folder
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.folders import configuration_folder, require_folder
+from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import locked, open_private
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning import Admitted
@@ -37,11 +38,12 @@ class Register:
 
     def alone(self) -> AbstractContextManager[int]:
         """No other process of this user hands anything in meanwhile. Raises :class:`InputError` for an unusable folder."""
+        require_folder(self.folder, "choose XDG_CONFIG_HOME", 0o700)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return locked(open_private(self.folder / "lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
-            raise InputError(f"folder {self.folder} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
+            refuse_outage(error, self.folder / "lock")
+            raise InputError(f"folder {self.folder} cannot be used ({reason_of(error)}): choose XDG_CONFIG_HOME") from None
 
     def get(self, study: str) -> bytes | None:
         """The digest for a study; None where nothing was handed in. Raises :class:`InputError` if it cannot be read."""
@@ -57,10 +59,10 @@ class Register:
     def put(self, study: str, content: bytes, name: str) -> None:
         """Durable when this returns. Raises :class:`InputError` where something else was handed in."""
         registered = self.get(study)
-        if registered is None:
-            write_private(self.folder / study, f"{content.hex()}\n".encode())
-        elif registered != content:
+        if registered not in (None, content):
             raise InputError(
                 f"{name} contributed something else to this study from this machine, see {self.folder / study}; its keys were "
                 f"restored or copied: {ONCE}"
             )
+        # What stands there may not be on the disk: the folder's fsync may have failed.
+        write_private(self.folder / study, f"{content.hex()}\n".encode())
