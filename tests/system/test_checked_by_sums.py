@@ -20,6 +20,7 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.protocols.packed_sharing.party import PackedSharingParty
 from quietmean.studies.outcome.influence import checked_text
+from quietmean.studies.outcome.tables import tables_of
 from support.pages import words_of
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
@@ -46,8 +47,10 @@ def require_said(result: Any, sentence: str, excluded: int, page: str) -> None:
     assert result.checked == sentence
     document = result.to_json()
     assert checked_text(document["certificate"]["checked_by"]) == sentence
-    flags = [flag.message for answer in result.outcome.answers for flag in answer.estimates.flags if flag.code == "unchecked"]
-    assert flags == ([] if excluded else [sentence])
+    # It is said of the study, once, and not of each answer.
+    assert [flag for answer in result.outcome.answers for flag in answer.estimates.flags if flag.code == "unchecked"] == []
+    notes = [note for table in tables_of(document) for note in table.notes if sentence.lower() in note.lower()]
+    assert len(notes) == (0 if excluded else 1)
     assert page.lower().count(sentence.lower()) == 1
 
 

@@ -20,8 +20,6 @@ from support.every_kind import COLUMNS, NAMES, all_statistics
 Record = dict[str, str]
 SITES = "abc"
 BLANK = dict.fromkeys(NAMES, "")
-# That it is there says nothing about the data.
-EVERYWHERE = {"unchecked"}
 
 
 def ordinary(count: int = 300) -> list[Record]:
@@ -87,12 +85,12 @@ def line(folder: Path, records: list[Record], epsilon: str) -> list[str]:
 
 def unexplained(statistic: dict[str, Any]) -> list[str]:
     """What is said of terms that is not so, and what is not said without a reason."""
-    reasons = bool({*statistic["flags"]} - EVERYWHERE) or bool(statistic.get("reason"))
+    reasons = bool(statistic["flags"]) or bool(statistic.get("reason"))
     found = []
     for term in terms_of(statistic):
         if math.isnan(term.estimate):
             found += [] if reasons else [f"{term.term}: no number, and nobody says why"]
-        elif {*term.flags} - EVERYWHERE or math.isnan(term.truth):
+        elif term.flags or math.isnan(term.truth):
             continue
         elif not (abs(term.estimate - term.truth) <= 6 * term.noise_error + 1e-9 or term.noise[0] <= term.truth <= term.noise[1]):
             found.append(f"{term.term}: {term.estimate} +- {term.noise_error} for {term.truth}, and no flag")

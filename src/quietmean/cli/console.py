@@ -216,15 +216,15 @@ def without_noise(document: Mapping[str, Any]) -> str | None:
 
 
 def print_influence(certificate: Mapping[str, Any]) -> None:
-    """How far one party can have moved the answers, and how they were checked, a line each. What was not checked is flagged."""
-    if certificate.get("checked_by", {}).get("lies_excluded"):
+    """How far one party can have moved the answers, and how they were checked, a line each."""
+    if "checked_by" in certificate:
         from quietmean.studies.outcome.influence import checked_text
 
         out.print(checked_text(certificate["checked_by"]), markup=False)
     if "influence" in certificate:
         from quietmean.studies.outcome.influence import StudyInfluence
 
-        out.print(f"one party can move {'; '.join(StudyInfluence.from_json(certificate['influence']).sentences())}", markup=False)
+        print_facts([StudyInfluence.from_json(certificate["influence"]).fact])
 
 
 def print_privacy(outcome: StudyOutcome, document: Mapping[str, Any], study: StudyTerms) -> None:

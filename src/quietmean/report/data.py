@@ -139,7 +139,7 @@ class StudyReport:
             parties_counted=outcome.parties_counted,
             truth=None if truth is None else combined(truth).value,
             party_epsilon=outcome.party_epsilon,
-            influence=_not_flagged(outcome),
+            influence=outcome.influence_sentences,
             rows=outcome.rows,
             sites_per_person=outcome.sites_per_person,
             answers=outcome.answers,
@@ -200,12 +200,6 @@ class StudyReport:
     def delta(self) -> float:
         """The delta at which all epsilons hold."""
         return self.privacy.delta
-
-
-def _not_flagged(outcome: ReportedOutcome) -> tuple[str, ...]:
-    """How far one party can have moved the answers, without what is said at them."""
-    flag_texts = {flag.text for answer in outcome.answers for flag in answer.estimates.flags}
-    return tuple(sentence for sentence in outcome.influence_sentences if sentence not in flag_texts)
 
 
 def _population(estimates: Estimates) -> Array | None:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from quietmean.core.fact import Fact
 from quietmean.core.party import Vector
 from quietmean.core.readable import bound_text, percent_text, some_of
 from quietmean.planning.influence import Checked, Influence, planned_influence
 from quietmean.planning.plan import Plan
+from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.statistics import Workload
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.around import Shift
@@ -106,6 +108,19 @@ class StudyInfluence:
             *self.unnoticed,
             f"{_HOW[self.checked]}; the largest party counts {percent_text(self.share)}{missing}",
         ]
+
+    @property
+    def fact(self) -> Fact:
+        """The same in one sentence: of few terms how far, else where all are. It is about false values that pass."""
+        known = [move.most for move in self.moves if move.most is not None]
+        farthest, condition = max(known, default=math.nan), f"the largest party counts {percent_text(self.share)}"
+        if not known or math.isinf(farthest):
+            sentence = "nobody checks whether parties send true values; the report says how far a false one can move each answer"
+        elif len(self.moves) > _FEW:
+            sentence = "false values of one party can move the answers; the report says how far each"
+        else:
+            sentence = f"false values of one party can move {'; '.join(f'{move.label} {_bounded(move)}' for move in self.moves)}"
+        return Fact("influence", farthest, UPPER_BOUND, condition, sentence)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -29,7 +29,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
-from quietmean.statistics.flags_and_tests import Flag, in_part, known
+from quietmean.statistics.flags_and_tests import in_part, known
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
 
@@ -288,9 +288,6 @@ def conclude(
     step = execution.protocol.numbers().step
     noise = float(np.sqrt(stated_variance(execution)))
     answers = workload.decode(mean, noise, counted, step=step)
-    by = execution.protocol.checked_by
-    if by is not None and not by["lies_excluded"]:
-        answers = tuple(answer.flagged(Flag("unchecked", checked_text(by))) for answer in answers)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
     return StudyOutcome(

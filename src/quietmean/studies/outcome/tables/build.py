@@ -14,6 +14,7 @@ from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.printed import PrintedTable, capital, marked_notes, names_in, printed_table, shown, together
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTests
+from quietmean.studies.outcome.influence import checked_text
 from quietmean.studies.outcome.tables.model import Line, ResultTable, mark
 
 _INTERCEPT, _AUC = "(Intercept)", "auc"
@@ -231,8 +232,10 @@ def _privacy(result: Mapping[str, Any]) -> str:
     promised, cost = (epsilon_text(number_of(result[name])) for name in ("epsilon_a_priori", "epsilon"))
     unit, adversary = certificate.get("unit", "unit"), certificate.get("adversary", "")
     who = f", against {adversary}" if adversary else ""
+    checked = certificate.get("checked_by")
+    unchecked = f" {capital(checked_text(checked))}." if checked is not None and not checked["lies_excluded"] else ""
     return (
         f"Differentially private: a priori \u03b5 \u2264 {promised}, as it happened \u03b5 = {cost}, at \u03b4 = {delta:g} "
         f"for one {unit}{who}; all answers of the study together. "
-        "Noise is part of all intervals and p-values."
+        f"Noise is part of all intervals and p-values.{unchecked}"
     )
