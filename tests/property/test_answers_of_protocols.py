@@ -34,7 +34,7 @@ from support.every_kind import COLUMNS, all_statistics, statistics_of
 Array = NDArray[np.float64]
 
 PARTIES = 5
-EQUAL, UNEQUAL = (2, 2, 2, 2, 2), (1, 1, 2, 3, 200)
+EQUAL, UNEQUAL, SOME_EMPTY = (2, 2, 2, 2, 2), (1, 1, 2, 3, 200), (0, 0, 2, 0, 200)
 EPSILON = 12.0
 # Of the noise that is predicted: what rounding at random to a step of a quarter of it comes to, and what no coordinate exceeds.
 # A coordinate exceeds it with a chance below 1e-12.
@@ -200,7 +200,7 @@ def _means_of_machines(execution: Execution, values: Vector, noise: Silenced) ->
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("machines", [False, True], ids=["program", "machines"])
-@pytest.mark.parametrize("sizes", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("sizes", [EQUAL, UNEQUAL, SOME_EMPTY], ids=["equal", "unequal", "some empty"])
 @pytest.mark.parametrize("protects", STUDIES)
 @pytest.mark.parametrize("protocol", NAMES)
 def test_all_kinds_at_once(protocol: str, protects: Protects, sizes: tuple[int, ...], machines: bool) -> None:
@@ -235,5 +235,5 @@ def test_each_kind_alone(protocol: str, kind: str) -> None:
             found = planned(protocol, [asked], protects)
             if found is None:
                 continue
-            for first, sizes in itertools.product(range(len(CORNERS)), (EQUAL, UNEQUAL)):
+            for first, sizes in itertools.product(range(len(CORNERS)), (EQUAL, UNEQUAL, SOME_EMPTY)):
                 require_the_answer_of_pooled_records(*found, at_corners(first, sizes), machines=first == 0)

@@ -296,7 +296,7 @@ def test_a_liar_is_refused_and_nobody_starts(tmp_path: Path, lies: list[tuple[by
     assert [name for name, _ in party.refused] == ["p1"]
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan")])
 def test_an_impossible_weight_is_refused(tmp_path: Path, weight: float) -> None:
     party = Lonely(tmp_path)
 
@@ -304,7 +304,7 @@ def test_an_impossible_weight_is_refused(tmp_path: Path, weight: float) -> None:
         start.handle(2, says(party, 2, opening(b"c"), opening(b"c")), AT)
         answer = start.handle(1, says(party, 1, opening(b"b", weight), opening(b"b", weight)), AT)
         assert answer.status == REFUSED
-        assert "it must be a number > 0" in answer.reason
+        assert "it must be a number of at least 0" in answer.reason
 
     assert isinstance(run_virtually(party.start(story)), ProtocolFailure)
 

@@ -223,7 +223,6 @@ def test_a_server_whose_tables_are_no_tables_postgresql(tmp_path: Path) -> None:
     )
     query = tmp_path / "q.sql"
     for settings, words in (
-        ("#table=bad.empty", "has no rows"),
         ("#table=bad.other", "column 'age' is not among the 1 column of the database"),
         ("#table=bad.none", "has no table 'bad.none'"),
         ("#table=bad.failing", "a table of it cannot be read from the database"),

@@ -213,8 +213,7 @@ def test_a_table_of_many_pieces_is_read_from_one_point_in_time() -> None:
     address = one_table("CREATE TABLE clinic.v AS SELECT n AS age FROM generate_series(1, 200000) n")
     assert read_columns(f"{address}#table=v", AGE).sum() == 200_000 * 200_001 / 2
     assert one_table("CREATE TABLE clinic.v (age int)")
-    with pytest.raises(InputError, match="the database postgres has no rows"):
-        read_columns(f"{address}#table=v", AGE)
+    assert read_columns(f"{address}#table=v", AGE).shape == (0, 1)
 
 
 @pytest.fixture

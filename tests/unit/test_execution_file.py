@@ -82,8 +82,8 @@ def test_defaults() -> None:
         ({"lost": [[3, 0, 1]]}, "not in the schedule"),
         ({"lost": [[1, 9, 1]]}, "not in the schedule"),
         ({"sensitivity": 0.0}, "sensitivity is 0"),
-        ({"weights": [1.0, 2.0]}, "weights must be 3 positive finite numbers"),
-        ({"weights": [1.0, 2.0, 0.0]}, "weights must be 3 positive finite numbers"),
+        ({"weights": [1.0, 2.0]}, "weights must be 3 finite numbers of at least 0"),
+        ({"weights": [1.0, 2.0, -1.0]}, "weights must be 3 finite numbers of at least 0"),
     ],
 )
 def test_wrong_files_are_refused(change: dict[str, Any], message: str) -> None:

@@ -208,8 +208,7 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
         records_of(GroupedFrame(3), columns, print)
     with pytest.raises(InputError, match=r"column 'age' is not among the 1 column of the data frame \(did you mean 'aeg'"):
         records_of(GroupedFrame(pl.DataFrame({"aeg": [1.0]}).lazy()), columns, print)
-    with pytest.raises(InputError, match="the data frame has no rows"):
-        len(records_of(GroupedFrame(lazy.filter(pl.lit(False))), columns, print))
+    assert len(records_of(GroupedFrame(lazy.filter(pl.lit(False))), columns, print)) == 0
     failing = pl.DataFrame({"age": ["sentinel"]}).lazy().with_columns(pl.col("age").cast(pl.Float64))
     with pytest.raises(InputError, match="the engine of the data frame cannot count") as told:
         Workload(columns, mean, PrivacyUnit.RECORD).encode(records_of(GroupedFrame(failing), columns, print))

@@ -57,8 +57,14 @@ def test_the_vector_of_pieces_is_that_of_the_whole(unit: PrivacyUnit, count: Cou
         assert (whole.weight, whole.clamped, whole.missing, whole.beyond) == (
             pieces.weight, pieces.clamped, pieces.missing, pieces.beyond,
         )  # fmt: skip
-    with pytest.raises(InputError, match="a party has no records"):
-        Workload(COLUMNS, tuple(statistics), unit).encode(iter([]))
+    nothing = workload.encode(iter([]))
+    missing = workload.encode(np.full((1, len(limits)), np.nan))
+    if unit == PrivacyUnit.PARTY:
+        # Its number of records is protected with all else: it counts once, as a record with all values missing.
+        np.testing.assert_array_equal(nothing.vector, missing.vector)
+    else:
+        assert not nothing.vector.any()
+    assert nothing.weight == {PrivacyUnit.PARTY: 1.0}.get(unit, 9000.0 if count == CountVisibility.PRIVATE else 0.0)
 
 
 def wards(folder: Path, rows: int) -> Path:

@@ -168,9 +168,14 @@ def test_rules_that_publish_who_is_complete_are_refused(rule: str) -> None:
         Column(name="age", low=0, high=100, missing="indicater")
 
 
-def test_empty_party_is_refused() -> None:
-    with pytest.raises(InputError, match="no records"):
-        means().encode(RECORDS[:0])
+def test_of_no_records_at_all_nothing_is_known() -> None:
+    workload = means()
+    nothing = workload.encode(RECORDS[:0])
+    assert not nothing.vector.any()
+    for answer in workload.decode(nothing.vector, 0.5, nothing.weight):
+        assert np.isnan(answer.estimates.value).all()
+        assert answer.records == 0
+        assert answer.estimates.flags[0].message == "No party has a record of this: nothing is known."
 
 
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])

@@ -17,7 +17,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.planning.plan import Plan
-from quietmean.planning.release_bounds import LEAST_PART, NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed
+from quietmean.planning.release_bounds import NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed, least_weight
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism.checking import CanBeChecked
 from quietmean.randomness import Seed
@@ -70,12 +70,13 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     # Imported here since running parties do not need it.
     from quietmean.planning.accuracy import released_noise
 
-    used = execution.in_result
-    noise = released_noise(used)
-    variance = noise.variance if settled or noise.most is None else noise.most
-    reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
-    counted = execution.contributors()
-    means = _Means(used.schedule, used.trace, execution.weights, counted, execution.counted_weight(), variance, reach)
+    used, total = execution.in_result, execution.counted_weight()
+    variance = reach = math.inf
+    if total:
+        noise = released_noise(used)
+        variance = noise.variance if settled or noise.most is None else noise.most
+        reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
+    means = _Means(used.schedule, used.trace, execution.weights, execution.contributors(), total, variance, reach)
     influence = _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
     return replace(influence, unnoticed=execution.protocol.unnoticed(execution.parties))
 
@@ -137,7 +138,7 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     is_plain = abs(stretch - 1.0) < ROUNDING
     unseen = protocol.checks_contributions
     if not is_plain or (possible is None and not unseen):
-        least = total if exact else LEAST_PART * float(weights[counted].min())
+        least = total if exact else least_weight(weights[counted])
         rounding = (allowed * math.sqrt(len(weights)) + len(weights)) * step / least
         room = allowed * NOISE_MARGIN * math.sqrt(variance) + rounding
         # A decoder that draws results towards zero takes no two further apart than their sizes.

@@ -164,8 +164,8 @@ class Plan:
         overwritten with zeros. Raises :class:`InputError` for another shape, for a weight beyond the room of the plan, and for
         what :meth:`require_rounded` refuses; never because of a value.
         """
-        if not (np.isfinite(weight) and weight > 0):
-            raise InputError(f"weight is {weight:g}: choose a finite number > 0")
+        if not (np.isfinite(weight) and (weight > 0 or (weight == 0 and self.target.unit.within_party))):
+            raise InputError(f"weight is {weight:g}: choose a finite number > 0, or 0 for a party without records")
         moved = self._moved(value, weight)
         if wipe and moved is not value:
             value.fill(0.0)
@@ -180,6 +180,9 @@ class Plan:
         # The room is that of the domain, not of the value: whether a study goes on does not depend on private data.
         self.require_room(weight)
         self.require_rounded(value)
+        if not scale:
+            # The sum over no units.
+            return np.zeros_like(value) if value.any() else value
         if not self.protocol.is_private and self.protocol.value_region(self.target, weight) is None:
             return value
         inside = domain.moved(value, scale)
@@ -191,9 +194,12 @@ class Plan:
     def require_room(self, weight: float) -> None:
         """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
         units, domain = self._units(weight), self.input_domain
+        if weight == 0 and self.protocol.needs_records:
+            raise InputError("this party has no record, and the study needs at least one of each: take no part")
         self.protocol.check_weight(weight)
         self.protocol.check_values(np.full(1, units * domain.largest))
-        region = self.protocol.value_region(self.target, weight)
+        # The sum over no units has room anywhere.
+        region = self.protocol.value_region(self.target, weight) if units else None
         if region is not None and not region.contains(domain.times(units)):
             raise InputError(
                 f"protocol {self.protocol.name} holds {region.text} of a party of weight {weight:g}, but its vector may reach "

@@ -19,11 +19,11 @@ from quietmean.core.pieces import all_finite
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import (
-    LEAST_PART,
     NOISE_MARGIN,
     REFUSED_IF_HONEST,
     ROUNDING,
     deviations_allowed,
+    least_weight,
     within_bounds,
 )
 from quietmean.protocols.execution import Execution
@@ -68,8 +68,8 @@ def require_possible(
 ) -> None:
     """Raises :class:`ImpossibleResult` for a sum that honest parties release with a chance of at most 2e-12.
 
-    Tested are its coordinates and its weight, before anything is divided; and of their mean what cannot be negative.
-    ``execution``: without the parties whose releases are not in the sum.
+    Tested are its coordinates and its weight, before anything is divided; and of their mean what cannot be negative. Where nobody
+    has a record nothing is: nothing is shown. ``execution``: without the parties whose releases are not in the sum.
     """
     if why := _impossible(plan, execution, opened, never_negative):
         raise ImpossibleResult(
@@ -83,6 +83,8 @@ def _impossible(
     plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None
 ) -> str | None:
     """Why, or None."""
+    if not execution.counted_weight():
+        return None
     if not all_finite(opened.total):
         return "the sum is no number"
     used = execution.in_result
@@ -108,7 +110,7 @@ def _impossible(
 
 
 def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: float | None) -> bool:
-    least, most = LEAST_PART * float(used.weights.min()), _MOST_COPIES * float(used.weights.sum())
+    least, most = least_weight(used.weights), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
     if expected is not None and opened.settled and plan.protocol.weight_is_known:
         possible = possible and abs(opened.weight - expected) <= ROUNDING * expected

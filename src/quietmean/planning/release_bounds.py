@@ -29,6 +29,11 @@ NOISE_MARGIN = 1.01
 LEAST_PART = 1e-3
 
 
+def least_weight(weights: Array) -> float:
+    """The least weight of a sum that is more than rounding; ``weights``: of its parties, (n,), of whom some have no records."""
+    return LEAST_PART * float(weights[weights > 0].min(initial=math.inf))
+
+
 def deviations_allowed(tests: int, tails: float = 1.0) -> float:
     """How many standard deviations noise in any of so many numbers goes beyond with a chance of at most 1e-12.
 
@@ -86,7 +91,7 @@ class PossibleReleases:
     def cannot_be(self, party: PartyId, release: Release) -> bool:
         """Is this release none of values within their bounds, of this party's weight, and noise of the plan's size?"""
         stated, weight = self.weights, release.weight
-        if not (math.isfinite(weight) and weight > 0 and all_finite(release.vector)):
+        if not (math.isfinite(weight) and weight >= 0 and all_finite(release.vector)):
             return True
         if stated is not None and abs(weight - stated[party]) > ROUNDING * stated[party]:
             return True

@@ -48,14 +48,14 @@ class StatedWeights:
     def _why_not(self, target: Target, weight: float, total: float, own: float) -> str:
         if target.unit == PrivacyUnit.PARTY:
             return "" if weight == 1 else f"says that it weighs {weight:g}, but in this study each party counts once"
-        if not (weight.is_integer() and 1 <= weight <= _LARGEST_WHOLE):
-            return f"says that it has {weight:g} records, which is no whole number above 0"
+        if not (weight.is_integer() and 0 <= weight <= _LARGEST_WHOLE):
+            return f"says that it has {weight:g} records, which is no whole number of at least 0"
         if target.neighbouring == Neighbouring.ADD_REMOVE:
             return "" if weight == own else f"says that it has room for {weight:g} records, the study for {own:g}"
-        low, high = self.records or (1, math.inf)
+        low, high = self.records or (0, math.inf)
         if not low <= weight <= high:
             return f"says that it has {weight:.0f} records, allowed {self.where} are {low} to {high:g} ({self.option})"
-        share = weight / total
+        share = weight / total if total else 0.0
         if share > self.largest_share:
             most = percent_text(self.largest_share)
             return f"says that it has {percent_text(share)} of all records, allowed {self.where} are {most} (largest_share)"

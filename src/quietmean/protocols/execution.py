@@ -68,8 +68,9 @@ class Execution:
     """A configured protocol, its schedule, and a trace of dropouts and lost messages.
 
     ``sensitivity`` is the L2 distance by which one protected unit can move its party's value, ``neighbouring`` how it changes;
-    ``weights`` are the parties' public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError`
-    if either is not positive.
+    ``weights`` are the parties' public weights, shape (n,): the result is sum(values) / sum(weights). A party without records has
+    weight 0. Raises :class:`InputError` for a sensitivity that is not positive and a weight below 0, or of 0 where the protocol
+    needs records.
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
     ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
     file was not there when the others were added up, and may still come; of one between machines, whose release did not arrive.
@@ -89,8 +90,10 @@ class Execution:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
-        if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
-            raise InputError(f"weights must be {self.parties} positive finite numbers: give one per party")
+        if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
+            raise InputError(f"weights must be {self.parties} finite numbers of at least 0: give one per party")
+        if self.protocol.needs_records and not self.weights.all():
+            raise InputError(f"protocol {self.protocol.name} takes no weight of 0: give every party one above 0")
         if self.interception is not None:
             self.protocol.require_promise_if_read(self.interception.eavesdropping)
 
@@ -221,7 +224,12 @@ class Execution:
         return self.decode(*releases.total())
 
     def decode(self, vector: Vector, weight: float) -> Vector:
-        """The estimate, (d,), from the sums of vectors, (d,), and weights of all that was released."""
+        """The estimate, (d,), from the sums of vectors, (d,), and weights of all that was released.
+
+        NaN where nobody who counts has a record: there is no mean of nothing.
+        """
+        if not self.counted_weight():
+            return np.full_like(vector, np.nan)
         return self.protocol.decode(self.parties, vector, weight, int(self.contributors().sum()))
 
     def contributors(self) -> Mask:

@@ -205,7 +205,7 @@ def budget_warnings(target: Target, records: float | None = None) -> list[str]:
     warnings = []
     counted = "parties" if records is None else counted_text(target.unit)
     units = target.parties if counted == "parties" or records is None else records
-    if target.delta >= 1 / units:
+    if units and target.delta >= 1 / units:
         warnings.append(
             f"delta {target.delta:g} is not below 1 / {units:g} {counted}: a mechanism that publishes one of them in the clear "
             "would satisfy it, choose a much smaller one, for example 1e-6"

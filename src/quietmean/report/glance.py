@@ -105,7 +105,7 @@ def who_is_left_out(
     there += f" ({len(execution.in_part)} in part)" if execution.in_part else ""
     if records is not None:
         there += f" and {records_in(execution, records):,} of {count_of(records, counts[:-1], counts)}"
-    lost = 1.0 - execution.counted_weight() / float(execution.weights.sum())
+    lost = 1.0 - execution.counted_weight() / (float(execution.weights.sum()) or 1.0)
     whose = " of those who began" if absent else ""
     part = f"; {readable.percent_text(lost)} of the weight{whose} is left out" if silent or execution.in_part else ""
     begun = (
@@ -146,7 +146,7 @@ def what_is_left(account: Account | None, reason: str = "") -> Glance:
 
 def records_in(execution: Execution, records: int) -> int:
     """How many of all ``records`` are in the result; those of parties that count in part are counted so."""
-    return round(records * execution.counted_weight() / float(execution.weights.sum()))
+    return round(records * execution.counted_weight() / (float(execution.weights.sum()) or 1.0))
 
 
 def bound(epsilon: float) -> str:

@@ -134,7 +134,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
     """Everybody by name: whose data are in, who stayed, and what it cost each."""
     execution, by_record = report.execution, report.records_total is not None
     counted, finished, epsilons = execution.contributors(), execution.trace.finished, party_epsilons(report)
-    share = execution.weights / execution.weights.sum()
+    share = execution.weights / (execution.weights.sum() or 1.0)
     rows = []
     for party, name in enumerate(report.party_names):
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]

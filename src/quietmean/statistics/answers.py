@@ -34,6 +34,25 @@ class Answer:
         text = self.statistic.text
         return [text if term == WHOLE else f"{text} {term}" for term in self.estimates.terms]
 
+    def unknown(self, why: Flag) -> Answer:
+        """The same terms, of which nothing is known, as there are no records."""
+        of, nothing = self.estimates, np.full(len(self.estimates.terms), np.nan)
+        ends = np.column_stack([of.low, of.high])
+        estimates = Estimates(
+            of.terms,
+            nothing,
+            nothing,
+            of.low,
+            of.high,
+            interval_noise=ends,
+            groups=of.groups,
+            headline=of.headline,
+            since=of.since,
+            n=np.zeros((len(nothing), 2)),
+            reason=why.message,
+        )
+        return replace(self, estimates=estimates, records=0.0).flagged(why)
+
     def flagged(self, flag: Flag) -> Answer:
         """The same, with a flag before its own."""
         worded = replace(flag, message=flag.message.replace("records", self.counted))

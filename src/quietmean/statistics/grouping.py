@@ -31,8 +31,6 @@ class Asked(Protocol):
     @property
     def unit(self) -> PrivacyUnit: ...
     @property
-    def hides_count(self) -> bool: ...
-    @property
     def columns(self) -> Columns: ...
     @property
     def scales(self) -> Mapping[Feature, float]: ...
@@ -95,8 +93,7 @@ class _Seen(Mapping[str, Array]):
 def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, int, int]:
     """The sum of all rows' vectors, (d,), how many rows there are, values outside their bounds, and missing cells.
 
-    Raises :class:`InputError` where records are not the unit, without any unless their number is private, and where the source
-    has other rows meanwhile.
+    Raises :class:`InputError` where records are not the unit, and where the source has other rows meanwhile.
     """
     if workload.unit != PrivacyUnit.RECORD:
         raise InputError(f"groups of rows do not say whose they are, and the unit is {workload.unit}: read the rows instead")
@@ -105,8 +102,6 @@ def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, i
         sums.by_groups()
         if sums.left or not sums.notes_by_groups():
             sums.by_rows()
-    if not len(groups) and not workload.hides_count:
-        raise InputError("a party has no records: every party needs at least one, or leave it out")
     outside, missing = sums.strange.sum(axis=1).tolist()
     return np.concatenate(list(sums.totals.values())), len(groups), outside, missing
 

@@ -72,6 +72,11 @@ class PersonRows:
     persons: NDArray[np.uint64] = field(repr=False)
     days: Array = field(repr=False)
 
+    @classmethod
+    def none(cls, columns: int) -> PersonRows:
+        """Of a table without rows."""
+        return cls(np.empty((0, columns)), np.empty((0, 2), dtype=np.uint64), np.empty(0))
+
     def chosen(self, rows: str | int) -> Grouped:
         """The rows that count, by person. Which ones depends on this person's rows alone, and not on their order.
 

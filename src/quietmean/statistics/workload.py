@@ -34,6 +34,7 @@ from quietmean.statistics.statistic import (
 )
 from quietmean.statistics.subgroups import DeclaredStatistic
 
+NOBODYS = Flag("nothing-present", "No party has a record of this: nothing is known.")
 # Records that are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
 _UNTESTED = Flag("untested", "no test, as the rows of one person are not independent: with rows first or last there is one")
@@ -44,8 +45,9 @@ _DEPENDENT = "the rows of one person are not independent, so nothing is said abo
 class Encoded:
     """A party's input to a protocol: its vector (d,) and its public weight, the number of its records, or of its persons.
 
-    Where counts are private, the weight is the room that every party has, and ``beyond`` is how many records it has above that.
-    ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
+    Without any, both are 0. Where counts are private, the weight is the room that every party has, and ``beyond`` is how many
+    records it has above that. ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes
+    of this party only.
     """
 
     vector: Vector = field(repr=False)
@@ -272,8 +274,8 @@ class Workload:
 
         Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
         values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
-        is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records,
-        unless their number is private.
+        is added up, so that the sensitivity holds to the last bit; 0 for none. Nor does their number: without records the vector
+        is zero, and of a party that is protected as a whole that of one record with all values missing.
         """
         if isinstance(records, Groups):
             return self._encoded(*sums_of(self, records, step))
@@ -293,11 +295,9 @@ class Workload:
                 total += self.of_records(rows, step=step).sum(axis=0)
             else:
                 whole.append(rows)
-        if not count and not self.hides_count:
-            raise InputError("a party has no records: every party needs at least one, or leave it out")
         if self.unit.within_party:
             return self._encoded(total, count, outside, missing)
-        inside = self.inside(np.vstack(whole) if whole else np.empty((0, len(self.columns))))
+        inside = self.inside(np.vstack(whole) if whole else np.full((1, len(self.columns)), np.nan))
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
 
@@ -364,7 +364,10 @@ class Workload:
         """The answers from the mean vector, shape (d,), of total ``weight``.
 
         ``noise``: standard deviation on each coordinate. ``step``: that of the grid for which units were encoded; 0 for none.
+        Nothing is known without any weight.
         """
+        if not weight:
+            return tuple(answer.unknown(NOBODYS) for answer in self.decode(np.zeros(self.dimension), 0.0, 1.0, step=step))
         released = self.decoder(step).released(mean, noise, weight)
         records, counted = released.records, in_words_of(self.unit, "records", self.rows)
         return tuple(

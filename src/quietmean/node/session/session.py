@@ -339,7 +339,7 @@ class StudySession:
             return self._own_result()
         total = self._store.release(Phase.DISSEMINATION)
         others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
-        if total is None or total.weight <= 0 or (others and not others & set(heard_from)):
+        if total is None or (total.weight <= 0 and self._weights.any()) or (others and not others & set(heard_from)):
             reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
             raise ProtocolFailure(f"no other party's result arrived here: {reason}")
         return total

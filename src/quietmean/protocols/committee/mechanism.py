@@ -175,6 +175,11 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
             return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
         return super().input_domain(target)
 
+    @property
+    def needs_records(self) -> bool:
+        """Where products are checked, a contribution is one record."""
+        return self.bits_of_record > 0
+
     def check_weight(self, weight: float) -> None:
         check_weight(weight, self.largest_weight)
 

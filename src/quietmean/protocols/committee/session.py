@@ -113,7 +113,7 @@ class CommitteeSession:
     def takes_weight(self, weight: float, largest: float) -> bool:
         """Whether a contribution may have a public weight, for a contributor that may have ``largest``."""
         one_record = weight == 1 or not self.parameters.bits_of_record
-        return math.isfinite(weight) and 0 < weight <= largest and one_record
+        return math.isfinite(weight) and 0 <= weight <= largest and one_record
 
     def dealt_numbers(self, noise: bool, weight: float) -> int:
         """Of how many numbers a dealing of ``noise``, or of a value of a public weight, has shares."""
@@ -152,7 +152,7 @@ class CommitteeSession:
             listed = keys[places] == dealers
             largest[listed] = most[places[listed]]
         once = bool((dealers[1:] > dealers[:-1]).all())
-        weighed = bool(((weights > 0) & (weights <= largest)).all())
+        weighed = bool(((weights >= 0) & (weights <= largest)).all())
         weighed = weighed and not (self.parameters.bits_of_record and bool((weights != 1).any()))
         if not (once and weighed and int((~listed).sum()) <= self.vouchers):
             raise ContentError("a contributor that is not admitted, or with another weight")

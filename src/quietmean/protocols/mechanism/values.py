@@ -43,6 +43,11 @@ class TakesValues:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
         return values
 
+    @property
+    def needs_records(self) -> bool:
+        """Can no party have weight 0, as one without records has?"""
+        return False
+
     def check_weight(self, weight: float) -> None:
         """Raises :class:`InputError` if the plan has no room for a party of that public weight."""
         return

@@ -175,7 +175,7 @@ class PackedSharingParty:
                 content = self._codec.check_dealt(message.content, self._party in self._packing.seeded(message.sender))
             except ContentError:
                 continue
-            if math.isfinite(message.weight) and 0 < message.weight <= self._parameters.largest_weight:
+            if math.isfinite(message.weight) and 0 <= message.weight <= self._parameters.largest_weight:
                 shares[message.sender], weights[message.sender] = StableBytes(content), message.weight
         member = self._member.after_dealing(state.member, mask_of(shares))
         return replace(state, member=member, shares=shares, weights=weights)

@@ -87,6 +87,11 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         """The unit ball; what lies inside of it is scaled to its surface."""
         return InputDomain.ball(target.dimension, _DIAMETER / 2)
 
+    @property
+    def needs_records(self) -> bool:
+        """A vector of length 0 has no direction."""
+        return True
+
     def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
         length = np.linalg.norm(values, axis=1)

@@ -188,7 +188,7 @@ class AggregatorParty:
         parameters = self._rules.parameters
         total = empty_sum(parameters, self._value.size)
         masked = self._readable(
-            {sender: m for sender, m in inbox.items() if 0 < m.weight <= parameters.largest_weight},
+            {sender: m for sender, m in inbox.items() if 0 <= m.weight <= parameters.largest_weight},
             lambda m: wire.read_words(m.content, parameters.bits, total.size),
         )
         weights = {sender: inbox[sender].weight for sender in masked}

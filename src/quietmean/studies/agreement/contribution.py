@@ -100,6 +100,6 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
         vector = None
     if vector is None or vector.shape != (dimension,):
         raise InputError(f"the vector of {name} is none of this study's: ask for it again")
-    if not (math.isfinite(body.weight) and body.weight > 0):
-        raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number > 0: ask for it again")
+    if not (math.isfinite(body.weight) and body.weight >= 0):
+        raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number of at least 0: ask for it again")
     return Release(vector, body.weight)

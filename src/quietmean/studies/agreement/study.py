@@ -69,7 +69,7 @@ class StudyTerms(TransportTerms, BaseModel):
     # How many records all parties have together, as far as is public, or persons: for expected widths only.
     records: int | None = Field(default=None, ge=1)
     # How few and how many records one party may say that it has, and which part of all, where these are public.
-    records_per_party: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    records_per_party: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]] | None = None
     largest_share: float | None = Field(default=None, gt=0, le=1)
     # Go on although noise hides all that a statistic's bounds do not tell.
     accept_wide: bool = False

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
-from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
 from quietmean.studies.data.location import Location
@@ -54,7 +53,7 @@ class CountingEngine(ABC):
 
 
 class GroupedRows(Groups):
-    """The rows that an engine holds, in the declared columns. Raises :class:`InputError` without any rows."""
+    """The rows that an engine holds, in the declared columns."""
 
     def __init__(self, engine: CountingEngine, columns: Columns, source: Source) -> None:
         self._engine, self.columns, self.source = engine, columns, source
@@ -71,8 +70,6 @@ class GroupedRows(Groups):
     def __len__(self) -> int:
         if self._count is None:
             self._count = self._engine.count()
-        if not self._count:
-            raise InputError(f"{self._engine.location.name} has no rows: a party needs at least one record")
         return self._count
 
     def at_once(self) -> AbstractContextManager[None]:

@@ -45,8 +45,8 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> Arra
     are their places, NaN where a cell is missing and -1 where it holds none of the declared ones. Transforms are computed.
     ``tell`` gets sentences for the owner of the data alone: which cells were not understood, by line and column.
 
-    Raises :class:`InputError`, without any cell, for what is no table or has no rows, for a column that is absent or of a type
-    that holds no such values, and for more cells than memory is for.
+    A table without rows is one of no records. Raises :class:`InputError`, without any cell, for what is no table, for a column
+    that is absent or of a type that holds no such values, and for more cells than memory is for.
     """
     if isinstance(source, np.ndarray):
         return _checked(source, len(columns))
@@ -57,7 +57,7 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> Arra
 def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iterator[Array]:
     """The same, one piece of rows after the other: of a source of any size little is in memory at a time.
 
-    ``tell`` is called after the last one, and what has no rows is refused then.
+    ``tell`` is called after the last one.
     """
     if isinstance(source, np.ndarray):
         yield _checked(source, len(columns))
@@ -94,10 +94,8 @@ def _named(columns: Columns) -> list[str]:
 
 
 def _checked(array: NDArray[Any], columns: int) -> Array:
-    if array.ndim != 2 or array.shape[1] != columns or not len(array) or array.dtype.kind not in "biuf":
-        raise InputError(
-            f"the array must hold numbers in {count_of(columns, 'column')}, as declared, and a row at least: give such a one"
-        )
+    if array.ndim != 2 or array.shape[1] != columns or array.dtype.kind not in "biuf":
+        raise InputError(f"the array must hold numbers in {count_of(columns, 'column')}, as declared: give such a one")
     return array.astype(np.float64)
 
 
@@ -107,7 +105,6 @@ class Declared:
     def __init__(self, columns: Columns, location: Location) -> None:
         self._columns = columns
         self._readers = {column.name: ColumnReader(column, location) for column in columns if not column.origin}
-        self._rows = 0
 
     def records(self, table: Table) -> Array:
         """The columns of a piece, (rows, columns). Raises :class:`InputError` without a column of it."""
@@ -120,12 +117,11 @@ class Declared:
             else:
                 # Zero has no sign: an engine may keep none, and what is divided by it would be of either.
                 by_column[column.name] = self._readers[column.name].values(table) + 0.0
-        self._rows += table.height
         return np.column_stack(list(by_column.values()))
 
     def all_records(self, pieces: Pieces, tell: Tell, seen: Callable[[Table], None] = lambda table: None) -> tuple[Array, Table]:
         """Those of all pieces, (rows, columns), and the last piece; ``seen`` gets each. Raises :class:`InputError`."""
-        records, cells = list[Array](), 0
+        records, cells = [np.empty((0, len(self._columns)))], 0
         for table in pieces:
             if table.height:
                 records.append(self.records(table))
@@ -137,15 +133,13 @@ class Declared:
         return np.vstack(records), table
 
     def end(self, table: Table, tell: Tell) -> None:
-        """After the last piece: its owner is told what was not understood. Raises :class:`InputError` without any rows."""
-        if not self._rows:
-            raise InputError(f"{table.place} has no rows: a party needs at least one record")
+        """After the last piece: its owner is told what was not understood."""
         for reader in self._readers.values():
             reader.tell(table.place, table.word, tell)
 
 
 def values_of(table: Table, columns: Columns, location: Location) -> Array:
-    """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it, or a row."""
+    """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it."""
     declared = Declared(columns, location)
     records = declared.records(table)
     declared.end(table, _ignore)

@@ -57,8 +57,6 @@ class Records:
         # The first part of the persons, for who goes over them first.
         self._first, self._limit = kept if kept.limit else None, kept.limit
         self._persons = distinct.all()
-        if rows is not None and not len(self._persons):
-            raise InputError(f"{location_of(source).name} names no person in any row: a party needs at least one")
         self._units = self._all_rows if rows is None else len(self._persons)
         if isinstance(rows, int):
             self._units = sum(len(piece.values) for piece in self._grouped(rows))

@@ -100,7 +100,8 @@ def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | N
     parts = []
     for source in sources:
         require_persons(location_of(source), persons.rows)
-        parts.append(_of_persons(joined(list(read_person_rows(source, columns, tell, persons.rows))), persons))
+        pieces = read_person_rows(source, columns, tell, persons.rows)
+        parts.append(_of_persons(joined([PersonRows.none(len(columns)), *pieces]), persons))
     return parts
 
 
@@ -110,9 +111,7 @@ def _names(parties: int) -> list[str]:
 
 
 def _of_persons(rows: PersonRows, persons: Persons) -> Grouped:
-    """Without rows of nobody. Raises :class:`InputError` where no other is left."""
-    if not rows.persons.any():
-        raise InputError("a party has no row that names a person: every party needs one at least, or leave it out")
+    """Without rows of nobody."""
     return rows.chosen(persons.rows)
 
 
@@ -122,8 +121,8 @@ class _Whose:
     def __init__(self, source: Source, persons: Persons | None) -> None:
         self._persons, self._name = persons, location_of(source).name
         self._reader = PersonReader(location_of(source))
-        self._identities: list[Identities] = []
-        self._days: list[Array] = []
+        self._identities: list[Identities] = [np.empty((0, 2), dtype=np.uint64)]
+        self._days: list[Array] = [np.empty(0)]
         if persons is not None:
             require_persons(location_of(source), persons.rows)
 

@@ -118,7 +118,7 @@ def run_study(
     if plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         heard_less = [party for party, other in network.results.items() if set(other.heard) != set(result.heard)]
         means = {party: other.mean for party, other in network.results.items() if party not in heard_less}
-        apart = [party for party, mean in means.items() if not np.array_equal(mean, result.mean)]
+        apart = [party for party, mean in means.items() if not np.array_equal(mean, result.mean, equal_nan=True)]
         if apart:
             raise ProtocolFailure(f"parties {apart} ended with another result than party {shown}: run again")
     execution, opened = opened_of(result, plan)

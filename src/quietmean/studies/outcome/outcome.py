@@ -283,10 +283,11 @@ def conclude(
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
     changes = workload.largest_party_change(execution.weights)
-    most = int(np.argmax(certificate.mu * changes))
+    # Whoever has no record loses nothing, whatever one would.
+    most = int(np.argmax(np.multiply(certificate.mu, changes, out=np.zeros_like(changes), where=changes > 0)))
     counted = execution.counted_weight()
     step = execution.protocol.numbers().step
-    noise = float(np.sqrt(stated_variance(execution)))
+    noise = float(np.sqrt(stated_variance(execution))) if counted else np.inf
     answers = workload.decode(mean, noise, counted, step=step)
     if parts := execution.in_part:
         answers = tuple(answer.flagged(in_part(parts.values(), execution.parties)) for answer in answers)
