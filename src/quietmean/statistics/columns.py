@@ -81,6 +81,9 @@ class Column(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         missing_rule(self.missing)
+        # What is known of a column besides its values has a key that begins so.
+        if "\0" in self.name:
+            raise InputError(f"column {self.name!r} has a character 0 in its name: rename it, in the data too")
         bounded = {"low", "high"} & self.model_fields_set
         declared = bool(bounded) + bool(self.levels) + self.boolean
         if declared > 1 or not (declared or self.origin):

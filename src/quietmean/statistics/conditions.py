@@ -20,7 +20,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.statistics.columns import NO, YES, Column, Columns
 from quietmean.statistics.statistic import Records, raw
-from quietmean.statistics.transforms import COMPARISONS, FUNCTIONS, Expression
+from quietmean.statistics.transforms import COMPARISONS, Expression
 
 _EQUALS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
     ast.Eq: operator.eq,
@@ -136,9 +136,7 @@ class RowCondition(Expression):
 
     def _column(self, node: ast.expr, columns: Mapping[str, Column]) -> Column | None:
         """The column that a node names, and nothing else."""
-        if not isinstance(node, ast.Name) or node.id in FUNCTIONS:
-            return None
-        return columns[self._quoted.get(node.id, node.id)]
+        return columns[self._words.get(node.id, node.id)] if isinstance(node, ast.Name) else None
 
     def _level(self, column: Column, constant: Any) -> float:
         if isinstance(constant, bool) and column.boolean:

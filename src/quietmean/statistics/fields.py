@@ -7,6 +7,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.schema import is_kind, parameter, wrong_field
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.names import split, unquoted
 
 MOST_BINS = 1024
 
@@ -33,7 +34,7 @@ def names_field(help_: str, name: str) -> Any:
     """A field of column names: ``["age", "bmi"]`` in a study file, ``age bmi`` on the command line."""
 
     def read(raw: Any) -> tuple[str, ...]:
-        parts = raw.split() if isinstance(raw, str) else raw
+        parts = [unquoted(part) for part in split(raw, " ")] if isinstance(raw, str) else raw
         if not (isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts)):
             raise wrong_field(name, raw, "names of columns")
         return tuple(parts)
@@ -68,10 +69,10 @@ def require_names(subject: str, names: tuple[str, ...], fewest: int) -> None:
 
 def sides_of(formula: str) -> tuple[str, list[str]]:
     """The outcome and the other columns of ``outcome ~ column + column``. Raises :class:`InputError` for any other text."""
-    left, tilde, right = formula.partition("~")
-    outcome, names = left.strip(), [name.strip() for name in right.split("+")]
-    if not tilde or not outcome or not all(names):
-        raise InputError(f"formula {formula!r} is not of the form outcome ~ column + column: write it so")
+    sides = split(formula, "~")
+    outcome, names = unquoted(sides[0]), [unquoted(name) for name in split(sides[-1], "+")]
+    if len(sides) != 2 or not outcome or not all(names):
+        raise InputError(f"formula {formula!r} is not of the form outcome ~ column + column. Write for example bmi ~ age + sex.")
     if len({outcome, *names}) <= len(names):
         raise InputError(f"formula {formula!r} names a column twice: name each once")
     return outcome, names

@@ -7,19 +7,17 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
+from quietmean.statistics.names import READ_LATER, split, unquoted
 from quietmean.statistics.nested import StatisticReader, install
 from quietmean.statistics.statistic import Statistic
 
 GROUP = "quietmean.statistics"
-# A comma, or what stands between quotes or innermost brackets.
-_COMMA = re.compile(r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*"|`[^`]*`|\((?:'[^']*'|"[^"]*"|[^()'"])*\)|,""")
 _NAME = re.compile(r"[\w-]+")
 _TEXT = re.compile(r"\s*([a-z0-9-]+)\s*\((.*)\)\s*", re.DOTALL)
 
@@ -56,12 +54,12 @@ def read_text(text: str) -> dict[str, Any]:
     kind = get_statistic(match[1])
     raw: dict[str, Any] = {"kind": kind.name}
     places = list(kind.by_place)
-    for part in filter(None, (part.strip() for part in _parts(match[2]))):
+    for part in filter(None, (part.strip() for part in split(match[2], ","))):
         name, equals, value = (word.strip() for word in part.partition("="))
         # A statistic within another one has names of its own.
         if not equals or not _NAME.fullmatch(name):
             if kind.takes_all and len(places) <= 1:
-                raw.setdefault(kind.by_place[-1], []).append(part)
+                raw.setdefault(kind.by_place[-1], []).append(unquoted(part))
                 places = []
                 continue
             if not places:
@@ -74,15 +72,13 @@ def read_text(text: str) -> dict[str, Any]:
     return kind.meant_in_words(raw) | raw
 
 
-def _parts(text: str) -> list[str]:
-    """What stands between commas that are outside of brackets and quotes."""
-    begins = [0, *(match.end() for match in _COMMA.finditer(text) if match[0] == ",")]
-    return [text[begin:end].removesuffix(",") for begin, end in pairwise([*begins, len(text)])]
-
-
 def _data(kind: type[Statistic], key: str, text: str) -> Any:
     """JSON data for a field. An unknown field is kept as text and reported later, together with the known fields."""
-    return next((parameter.data(text) for parameter in parameters_of(kind).values() if parameter.key == key), text)
+    declared = next((parameter for parameter in parameters_of(kind).values() if parameter.key == key), None)
+    if declared is None:
+        return text
+    is_name = declared.read is None and key not in READ_LATER
+    return unquoted(text) if is_name and unquoted(text) != text else declared.data(text)
 
 
 install(StatisticReader(read_text, parse_statistic))

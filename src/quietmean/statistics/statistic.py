@@ -20,6 +20,7 @@ from quietmean.core.schema import OPEN, Configured, is_kind, nearest, parameter,
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.names import READ_LATER, quoted, split, unquoted
 from quietmean.statistics.supposed import Supposed, require_expected
 
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
@@ -37,12 +38,12 @@ TOTAL = ("total",)
 
 def presence_of(column: str) -> str:
     """The key in records that says which values of a column are present."""
-    return f"present({column})"
+    return f"\0present {column}"
 
 
 def raw(column: str) -> str:
     """The key in records of the numbers of a column before they were moved to their bounds."""
-    return f"raw({column})"
+    return f"\0raw {column}"
 
 
 class Feature(ABC):
@@ -251,7 +252,7 @@ def expectation_field() -> Any:
     def read(raw: Any) -> tuple[tuple[str, float], ...]:
         wrong = wrong_field(EXPECT, raw, "names with numbers, such as {auc = 0.7} in a study file, auc 0.7 on the command line")
         if isinstance(raw, str):
-            words = raw.split()
+            words = [unquoted(word) for word in split(raw, " ")]
             if len(words) % 2:
                 raise wrong
             raw = dict(zip(words[::2], words[1::2], strict=True))
@@ -342,12 +343,12 @@ class Statistic(Configured, ABC):
     def text(self) -> str:
         """The name of the statistic in reports: as on the command line, without its share and what it expects."""
         fields = self.describe()
-        by_place = [_brief(fields[name]) for name in self.by_place if name in fields]
+        by_place = [_brief(fields[name], name) for name in self.by_place if name in fields]
         if self.takes_all and self.by_place[-1] in fields:
-            by_place[-1:] = fields[self.by_place[-1]]
+            by_place[-1:] = map(quoted, fields[self.by_place[-1]])
         meant = self.meant_in_words(fields)
         named = [
-            f"{field.key}={_brief(field.to_json(getattr(self, name)))}"
+            f"{field.key}={_brief(field.to_json(getattr(self, name)), field.key)}"
             for name, field in parameters_of(type(self)).items()
             if field.key in (*fields, *meant) and field.key not in (*self.by_place, "share", EXPECT)
             if field.default is OPEN or getattr(self, name) != meant.get(field.key, field.default)
@@ -416,10 +417,12 @@ def require_records(statistic: Statistic, columns: Columns) -> None:
         )
 
 
-def _brief(value: Any) -> str:
+def _brief(value: Any, key: str) -> str:
     """A field as short as it can be read back from."""
     if isinstance(value, list):
-        return " ".join(_brief(item) for item in value)
+        return " ".join(quoted(item, ", ") if isinstance(item, str) else _brief(item, key) for item in value)
+    if isinstance(value, str):
+        return value if key in READ_LATER else quoted(value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -18,6 +18,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
+from quietmean.statistics.names import NAMES_STAND, in_plain_words
 
 # The range of an expression: its least and its largest value.
 Range = tuple[float, float]
@@ -43,8 +44,10 @@ COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], Mask]]] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
-# Names between backquotes, and texts between other quotes.
-_QUOTED = re.compile(r"(`[^`]+`|'[^']*'|\"[^\"]*\")")
+
+
+class NoBoundsError(InputError):
+    """The bounds of a transform do not follow from those of its columns."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,9 @@ class Expression:
 
     def named_in(self, tree: ast.AST) -> tuple[str, ...]:
         """The columns in a part of it, in their order."""
-        names: dict[str, None] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
-                names[self._quoted.get(node.id, node.id)] = None
-        return tuple(names)
+        called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called]
+        return tuple(dict.fromkeys(self._words.get(name, name) for name in names))
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -76,11 +77,19 @@ class Expression:
             raise InputError(f"{self.what} {self.text!r} has no column in it: {self.form}")
         return names
 
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions in it, known or not."""
+        return tuple(re.findall(r"([^\W\d]\w*)\s*\(", self._plain[0]))
+
+    @property
+    def _words(self) -> dict[str, str]:
+        """The names that stand between backquotes, by a plain word for each."""
+        return self._plain[1]
+
     @cached_property
-    def _quoted(self) -> dict[str, str]:
-        """The names between backquotes, by a plain word that stands for each."""
-        names = [part[1:-1] for part in _QUOTED.findall(self.text) if part[0] == "`"]
-        return {f"quoted_{number}_": name for number, name in enumerate(names)}
+    def _plain(self) -> tuple[str, dict[str, str]]:
+        return in_plain_words(self.text.strip(), {"^": "**"})
 
     @cached_property
     def _tree(self) -> ast.expr:
@@ -88,17 +97,12 @@ class Expression:
             raise InputError(
                 f"a {self.what} has {len(self.text)} characters: at most {self.most_characters}; declare parts of it as columns"
             )
-        words = iter(self._quoted)
-        parts = [
-            part if part[:1] in ("'", '"') else next(words) if part[:1] == "`" else part.replace("^", "**")
-            for part in _QUOTED.split(self.text)
-        ]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                tree = ast.parse("".join(parts).strip(), mode="eval").body
+                tree = ast.parse(self._plain[0], mode="eval").body
         except (SyntaxError, ValueError, RuntimeError, MemoryError):
-            raise InputError(f"{self.what} {self.text!r} cannot be read: {self.form}") from None
+            raise InputError(f"{self.what} {self.text!r} cannot be read: {self.form}{NAMES_STAND}") from None
         self._check(tree)
         return tree
 
@@ -129,14 +133,14 @@ class Expression:
                 raise self._unknown_part()
 
     def _unknown_part(self) -> InputError:
-        return InputError(f"{self.what} {self.text!r} has a part that is not known: {self.form}")
+        return InputError(f"{self.what} {self.text!r} has a part that is not known: {self.form}{NAMES_STAND}")
 
     def _value(self, node: ast.expr, columns: Mapping[str, Array]) -> Array:
         match node:
             case ast.Constant(value=int() | float() as value):
                 return np.full(len(next(iter(columns.values()))), float(value))
             case ast.Name(id=name):
-                return columns[self._quoted.get(name, name)]
+                return columns[self._words.get(name, name)]
             case ast.UnaryOp(op=op, operand=operand):
                 inner = self._value(operand, columns)
                 return -inner if isinstance(op, ast.USub) else inner
@@ -178,7 +182,7 @@ class Transform(Expression):
         with np.errstate(all="ignore"):
             low, high = self._range(self._tree, columns)
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise InputError(
+            raise NoBoundsError(
                 f"transform {self.text!r} has no bounds, for its columns may make it infinite or undefined: declare them with "
                 "--bounds LOW HIGH (in a study file low and high)"
             )
@@ -196,7 +200,7 @@ class Transform(Expression):
             case ast.Constant(value=int() | float() as value):
                 return float(value), float(value)
             case ast.Name(id=name):
-                return columns[self._quoted.get(name, name)]
+                return columns[self._words.get(name, name)]
             case ast.UnaryOp(op=op, operand=operand):
                 low, high = self._range(operand, columns)
                 return (-high, -low) if isinstance(op, ast.USub) else (low, high)

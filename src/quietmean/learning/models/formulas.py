@@ -7,7 +7,6 @@ of the columns' bounds and levels, so that no term depends on a record.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +21,13 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.formulas import LARGEST_POWER, Formula
+from quietmean.statistics.names import NAMES_STAND
 
 # What a formula may call: transforms of formulaic that have no side effects and read nothing but columns.
 ALLOWED = ("C", "I", "bs", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt")
 _PLAIN = (ast.Expression, ast.Constant, ast.Load, ast.UnaryOp, ast.USub, ast.UAdd, ast.BinOp, ast.List, ast.Tuple)
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-_MOST_LETTERS, _MOST_TERMS, _LARGEST_POWER = 2000, 200, 9
 # The public sample: so many points, a tenth of them at each end of a column's bounds.
 _POINTS, _BEYOND, _MOST_CORNERS = 1024, 0.1, 2048
 
@@ -43,38 +43,28 @@ class FormulaTerms:
     columns: Columns
 
     def __post_init__(self) -> None:
-        if len(self.formula) > _MOST_LETTERS:
-            raise InputError(f"the formula has {len(self.formula)} letters: write one of up to {_MOST_LETTERS}")
-        sides = self.formula.split("~")
-        if len(sides) != 2 or not sides[1].strip():
-            raise InputError(f"{self.formula!r} is no formula: write outcome ~ term + term, for example ill ~ age + arm")
-        for term in self._terms:
+        for term in self._written.terms:
             for factor in term.factors:
                 self._require_harmless(str(factor.expr))
+
+    @cached_property
+    def _written(self) -> Formula:
+        return Formula(self.formula)
 
     @property
     def outcome(self) -> str:
         """What stands on the left."""
-        return self.formula.split("~")[0].strip()
+        return self._written.outcome
 
-    @cached_property
-    def _terms(self) -> list[Any]:
-        formulaic = import_extra("formulaic", "models", "a model with a formula")
-        if any(int(power) > _LARGEST_POWER for power in re.findall(r"(?:\*\*|\^)\s*(\d{1,9})", self.formula)):
-            raise InputError(f"{self.formula!r} has a power above {_LARGEST_POWER}: write interactions out")
-        try:
-            terms = list(formulaic.Formula(self.formula.split("~")[1].strip()))
-        # Its parser has errors of many kinds.
-        except Exception as error:
-            raise InputError(f"{self.formula!r} cannot be read ({type(error).__name__}): write outcome ~ term + term") from None
-        if len(terms) > _MOST_TERMS or not all(hasattr(term, "factors") for term in terms):
-            raise InputError(f"{self.formula!r} has more than {_MOST_TERMS} terms, or several parts: write outcome ~ term + term")
-        return terms
+    def _name(self, word: str) -> str:
+        """The name that a plain word stands for."""
+        return self._written.plain[1].get(word, word)
 
-    def _require_harmless(self, expression: str) -> None:
+    def _require_harmless(self, plain: str) -> None:
         """Raises :class:`InputError` unless it is a sum or product of columns, numbers and calls of what is allowed."""
+        expression = self._written.named(plain)
         try:
-            parsed = ast.parse(expression.strip(), mode="eval")
+            parsed = ast.parse(plain.strip(), mode="eval")
         # Also what is too deep for it.
         except Exception:
             raise InputError(f"{expression!r} in the formula cannot be read: use columns, numbers and {_called()}") from None
@@ -84,20 +74,22 @@ class FormulaTerms:
                 if not (isinstance(node, ast.Name) and node.id in ALLOWED):
                     raise InputError(f"{expression!r} in the formula calls what it must not: use {_called()}")
             elif isinstance(node, ast.Name):
-                if node.id not in self.columns.names:
-                    near, declared = nearest(node.id, self.columns.names), ", ".join(self.columns.names)
-                    raise InputError(f"column {node.id!r} in the formula is not declared{near}: there are {declared}")
+                if (name := self._name(node.id)) not in self.columns.names:
+                    near, declared = nearest(name, self.columns.names), ", ".join(self.columns.names)
+                    raise InputError(f"column {name!r} in the formula is not declared{near}: there are {declared}")
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small(node.right):
-                raise InputError(f"{expression!r} in the formula has a power that is no number up to {_LARGEST_POWER}: write one")
+                raise InputError(f"{expression!r} in the formula has a power that is no number up to {LARGEST_POWER}: write one")
             elif not isinstance(node, (*_PLAIN, *_OPERATORS, ast.Call, ast.keyword)):
-                raise InputError(f"{expression!r} in the formula does more than it may: use columns, numbers and {_called()}")
+                raise InputError(
+                    f"{expression!r} in the formula does more than it may: use columns, numbers and {_called()}{NAMES_STAND}"
+                )
 
     @cached_property
     def used(self) -> tuple[str, ...]:
         """The columns on the right, in the order in which they are declared."""
         names = {
-            node.id
-            for term in self._terms
+            self._name(node.id)
+            for term in self._written.terms
             for factor in term.factors
             for node in ast.walk(ast.parse(str(factor.expr).strip(), mode="eval"))
             if isinstance(node, ast.Name)
@@ -110,7 +102,7 @@ class FormulaTerms:
         formulaic = import_extra("formulaic", "models", "a model with a formula")
         with np.errstate(all="ignore"):
             try:
-                matrix = formulaic.Formula(self.formula.split("~")[1].strip()).get_model_matrix(
+                matrix = formulaic.Formula(self._written.plain[0]).get_model_matrix(
                     self._frame(self._sample), context={"sqrt": np.sqrt}, na_action="ignore"
                 )
             except Exception as error:
@@ -123,12 +115,15 @@ class FormulaTerms:
     @property
     def names(self) -> tuple[str, ...]:
         """Of all columns of the design."""
-        return tuple(map(str, self._spec.column_names))
+        return tuple(self._written.named(str(name)) for name in self._spec.column_names)
 
     @property
     def groups(self) -> dict[str, Sequence[int]]:
         """The places of the columns of each term, by its name."""
-        return {str(term): list(range(*place.indices(len(self.names)))) for term, place in self._spec.term_slices.items()}
+        return {
+            self._written.named(str(term)): list(range(*place.indices(len(self.names))))
+            for term, place in self._spec.term_slices.items()
+        }
 
     def design(self, records: Mapping[str, Array]) -> Array:
         """DesignRows (N, p) of complete records by column: numbers are cut at their bounds, levels are places."""
@@ -196,7 +191,9 @@ class FormulaTerms:
     def _frame(self, values: Mapping[str, Array]) -> Any:
         pandas = import_extra("pandas", "models", "a model with a formula")
         count = len(next(iter(values.values())))
-        return pandas.DataFrame({name: _cells(self.columns[name], values[name]) for name in values}, index=range(count))
+        words = {name: word for word, name in self._written.plain[1].items()}
+        cells = {words.get(name, name): _cells(self.columns[name], values[name]) for name in values}
+        return pandas.DataFrame(cells, index=range(count))
 
 
 def _cells(column: Column, values: Array) -> Any:
@@ -207,7 +204,7 @@ def _cells(column: Column, values: Array) -> Any:
 
 
 def _is_small(power: ast.expr) -> bool:
-    return isinstance(power, ast.Constant) and isinstance(power.value, int | float) and abs(power.value) <= _LARGEST_POWER
+    return isinstance(power, ast.Constant) and isinstance(power.value, int | float) and abs(power.value) <= LARGEST_POWER
 
 
 def _called() -> str:

@@ -19,6 +19,7 @@ from quietmean.learning.models.formulas import FormulaTerms
 from quietmean.learning.models.model import ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
 from quietmean.statistics import Column, Columns
+from quietmean.statistics.names import split
 
 COMMON, SHIFTED, OWN = "common", "shifted", "own"
 BASELINES = {COMMON: "", SHIFTED: " + party", OWN: " + interval:party"}
@@ -98,7 +99,7 @@ class ProportionalHazards(ModelByRounds):
         more = [Column(name=_INTERVAL, levels=intervals)]
         if self.baseline != COMMON:
             more.append(Column(name=_PARTY, levels=tuple(f"{place + 1}" for place in range(parties))))
-        right = self.formula.partition("~")[2]
+        right = split(self.formula, "~")[-1]
         formula = f"~ 0 + {_INTERVAL}{BASELINES[self.baseline]} + {right}"
         return ModelDesign(FormulaTerms(formula, Columns([*self.columns, *more])))
 

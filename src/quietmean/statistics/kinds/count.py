@@ -7,33 +7,68 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
-from quietmean.statistics.columns import MISSING, YES, Columns
+from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import few
 from quietmean.statistics.kinds.sum import COUNTED
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Feature, Records, Released, Statistic, TermReading, presence_of, require_records
+
+
+@dataclass(frozen=True)
+class AnyPresent(Feature):
+    """1 for a record with a value in any of the columns, else 0: in which a condition on these columns can hold."""
+
+    declared: tuple[Column, ...]
+    size = 1
+    sensitivity = 1.0
+
+    @property
+    def length(self) -> float:
+        return 1.0
+
+    @property
+    def complete(self) -> Array:
+        return np.ones(1)
+
+    def encode(self, records: Records) -> Array:
+        present = [records[presence_of(column.name)] for column in self.declared]
+        any_present: Array = np.max(present, axis=0)[:, None]
+        return any_present
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Count(Statistic):
-    """How many records have a number in a column, or a level: ``yes`` by default for a boolean one, any for one with levels."""
+    """How many records have a number in a column, or a level: ``yes`` by default for a boolean one, any for one with levels.
+
+    Without a column: in how many its condition holds.
+    """
 
     name = "count"
-    summary = "how many records have a value, or a level"
+    summary = "how many records have a value, or a level, or meet a condition"
     by_place = ("column",)
 
-    column: str = parameter(help="the column")
+    column: str = parameter("", help="the column; without one, a condition", written=lambda value: bool(value.column))
     level: str | None = parameter(None, help="the level, of a column that has any")
+
+    @property
+    def subject(self) -> str | None:
+        return self.column or None
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
         return (self._weights(columns)[0],)
 
     def _weights(self, columns: Columns) -> tuple[Feature, Array]:
-        """The feature that knows, and the weights of its quantities in the answer."""
+        """The feature that knows, and the weights of its quantities in the answer. Raises :class:`InputError` where none does."""
+        if not self.column:
+            if not self.where or self.level is not None:
+                raise InputError("count needs a column or a condition. Write for example count(age) or count(where=age >= 65).")
+            return AnyPresent(tuple(columns[name] for name in RowCondition(self.where).sources)), np.ones(1)
         column = columns[self.column]
         if column.numeric and self.level is None:
             return ColumnBlock(column), np.eye(5)[0]

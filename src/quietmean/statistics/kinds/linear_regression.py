@@ -17,11 +17,12 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.fields import ROBUST, robust_field
+from quietmean.statistics.fields import ROBUST, robust_field, sides_of
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.known_levels import levels_stay
+from quietmean.statistics.names import split
 from quietmean.statistics.products import CentredMoments, moments_of, moved_products
 from quietmean.statistics.robust import PairMoments, of_line
 from quietmean.statistics.statistic import Released
@@ -52,7 +53,7 @@ class LinearRegression(Regression):
 
     @classmethod
     def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
-        return {ROBUST: True} if _of_one(str(raw.get("formula", ""))) else {}
+        return {ROBUST: True} if _looks_of_one(str(raw.get("formula", ""))) else {}
 
     def suppose(self, supposed: Supposed) -> None:
         outcome, covariates = self._sides(supposed.columns)
@@ -76,7 +77,7 @@ class LinearRegression(Regression):
 
     def _moments(self, columns: Columns) -> Moments:
         outcome, covariates = self._sides(columns)
-        if self.robust and not _of_one(self.formula):
+        if self.robust and len(sides_of(self.formula)[1]) > 1:
             raise InputError(f"robust is true, but {self.formula!r} has several covariates: robust errors are those of one")
         return moments_of((*covariates, outcome), heavy=outcome, robust=self.robust)
 
@@ -107,9 +108,10 @@ class LinearRegression(Regression):
         return levels.completed(_fit(centred, outcome, levels.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY), terms)
 
 
-def _of_one(formula: str) -> bool:
-    """Does it have one covariate?"""
-    return "~" in formula and "+" not in formula
+def _looks_of_one(formula: str) -> bool:
+    """Does a text that may be a formula of more than columns have one covariate?"""
+    sides = split(formula, "~")
+    return len(sides) == 2 and len(split(sides[1], "+")) == 1 and not any(len(split(sides[1], sign)) > 1 for sign in "*/^")
 
 
 def _fit(

@@ -27,6 +27,7 @@ from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.target import nats_in_words
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
+from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.statistics.persons import Persons
@@ -183,6 +184,9 @@ class StudyTerms(TransportTerms, BaseModel):
             shown = [detail for detail in all_faults if not (inside and detail["loc"] == ("column",))]
             faults = "; ".join(map(_fault, shown))
             raise InputError(f"the study is not as it should be ({faults}): mend these fields") from None
+        columns, statistics = written_out(study.columns, study.statistics)
+        if (columns, statistics) != (study.columns, study.statistics):
+            study = study.model_copy(update={"columns": columns, "statistics": statistics})
         study.require_possible_committee()
         require_start_by(study.minimum, study.start_by, "study")
         study.require_possible_transport()

@@ -1,0 +1,92 @@
+"""Names in texts that people write: one with other signs than letters, digits and _ stands between backquotes, `systolic bp`.
+
+A backquote inside of such a name is written twice. Levels and dates stand between other quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+# Fields of statistics whose text has a grammar of its own: names in it keep their backquotes until it is read.
+READ_LATER = ("where", "formula", "of")
+# The rule, at the end of a sentence about a text that cannot be read.
+NAMES_STAND = "; names that are no plain words stand between backquotes, as in `systolic bp`"
+_TOKEN = re.compile(
+    r"""(?P<name>`(?:[^`]|``)+`)|(?P<text>(?<!\w)'[^']*'|(?<!\w)"[^"]*")|(?P<word>(?:[^\W\d]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*)|(?P<number>\d\w*)|(?P<sign>.)""",
+    re.DOTALL,
+)
+_CLOSING = {"(": ")", "[": "]"}
+# What would be read as the begin of something else: quotes, and the name of a field.
+_SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|^\s|\s$|^$""")
+
+
+def split(text: str, separator: str) -> list[str]:
+    """The parts of a text between separators, each of one sign, that are outside of quotes and brackets; " " is any blanks."""
+    parts, depth = [""], 0
+    for kind, token, closed in _in_brackets(text):
+        depth += closed
+        is_separator = token.isspace() if separator == " " else token == separator
+        if depth == 0 and kind == "sign" and is_separator:
+            parts.append("")
+        else:
+            parts[-1] += token
+    return [part for part in parts if part] if separator == " " else parts
+
+
+def unquoted(text: str) -> str:
+    """The name or level that a text is: what stands between its quotes, or the text itself without blanks around it."""
+    stripped = text.strip()
+    match = _TOKEN.fullmatch(stripped)
+    if match is None or not (match["name"] or match["text"]):
+        return stripped
+    return stripped[1:-1].replace("``", "`") if match["name"] else stripped[1:-1]
+
+
+def quoted(name: str, separators: str = ",") -> str:
+    """A name as :func:`unquoted` reads it between such separators: between backquotes only where it needs them."""
+    brackets = [sign for sign in name if sign in "()[]"]
+    is_open = len(brackets) != sum(abs(change) for _, _, change in _in_brackets(name))
+    special = _SPECIAL.search(name) or is_open or any(split(name, separator) != [name] for separator in separators)
+    return f"`{name.replace('`', '``')}`" if special else name
+
+
+def in_plain_words(text: str, signs: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+    """The text as Python's parser and formulaic's can read it, and the names by the words that stand for them in it.
+
+    ``signs``: what stands for single signs outside of quotes.
+    """
+    stem = "name_"
+    while stem in text:
+        stem += "_"
+    words: dict[str, str] = {}
+    parts = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        # Python takes letters that look alike for one (NFKC).
+        if match["name"] or (match["word"] and not token.isascii()):
+            token = words.setdefault(unquoted(token), f"{stem}{len(words)}_")
+        elif match["text"]:
+            token = repr(token[1:-1])
+        elif match["sign"]:
+            token = (signs or {}).get(token, token)
+        parts.append(token)
+    return "".join(parts), {word: name for name, word in words.items()}
+
+
+def _in_brackets(text: str) -> Iterator[tuple[str, str, int]]:
+    """Tokens by kind, and by how much each changes the depth in brackets; one that nothing closes opens nothing."""
+    tokens = [(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(text)]
+    opened: list[int] = []
+    changes = [0] * len(tokens)
+    for place, (kind, token) in enumerate(tokens):
+        if kind == "sign" and token in _CLOSING:
+            opened.append(place)
+        elif kind == "sign" and token in _CLOSING.values():
+            # Of brackets that cross, the outer ones count.
+            same = [begin for begin in opened if _CLOSING[tokens[begin][1]] == token]
+            if same:
+                changes[same[-1]], changes[place] = 1, -1
+                opened = [begin for begin in opened if begin < same[-1]]
+    for (kind, token), change in zip(tokens, changes, strict=True):
+        yield kind, token, change
