@@ -158,6 +158,7 @@ def test_the_board_shows_what_runs_and_nothing_of_the_site(pages: Pages) -> None
         since=time,
         updated=time,
         waiting_for=("west",),
+        until=time,
         messages_sent=3,
         messages_received=2,
         bytes_sent=1000,

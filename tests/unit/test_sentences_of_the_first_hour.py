@@ -120,11 +120,16 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
     shown: list[str] = []
     report = _watch(cast(Progress, SimpleNamespace(say=shown.append)), 3)
     stalled = Stalled("no space beside a.store: make room, the study goes on")
-    for event in (AgreementWaits(("b", "c")), RoundBegun(Phase.MIXING, 1, 2, ("b",)), stalled, stalled):
+    for event in (
+        AgreementWaits(("b", "c"), "2090-01-01T12:00:00+00:00"),
+        RoundBegun(Phase.MIXING, 1, 2, ("b",), "2090-01-01T12:00:00+00:00"),
+        stalled,
+        stalled,
+    ):
         report("a", event_json(event))
     assert shown == [
-        f"3 processes, {Phase.AGREEMENT.label}, a waits for b, c",
-        "3 processes, mixing: round 1 of 2, a waits for b",
+        f"3 processes, {Phase.AGREEMENT.label}, a waits for b, c until 2090-01-01 12:00",
+        "3 processes, mixing: round 1 of 2, a waits for b until 2090-01-01 12:00",
     ]
     assert capsys.readouterr().err == "quietmean: a: no space beside a.store: make room, the study goes on\n"
 

@@ -47,7 +47,8 @@ from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
 from support.virtual_time import run_virtually
 
-ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))
+UNTIL = "2090-01-01T12:00:00+00:00"
+ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"), UNTIL)
 LATE = Late(Phase.MIXING, 2, ("eve",))
 
 
@@ -170,13 +171,18 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     output = capsys.readouterr().out
     for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
-    running = json.loads(status_path(store).read_text()) | {"state": "running", "waiting_for": ["bob"], "process": "boot:1"}
+    running = json.loads(status_path(store).read_text()) | {
+        "state": "running",
+        "waiting_for": ["bob"],
+        "until": UNTIL,
+        "process": "boot:1",
+    }
     status_path(store).write_text(json.dumps(running))
     with pytest.raises(SystemExit) as stop:
         main(["status", "--study", str(tmp_path / "study.toml")])
     assert stop.value.code == 3
     output = capsys.readouterr().out
-    for words in ("waiting for bob", "gone (no process): its process has ended without a word"):
+    for words in ("waiting for bob until 2090-01-01 12:00", "gone (no process): its process has ended without a word"):
         assert words in output, output
 
 
@@ -213,12 +219,21 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("event", "document"),
     [
-        (AgreementWaits(("bob",)), {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"]}),
-        (ROUND, {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}),
-        (Waiting(Phase.MIXING, 2, ("eve",)), {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}),
+        (
+            AgreementWaits(("bob",), UNTIL),
+            {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"], "until": UNTIL},
+        ),
+        (ROUND, {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"], "until": UNTIL}),
+        (
+            Waiting(Phase.MIXING, 2, ("eve",), UNTIL),
+            {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"], "until": UNTIL},
+        ),
         (LATE, {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}),
         (Refusal("eve", "study differs"), {"event": "refused", "peer": "eve", "reason": "study differs"}),
-        (FinalizationBegun(("bob", "eve")), {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"]}),
+        (
+            FinalizationBegun(("bob", "eve"), UNTIL),
+            {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"], "until": UNTIL},
+        ),
         (AlreadyOver(), {"event": "over", "phase": "closing", "waiting_for": []}),
         (Failed("bob never came", 3), {"event": "error", "message": "bob never came", "exit_code": 3}),
         (Done(), {"event": "done"}),
@@ -230,15 +245,15 @@ def test_what_programs_read_of_an_event(event: Event, document: dict[str, Any]) 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live.NodeDisplay(None, lines=True, stream=None)
-    waiting, closing = Waiting(Phase.MIXING, 2, ("eve",)), Waiting(Phase.FINALIZATION, 0, ("eve",))
+    waiting, closing = Waiting(Phase.MIXING, 2, ("eve",), UNTIL), Waiting(Phase.FINALIZATION, 0, ("eve",), UNTIL)
     for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE, closing):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
         "quietmean: mixing: round 2 of 5, with bob, eve",
-        "quietmean: mixing, round 2: waiting for eve",
-        "quietmean: mixing, round 2: waiting for bob",
+        "quietmean: mixing, round 2: waiting for eve until 2090-01-01 12:00",
+        "quietmean: mixing, round 2: waiting for bob until 2090-01-01 12:00",
         "quietmean: mixing, round 2: went on without eve",
-        "quietmean: closing: waiting for eve",
+        "quietmean: closing: waiting for eve until 2090-01-01 12:00",
     ]
 
 

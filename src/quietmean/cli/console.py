@@ -45,8 +45,8 @@ class OutputOptions:
 
 
 output_options = OutputOptions()
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+out = Console(soft_wrap=True, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def print_json(document: Any) -> None:

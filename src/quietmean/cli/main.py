@@ -23,9 +23,9 @@ from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import refuse_fractions, refuse_pasted, sentence_of
 from quietmean.core.crash import hide_error_texts
-from quietmean.core.errors import QuietmeanError
+from quietmean.core.errors import Outage, QuietmeanError
 from quietmean.core.keywords import called_by_command
-from quietmean.core.outage import ONCE_MORE, outage_of
+from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
 
 # Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its
 # command is asked for: what is quick to answer starts quickly.
@@ -85,7 +85,8 @@ _CONTINUED = {
     **dict.fromkeys(("join", "contribute"), "; nothing was lost: the same command continues a study that had begun"),
     "reproduce": "; what was computed is kept: the same command continues",
 }
-
+# What serves others until it is stopped, and serves on when it is started again.
+_SERVERS = ("relay", "drop", "port", "desk")
 
 # Too many open files, of this process or of the machine.
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
@@ -196,8 +197,8 @@ def _run(tokens: list[str]) -> None:
         fail(sentence_of(error, app, _asked(tokens), tokens), 2)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
-    except MemoryError:
-        fail("this needs more memory than this machine has: ask for fewer parties or coordinates", 2)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        _fail_for_memory(error, _asked(tokens) or "")
     except BrokenPipeError:
         # Whoever read the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -212,6 +213,15 @@ def _run(tokens: list[str]) -> None:
         fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: {remedy}", 2)
     except KeyboardInterrupt:
         fail(f"interrupted{_CONTINUED.get(_asked(tokens) or '', '')}", 130)
+
+
+def _fail_for_memory(error: BaseException, command: str) -> None:
+    """End a command for which no memory is left; any other error is raised again."""
+    if trouble_of(error) is not Trouble.MEMORY:
+        raise error
+    if command in (*_CONTINUED, *_SERVERS):
+        fail(str(outage_of(error, f"quietmean {command}", ONCE_MORE)), Outage.exit_code)
+    fail("this needs more memory than this machine has: ask for fewer parties or coordinates", 2)
 
 
 if __name__ == "__main__":

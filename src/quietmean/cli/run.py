@@ -226,11 +226,13 @@ def _what_starts(target: Target) -> str:
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
     """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is told once."""
+    from quietmean.node.monitor import until
+
     told: set[str] = set()
 
     def report(name: str, event: dict[str, Any]) -> None:
         waiting = event.get("waiting_for") or []
-        late = f", {name} waits for {', '.join(waiting[:3])}" if waiting else ""
+        late = f", {name} waits for {', '.join(waiting[:3])}{until(event)}" if waiting else ""
         if event["event"] == "round":
             line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
         elif event["event"] == "agreement":

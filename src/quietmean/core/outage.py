@@ -59,6 +59,8 @@ _OF_SQLITE: Final = {
 _BY_WORDS: Final = {words: trouble for trouble, words in _OF_SQLITE.values()}
 # Of the driver, for a text that is no UTF-8.
 _NO_TEXT: Final = "Could not decode"
+# The loader of libraries and the starting of threads give no number.
+_MEMORY_IN_WORDS: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory", "can't start new thread")
 
 # What follows on the remedy: for a study, whose party waits for it, and for any other command.
 THE_STUDY_GOES_ON: Final = "the study goes on"
@@ -74,6 +76,8 @@ def trouble_of(error: BaseException) -> Trouble | None:
         if code is not None and code & 0xFF in _OF_SQLITE:
             return _OF_SQLITE[code & 0xFF][0]
         return Trouble.DAMAGED if str(error).startswith(_NO_TEXT) else _BY_WORDS.get(str(error))
+    if isinstance(error, ImportError | RuntimeError):
+        return Trouble.MEMORY if any(words in str(error) for words in _MEMORY_IN_WORDS) else None
     if isinstance(error, MemoryError):
         return Trouble.MEMORY
     # SQLite quotes what it cannot read of a file.

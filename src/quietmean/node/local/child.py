@@ -50,7 +50,7 @@ def main(path: Path, listening: int) -> int:
             replace_whole(Path(settings.result), json.dumps({"refused": record.to_json()}).encode())
         _report(Failed(str(error), error.exit_code))
         return error.exit_code
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, ImportError, RuntimeError) as error:
         outage = outage_of(error, Path(settings.result))
         if outage is None:
             raise

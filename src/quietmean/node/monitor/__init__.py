@@ -17,8 +17,8 @@ from quietmean.node.monitor.events import (
     event_json,
 )
 from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
-from quietmean.node.monitor.status import now, process_identity, read_status, status_at, status_path, write_status
-from quietmean.node.monitor.wording import headline, seconds_between, sentence, traffic_text
+from quietmean.node.monitor.status import iso_time, now, process_identity, read_status, status_at, status_path, write_status
+from quietmean.node.monitor.wording import headline, seconds_between, sentence, traffic_text, until
 
 __all__ = [
     "AgreementWaits",
@@ -39,6 +39,7 @@ __all__ = [
     "event_fields",
     "event_json",
     "headline",
+    "iso_time",
     "now",
     "process_identity",
     "read_status",
@@ -47,5 +48,6 @@ __all__ = [
     "status_at",
     "status_path",
     "traffic_text",
+    "until",
     "write_status",
 ]

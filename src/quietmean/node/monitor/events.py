@@ -14,32 +14,35 @@ from quietmean.node.phase import Phase
 
 @dataclass(frozen=True, slots=True)
 class AgreementWaits:
-    """The agreement on the public seed still needs these parties."""
+    """The agreement on the public seed still needs these parties, and waits for them ``until`` then (ISO 8601)."""
 
     kind: ClassVar[str] = "agreement"
     phase: Phase = field(default=Phase.AGREEMENT, init=False)
     waiting_for: tuple[str, ...]
+    until: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundBegun:
-    """Round ``round``, counted from 1, of the ``of`` rounds of a phase."""
+    """Round ``round``, counted from 1, of the ``of`` rounds of a phase, which ends ``until`` then (ISO 8601) at the latest."""
 
     kind: ClassVar[str] = "round"
     phase: Phase
     round: int
     of: int
     waiting_for: tuple[str, ...]
+    until: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The round still waits for these parties; reported at most once a second."""
+    """The round still waits for these parties, ``until`` then (ISO 8601) at the latest; reported at most once a second."""
 
     kind: ClassVar[str] = "waiting"
     phase: Phase
     round: int
     waiting_for: tuple[str, ...]
+    until: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,12 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class FinalizationBegun:
-    """Final logs are exchanged with these parties."""
+    """Final logs are exchanged with these parties, ``until`` then (ISO 8601) at the latest."""
 
     kind: ClassVar[str] = "closing"
     phase: Phase = field(default=Phase.FINALIZATION, init=False)
     waiting_for: tuple[str, ...]
+    until: str
 
 
 @dataclass(frozen=True, slots=True)

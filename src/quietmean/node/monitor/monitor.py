@@ -56,7 +56,8 @@ class PeerView:
 class NodeView:
     """A snapshot of a node's process, which may not be the first process of its study.
 
-    Times are ISO 8601 in UTC; ``seconds`` are the latest rounds' durations; bytes are those of all frames, without TLS and TCP.
+    Times are ISO 8601 in UTC; ``until``: when the wait for ``waiting_for`` ends at the latest; ``seconds`` are the
+    latest rounds' durations; bytes are those of all frames, without TLS and TCP.
     """
 
     party: str
@@ -69,6 +70,7 @@ class NodeView:
     since: str
     updated: str
     waiting_for: tuple[str, ...]
+    until: str
     messages_sent: int
     messages_received: int
     bytes_sent: int
@@ -99,6 +101,7 @@ class _Progress:
     position: Position = (0, 0)
     of: int = 0
     waiting_for: tuple[str, ...] = ()
+    until: str = ""
     seconds: list[float] = field(default_factory=list)
 
     def enter(self, position: Position, of: int, time: float) -> None:
@@ -165,7 +168,7 @@ class Monitor:
             self._state, self._reason = "failed", f"an unexpected {type(error).__name__}"
         else:
             self._state, self._reason = "stopped", "interrupted; the same command continues the study"
-        self._progress.waiting_for = ()
+        self._progress.waiting_for, self._progress.until = (), ""
         self._show()
 
     # --- input ------------------------------------------------------------------------------------------------------
@@ -187,6 +190,7 @@ class Monitor:
                 history.refusals += 1
                 history.refused = [*history.refused, f"{event.peer}: {event.reason}"][-_KEPT:]
         progress.waiting_for = getattr(event, "waiting_for", progress.waiting_for)
+        progress.until = getattr(event, "until", progress.until)
         self._changed()
         self.report(event)
 
@@ -227,6 +231,7 @@ class Monitor:
             since=progress.since,
             updated=now(),
             waiting_for=progress.waiting_for,
+            until=progress.until,
             messages_sent=history.sent,
             messages_received=history.received,
             bytes_sent=self.traffic.sent,

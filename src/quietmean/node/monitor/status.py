@@ -27,6 +27,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def iso_time(seconds: float) -> str:
+    """ISO 8601 in UTC, to the second, of a time in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
 def status_path(store: Path) -> Path:
     """The path of the status file that belongs to a store."""
     return store.with_name(store.name + ".status.json")

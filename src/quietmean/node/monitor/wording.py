@@ -13,6 +13,7 @@ from quietmean.node.net import printable
 def sentence(event: Mapping[str, Any]) -> str:
     """An event in words, from its JSON object."""
     names = ", ".join(event.get("waiting_for") or event.get("names") or [])
+    end = until(event)
     place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
     match event["event"]:
         case "round":
@@ -20,7 +21,7 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "late":
             return f"{place}: went on without {names}"
         case "waiting":
-            return f"{place}: waiting for {names}"
+            return f"{place}: waiting for {names}{end}"
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
         case "stalled":
@@ -28,15 +29,27 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "over":
             return "this party's part is over: the result is from its store"
         case kind:
-            return f"{kind}: waiting for {names}" if names else str(kind)
+            return f"{kind}: waiting for {names}{end}" if names else str(kind)
 
 
 def headline(view: NodeView) -> str:
     """Where a node is, for how long, and whom it waits for."""
     position = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
     seconds = seconds_between(view.since, view.updated)
-    waiting = f", waiting for {', '.join(view.waiting_for)}" if view.waiting_for else ""
+    waiting = f", waiting for {', '.join(view.waiting_for)}{until({'until': view.until})}" if view.waiting_for else ""
     return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")
+
+
+def until(event: Mapping[str, Any]) -> str:
+    """When the wait of an event ends at the latest, such as " until 16:40:05"; with the day where that is not today's.
+
+    By the clock of this machine. Empty for an event of no wait.
+    """
+    if not (end := event.get("until")):
+        return ""
+    here = datetime.fromisoformat(end).astimezone()
+    today = here.date() == datetime.now(here.tzinfo).date()
+    return f" until {here:%H:%M:%S}" if today else f" until {here:%Y-%m-%d %H:%M}"
 
 
 def traffic_text(view: NodeView) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import Late, Report, Waiting
+from quietmean.node.monitor import Late, Report, Waiting, iso_time
 from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Payload, Transfer
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, FailureDetector, longest_wait
@@ -96,6 +97,13 @@ class Context:
     async def stop(self) -> None:
         await self._background.stop()
 
+    def last_moment(self, begun: float | None = None, position: Position | None = None) -> str:
+        """When a wait at a position, by default here, ends at the latest (ISO 8601); ``begun``: since 1970, by default now."""
+        position, folder = position or self.inbox.position, self.settings.folder
+        if folder is not None:
+            return iso_time(folder.timetable.end(position))
+        return iso_time((begun or time.time()) + self.failure_detector.longest(position[0]))
+
     def found_faulty(self, party: PartyId) -> None:
         """It sent what no correct party does: a wait for it is over."""
         self.failure_detector.found_faulty(party)
@@ -137,8 +145,9 @@ class Wait:
         self._missing = missing
         self._full_time = full_time
         self._clock = asyncio.get_running_loop().time
-        self._start = self._clock()
-        self._closing = None if context.closed is None else context.spawn(context.closed(at or context.inbox.position))
+        self._start, self._begun = self._clock(), time.time()
+        self._position = at or context.inbox.position
+        self._closing = None if context.closed is None else context.spawn(context.closed(self._position))
         self._interval = HEARTBEAT_INTERVAL * context.round_timeout
         self._next_heartbeat: dict[PartyId, float] = {}
         self._reported = self._wake = self._clock()
@@ -181,6 +190,7 @@ class Wait:
         paused = now - self._wake
         if paused > _OWN_PAUSE * self._context.round_timeout:
             self._start += paused
+            self._begun += paused
         return now
 
     def _deadline(self, party: PartyId, answer_due: bool) -> float:
@@ -206,7 +216,14 @@ class Wait:
         if now >= self._reported + max(1.0, self._interval):
             self._reported = now
             phase, round_ = self._context.inbox.position
-            self._context.report(Waiting(Phase(phase), round_, tuple(self._context.names(missing))))
+            self._context.report(
+                Waiting(
+                    Phase(phase),
+                    round_,
+                    tuple(self._context.names(missing)),
+                    self._context.last_moment(self._begun, self._position),
+                )
+            )
 
     def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
         if not missing:

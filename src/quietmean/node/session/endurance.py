@@ -101,7 +101,7 @@ async def endure(
     while True:
         try:
             return await attempt()
-        except (Outage, OSError, MemoryError, sqlite3.OperationalError) as error:
+        except (Outage, OSError, MemoryError, ImportError, RuntimeError, sqlite3.OperationalError) as error:
             outage = outage_of(error, path)
             if outage is None:
                 raise

@@ -120,6 +120,10 @@ class FailureDetector:
         """The end of a wait that suspicion does not shorten."""
         return start + (min(self._timeout, self.gone_timeout) if gone else self._timeout)
 
+    def longest(self, phase: int) -> float:
+        """The longest that anybody is waited for in a phase, in seconds from the beginning of the wait."""
+        return max(longest_wait(phase), 1.0 + GRACE) * self._timeout
+
     def deadline(self, party: PartyId, phase: int, start: float, answer_due: bool, gone: bool = False) -> float:
         """The end of the wait for a party that began at ``start``, in a phase; ``gone``: nobody listens at its address now."""
         if party in self._absent or party in self._faulty:

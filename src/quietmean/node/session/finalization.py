@@ -101,7 +101,7 @@ async def exchange_logs(context: Context, came: Came, logs: Mapping[PartyId, Par
     """
     here = int(Phase.FINALIZATION), 0
     context.inbox.enter(here, frozenset())
-    context.report(FinalizationBegun(tuple(context.names(context.others))))
+    context.report(FinalizationBegun(tuple(context.names(context.others)), context.last_moment()))
     request = Log(0, encoded_gossip(context, here) if gossips else b"")
     announcements = _Announcements(context, came, request)
     announcements.start()

@@ -149,7 +149,7 @@ class Gate:
     def _enter(self, stage: int) -> None:
         context = self._context
         context.inbox.enter((int(Phase.GATE), stage), frozenset())
-        context.report(RoundBegun(Phase.GATE, stage, VOTE, tuple(context.names(context.others))))
+        context.report(RoundBegun(Phase.GATE, stage, VOTE, tuple(context.names(context.others)), context.last_moment()))
 
     @property
     def _limit(self) -> int:

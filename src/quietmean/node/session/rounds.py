@@ -229,7 +229,7 @@ class PhaseRunner:
 
     def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
         names = tuple(self.context.names(waiting_for))
-        self.context.report(RoundBegun(self.phase, here[1], self.machine.rounds, names))
+        self.context.report(RoundBegun(self.phase, here[1], self.machine.rounds, names, self.context.last_moment()))
 
 
 def _status(answer: AnswerFrame | None) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
 from quietmean.core.party import PartyId
 from quietmean.core.start_quorum import least_minimum
-from quietmean.node.monitor import AgreementWaits, Report
+from quietmean.node.monitor import AgreementWaits, Report, iso_time
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
@@ -253,7 +253,7 @@ class Gathering:
         missing = tuple(self._settings.names[party] for party in sorted(self._occasion.missing(self._standing, self._informed)))
         if missing != self._reported:
             self._reported = missing
-            self._report(AgreementWaits(missing))
+            self._report(AgreementWaits(missing, iso_time(self._occasion.until)))
 
     # --- announcements ----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
@@ -40,6 +41,10 @@ class Occasion(Protocol):
     @property
     def pause(self) -> float:
         """Seconds until where this party is, is announced again."""
+
+    @property
+    def until(self) -> float:
+        """When the wait ends, in seconds since 1970."""
 
     def start(self, tasks: Tasks) -> None:
         """The wait begins."""
@@ -86,6 +91,7 @@ class WhenAllAreThere:
     def __init__(self, settings: NodeSettings, links: Mapping[PartyId, PeerLink], closed: Closed | None) -> None:
         self._settings, self._links, self._closed = settings, links, closed
         self._closing: asyncio.Task[None] | None = None
+        self.until = time.time() + settings.start_timeout if settings.folder is None else settings.folder.timetable.first
 
     def start(self, tasks: Tasks) -> None:
         wait = asyncio.sleep(self._settings.start_timeout) if self._closed is None else self._closed((int(Phase.AGREEMENT), 0))
@@ -146,6 +152,13 @@ class ByTime:
     @property
     def pause(self) -> float:
         return min(max(_REPEAT, _PART_OF_THE_WAIT * (self._terms.start_by - self._now())), _LONG_BEFORE)
+
+    @property
+    def until(self) -> float:
+        folder = self._settings.folder
+        if folder is not None:
+            return folder.timetable.first
+        return max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn
 
     def start(self, tasks: Tasks) -> None:
         """The clock runs from the beginning on."""
@@ -239,7 +252,7 @@ class ByTime:
     def _is_over(self) -> bool:
         if self._closed is not None:
             return self._closing is not None and self._closing.done()
-        return self._now() >= max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn
+        return self._now() >= self.until
 
     def _names(self, parties: Collection[PartyId]) -> str:
         return ", ".join(self._settings.names[party] for party in sorted(parties))

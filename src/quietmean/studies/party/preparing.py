@@ -31,6 +31,7 @@ from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, Observers
+from quietmean.studies.party.imports import import_ahead
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
@@ -160,6 +161,7 @@ class PartyPreparation:
         refund: bool | None = None,
     ) -> ChargedStudy | None:
         """The charge for one ``execution`` of a plan, or None where nothing is charged."""
+        import_ahead()
         # Before the charge: an approval that was used up pays nothing.
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
             self._auditor.use(approvals, execution())
