@@ -11,15 +11,20 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from quietmean.core.readable import p_text
+from quietmean.cli.answers import print_answers
+from quietmean.core.readable import UNKNOWN, p_text
+from quietmean.report import StudyReport
 from quietmean.report.answers import answer_sections
+from quietmean.report.page import render
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
-from quietmean.statistics.printed import shown
+from quietmean.statistics.printed import shown, together
 from quietmean.statistics.tidy import terms_of
+from quietmean.statistics.tidy_tables import TidyTerms
 from quietmean.studies import StudyTerms
-from support.outcomes import EVERY_KIND, finished
+from support.outcomes import EVERY_KIND, finished, truth_of
+from support.pages import words_of
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100},
@@ -186,3 +191,31 @@ def test_what_noise_hides_has_no_bar_and_no_point(every_kind: tuple[Sequence[Ans
 def test_the_only_statistic_uses_all_of_the_budget() -> None:
     (section,) = answer_sections(answers(0.1, PLAIN[:1]), None)
     assert "It used 100 % of the privacy budget." in section["method"]
+
+
+def test_the_head_counts_the_first_answer_of_each_statistic_and_no_cells() -> None:
+    outcome = finished(*EVERY_KIND, noise=0.05)
+    report = StudyReport.of_outcome("all", outcome, list("abcdef"), truth=truth_of(outcome), messages=1, bytes=1, seconds=1.0)
+    page = words_of(render(report))
+    assert len(report.terms) > 3 * len(EVERY_KIND)
+    assert re.search(rf"(All|\d+ of) {len(EVERY_KIND)} private first estimates lie within", page)
+    assert re.search(r"Noise (smaller|larger) than the sampling error in (all|\d+ of) \d+ estimates", page)
+    assert all(int(number) <= len(EVERY_KIND) for number in re.findall(r"(?:of|in all) (\d+) estimates", page))
+    assert "Quote that of the noise where these records are all that the question is about" in page
+
+
+@pytest.mark.parametrize("text", EVERY_KIND)
+def test_each_term_has_an_interval_or_nothing_is_known_of_it(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the noise alone says so: on a terminal, in Python and in tables. A count has no other."""
+    outcome = finished(text, noise=0.01)
+    document = outcome.to_json()
+    terms = [term for entry in document["statistics"] for term in terms_of(entry)]
+    alone = [term for term in terms if shown(term).population == UNKNOWN != shown(term).noise]
+    assert all(shown(term).interval.endswith(" (noise only)") for term in alone)
+    assert not any("noise only" in shown(term).interval for term in terms if term not in alone)
+    print_answers(outcome.answers, document)
+    for told in (capsys.readouterr().out, repr(TidyTerms.of(document["statistics"]))):
+        # Many terms that are hidden share a line.
+        assert ("(noise only)" in told) is any(term in together(terms)[0] for term in alone) or "hidden" in told
+    if text.startswith("count("):
+        assert alone == terms

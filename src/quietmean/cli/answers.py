@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quietmean.cli.console import out, whole_words, without_noise
 from quietmean.core.domain import counted_text
-from quietmean.core.readable import HIDDEN, for_terminal, number_text
+from quietmean.core.readable import HIDDEN, UNKNOWN, for_terminal, number_text
 from quietmean.core.readable_days import day_text
 
 if TYPE_CHECKING:
@@ -78,11 +77,11 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _cells(term: Term, has_truth: bool) -> list[str]:
-    """Estimate, standard error of the noise, the population's interval, and perhaps the truth."""
+    """Estimate, standard error of the noise, the interval to quote, and perhaps the truth."""
     from quietmean.statistics.printed import shown
 
     texts = shown(term)
-    interval = "" if math.isnan(term.population[0]) else for_terminal(texts.population)
+    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
     return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if has_truth else [])]
 
 

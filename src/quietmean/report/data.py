@@ -148,6 +148,18 @@ class StudyReport:
         )
 
     @property
+    def first_terms(self) -> list[int]:
+        """The place of the first answer of each statistic in what was estimated; of a page about means alone all."""
+        if self.only_means or not self.answers:
+            return list(range(len(self.terms)))
+        places, begin = [], 0
+        for answer in self.answers:
+            estimates = answer.estimates
+            places.append(begin + (estimates.terms.index(estimates.headline[0]) if estimates.headline else 0))
+            begin += len(estimates.terms)
+        return places
+
+    @property
     def of_noise(self) -> Array:
         """Intervals of the noise at 95 %, within the bounds, shape (terms, 2)."""
         low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T

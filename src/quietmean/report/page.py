@@ -34,6 +34,10 @@ _NEIGHBOURS = {
 }
 
 
+# A finite population has no sampling error.
+_WHICH_TO_QUOTE = "Quote that of the noise where these {counted} are all that the question is about, as in a census."
+
+
 def write_study_report(report: StudyReport, path: Path, force: bool = False) -> None:
     """Write the report as one HTML file that needs nothing else. The same report gives the same bytes.
 
@@ -68,6 +72,7 @@ def render(report: StudyReport) -> str:
         assumptions=_assumptions(report),
         counted=in_words_of(report.unit, "records", report.rows),
         influence=report.influence,
+        quoted=_WHICH_TO_QUOTE.format(counted=in_words_of(report.unit, "records", report.rows)),
     )
 
 
@@ -108,13 +113,13 @@ def _how_sure(report: StudyReport) -> glance.Glance:
             f"{name} {interval_text(ends[0].tolist())}" for name, ends in both if ends is not None and not np.isnan(ends).any()
         ]
         return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(intervals)}.")
-    errors = [(answer.estimates.standard_error, answer.estimates.population) for answer in report.answers]
-    smaller = [
-        glance.is_smaller(*pair)
-        for noise, both in errors
-        if both is not None
-        for pair in zip(noise.tolist(), both.tolist(), strict=True)
-    ]
+    # None where nothing is said about a population.
+    sampled: list[float | None] = []
+    for answer in report.answers:
+        errors = answer.estimates.population
+        sampled += [None] * len(answer.estimates.terms) if errors is None else errors.tolist()
+    first = [(float(report.standard_error[place]), sampled[place]) for place in report.first_terms if sampled]
+    smaller = [glance.is_smaller(noise, error) for noise, error in first if error is not None]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
     if report.only_means:
@@ -243,22 +248,27 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     if len(rows) == 1:
         estimated = f"mean of {rows[0]['name']}" if report.only_means else f"{rows[0]['name']}"
         return f"The {_adjective(report)}{estimated} is {rows[0]['estimate']} ± {rows[0]['error']}"
-    nouns = _nouns(report)[1]
-    has_error = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
-    exact = has_error & ~(report.standard_error > 0)
+    first, nouns = report.first_terms, _nouns(report)[1]
+    nouns = nouns if len(first) == len(rows) else f"first {nouns}"
+    estimate, error = report.estimate[first], report.standard_error[first]
+    has_error = np.isfinite(estimate) & np.isfinite(error)
+    exact = has_error & ~(error > 0)
     parts = [
-        f"hides {len(rows) - int(has_error.sum())}" if not has_error.all() else "",
+        f"hides {len(first) - int(has_error.sum())}" if not has_error.all() else "",
         f"leaves {exact.sum()} exact" if exact.any() else "",
     ]
     about_noise = f"; the noise {' and '.join(part for part in parts if part)}" if any(parts) else ""
-    blurred = has_error & ~exact & np.isfinite(np.nan if report.truth is None else report.truth)
-    if report.truth is None or not blurred.any():
-        estimated = "columns" if report.only_means else "terms"
-        return f"The {_adjective(report)}{nouns} of {len(rows)} {estimated}, and how far privacy blurs them{about_noise}"
-    worst = float(np.max(np.abs(report.estimate - report.truth)[blurred] / report.standard_error[blurred]))
+    truth = np.full(len(first), math.nan) if report.truth is None else report.truth[first]
+    blurred = has_error & ~exact & np.isfinite(truth)
+    if not blurred.any():
+        estimated = "columns" if report.only_means else "statistics"
+        return f"The {_adjective(report)}{nouns} of {len(first)} {estimated}, and how far privacy blurs them{about_noise}"
+    worst = float(np.max(np.abs(estimate - truth)[blurred] / error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
     which_numbers = "All" if blurred.all() else f"{int(blurred.sum())} of"
-    return f"{which_numbers} {len(rows)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
+    return (
+        f"{which_numbers} {len(first)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
+    )
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:

@@ -38,6 +38,13 @@ class Shown:
     p: str
     n: str
 
+    @property
+    def interval(self) -> str:
+        """The interval to quote: of the population, else of the noise alone, which then says so."""
+        if self.population != UNKNOWN or self.noise == UNKNOWN:
+            return self.population
+        return f"{self.noise} (noise only)"
+
 
 def shown(term: Term) -> Shown:
     """To two digits of the standard error of the population, or of the noise where nothing is known of a population.
@@ -130,7 +137,7 @@ def printed_rows(terms: Sequence[Term]) -> list[dict[str, str]]:
         "statistic": [term.name for term in terms] if named else [],
         "term": [term.term for term in terms] if any(term.term for term in terms) else [],
         "estimate": [cell.estimate for cell in cells],
-        "95 %": [cell.population for cell in cells] if any(not math.isnan(term.population[0]) for term in terms) else [],
+        "95 %": [cell.interval for cell in cells] if any(cell.interval != UNKNOWN for cell in cells) else [],
         "± noise": [cell.noise_error for cell in cells],
         "p": [cell.p for cell in cells],
         "n": [cell.n for cell in cells],

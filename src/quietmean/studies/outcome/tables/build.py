@@ -129,7 +129,7 @@ def _columns(document: Mapping[str, Any], terms: Sequence[Term]) -> dict[str, li
     sampled = any(not math.isnan(term.population[0]) for term in terms)
     columns = {_ESTIMATES.get(str(document.get("kind")), "estimate"): [text.estimate for text in texts]}
     if sampled:
-        columns[f"{level} interval"] = [text.population for text in texts]
+        columns[f"{level} interval"] = [text.interval for text in texts]
     else:
         columns[f"{level} for the noise alone"] = [text.noise for text in texts]
     if document.get("kind") == "logistic-regression":
