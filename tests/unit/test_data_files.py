@@ -106,6 +106,11 @@ def two_sheets(folder: Path) -> str:
     return workbook(folder, {"About": [["made by", "me"]], "Visits": [[], ["A title"][:0], HEADING, *CELLS, [None] * 6]})
 
 
+def below_a_title(folder: Path) -> str:
+    """As people write reports: nothing of the title is a record."""
+    return workbook(folder, {"Other": [["ward", "beds"], [1, 2]], "Visits": [["Report"], [], ["made by", "me"], HEADING, *CELLS]})
+
+
 def two_tables(folder: Path) -> str:
     return workbook(folder, {"2023": [HEADING, CELLS[0]], "2024": [HEADING, *CELLS]})
 
@@ -239,6 +244,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "a name with a hash": (hashed, RECORDS),
     "Excel, one of two sheets": (two_sheets, RECORDS),
     "Excel, a named sheet": (lambda folder: two_tables(folder) + "#sheet=2024", RECORDS),
+    "Excel, below a title": (below_a_title, RECORDS),
     "Excel, two tables": (two_tables, "2 sheets of t.xlsx have the columns of the study: .*#sheet=NAME"),
     "Parquet": (parquet, RECORDS),
     "Feather": (feather, RECORDS),
@@ -448,7 +454,7 @@ def test_a_declared_level_may_be_called_as_missing_is(tmp_path: Path) -> None:
         ("age\n61,5\n2\n", "", [61.5, 2]),
         ("age\n61.5\n2\n", "", [61.5, 2]),
         ("age;b\n1.234;1\n1.234.567;1\n", "", [NAN, 1234567]),
-        ("age;b\n0.123;1\n1.2345;1\n", "", [NAN, 1.2345]),
+        ("age;b\n0.123;1\n1.2345;1\n", "", [0.123, 1.2345]),
         ("age;b\n1.234,5;1\n1,234.5;1\n12.34,5;1\n", "", [1234.5, 1234.5, NAN]),
         ("age;b\n1.234;1\n", "#decimal=point", [1.234]),
         ("age;b\n1.234;1\n", "#decimal=comma", [1234]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import unicodedata
 from collections.abc import Iterable
 from decimal import Decimal
@@ -13,6 +14,8 @@ import numpy as np
 # Stands for a cell that has no text; and the longest text that is kept: a longer one is no number, date or level.
 STRANGE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CELL = 2**15
+# More digits than people write: a number in single precision has them, in a type of twice as many.
+_SINGLE_DIGITS = 12
 # The largest items of numpy, in bytes, whose numbers Python has, too.
 _LARGEST_ITEM = 8
 
@@ -76,3 +79,14 @@ def plain_name(name: object) -> str:
         return ""
     text = f"{name:.0f}" if isinstance(name, float) and name.is_integer() else str(name)
     return unicodedata.normalize("NFC", text).strip()
+
+
+def in_single(number: float) -> float:
+    """Return the float that single precision makes of a number, where nobody would write it: 0.1 as 0.10000000149011612.
+
+    Any other number is itself, as one of these would be another number that people write.
+    """
+    with np.errstate(over="ignore"):
+        single = float(np.float32(number))
+    digits = repr(single).strip("-").replace(".", "").partition("e")[0].strip("0")
+    return single if math.isfinite(single) and len(digits) > _SINGLE_DIGITS else number

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.cells import in_single
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Column, Columns
@@ -211,7 +212,8 @@ def question_about(column: Column, columns: Columns) -> Question:
 def _with_codes(edges: tuple[float, ...], column: Column) -> tuple[float, ...]:
     """And the codes for missing, each of which is in a group of its own; none where one of them is no number."""
     try:
-        return tuple(sorted({*edges, *map(float, column.missing_codes)}))
+        codes = [float(code) for code in column.missing_codes]
+        return tuple(sorted({*edges, *codes, *map(in_single, codes)}))
     except ValueError:
         return ()
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.cells import STRANGE, plain, plain_name
+from quietmean.core.cells import STRANGE, in_single, plain, plain_name
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
@@ -28,7 +28,7 @@ from quietmean.studies.data.text import Tell
 MISSING_TEXTS = frozenset(
     ["", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", ".", "-", "--", "?", "#value!", "#div/0!", "<na>", "nat"]
 )
-_NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})", re.ASCII)
 # The forms of a day, and of a day in a column that has times, too.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(:00(\.0+)?)?", re.ASCII)
@@ -85,10 +85,10 @@ class ColumnReader:
         stands = where(word, self.lines, self.strange)
         tell(f"{place}, column {self.column.name!r}: {self.strange} {many} {words} ({stands})")
         if self.unclear:
-            tell(
-                f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: quietmean "
-                f"data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
-            )
+            remedy = f"quietmean data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
+            if self.location.is_frame:
+                remedy = f"make {'dates' if self.column.since else 'numbers'} of its cells in the data frame"
+            tell(f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: {remedy}")
 
 
 def understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
@@ -99,7 +99,7 @@ def understood(cells: Cells, column: Column, numerals: Numerals, location: Locat
     """
     mapping = location.mapping.of(column.name)
     if mapping.codes:
-        cells = _recoded(cells.distinct(), mapping.codes)
+        cells = _recoded(cells.distinct(), mapping.codes, numerals)
     values, strange = _understood(cells, column, numerals, location)
     if mapping.factor != 1:
         with np.errstate(over="ignore"):
@@ -107,7 +107,7 @@ def understood(cells: Cells, column: Column, numerals: Numerals, location: Locat
     return values, strange
 
 
-def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
+def _recoded(cells: Cells, codes: Mapping[str, str], numerals: Numerals) -> Cells:
     """By spelling, else by the number or day that a code is, unless two are the same one."""
     by_meaning = _by_meaning(codes)
 
@@ -115,7 +115,7 @@ def _recoded(cells: Cells, codes: Mapping[str, str]) -> Cells:
         spelling = text_of_cell(cell)
         if spelling is None or spelling in codes:
             return cell if spelling is None else codes[spelling]
-        meaning = meaning_of(spelling)
+        meaning = meaning_of(spelling, numerals)
         return cell if meaning is None else by_meaning.get(meaning, cell)
 
     return Cells([text(cell) for cell in cells.values], cells.codes)
@@ -138,11 +138,12 @@ def _understood(cells: Cells, column: Column, numerals: Numerals, location: Loca
     once = cells.distinct()
     once_each = list(once.values)
     if not column.numeric:
-        values = _levels(once_each, column)
+        values = _levels(once_each, column, numerals)
         return once.spread(values), once.spread(values < 0)
     values = _days(once_each, column, location) if column.since else _numbers(once_each, numerals)
-    values = np.where(_coded(once_each, values, column), np.nan, values)
-    return once.spread(values), once.spread(_strange(once_each, values, column))
+    coded = _coded(once_each, values, column)
+    values = np.where(coded, np.nan, values)
+    return once.spread(values), once.spread(_strange(once_each, values) & ~coded)
 
 
 def is_unclear(cell: Any, column: Column, numerals: Numerals, location: Location) -> bool:
@@ -160,13 +161,12 @@ def kind_of(column: Column) -> str:
     return "truth" if column.boolean else "levels"
 
 
-def _strange(cells: Sequence[Any], values: Array, column: Column) -> Mask:
-    """Which cells without a value hold none of the usual spellings or declared codes of missing."""
-    codes = {plain_name(code) for code in column.missing_codes}
+def _strange(cells: Sequence[Any], values: Array) -> Mask:
+    """Which cells without a value hold none of the usual spellings of missing either."""
 
     def strange(cell: Any) -> bool:
         text = text_of_cell(cell)
-        return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
+        return text is not None and text.lower() not in MISSING_TEXTS
 
     nothing = np.isnan(values)
     return np.array([empty and strange(cell) for empty, cell in zip(nothing, cells, strict=True)], dtype=bool)
@@ -261,16 +261,21 @@ def _coded(cells: Sequence[Any], values: Array, column: Column) -> Mask:
     """Which ``values`` are a code for missing, as the same number or day, or as one of these ``cells`` spells it, if given."""
     texts = {plain_name(code) for code in column.missing_codes}
     named = np.zeros(len(values), dtype=bool)
-    if texts and len(cells):
-        named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
+    if not texts:
+        return named
     if column.since:
+        by_meaning = _by_meaning(dict.fromkeys(texts, True))
+        spelled = map(text_of_cell, cells)
+        named[: len(cells)] = [text is not None and (text in texts or meaning_of(text) in by_meaning) for text in spelled]
         start = days_of(datetime.date.fromisoformat(column.since))
         days = [days_of(day) - start for code in texts if (day := date_of(code, "")) is not None]
         return named | np.isin(values, days)
-    return named | np.isin(values, [float(code) for code in texts if is_number(code)])
+    named[: len(cells)] = [isinstance(cell, str) and plain_name(cell) in texts for cell in cells]
+    numbers = [float(code) for code in texts if is_number(code)]
+    return named | np.isin(values, [same for number in numbers for same in (number, in_single(number))])
 
 
-def _levels(cells: Sequence[Any], column: Column) -> Array:
+def _levels(cells: Sequence[Any], column: Column, numerals: Numerals) -> Array:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
         places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}
@@ -286,7 +291,7 @@ def _levels(cells: Sequence[Any], column: Column) -> Array:
         level = text.lower() if column.boolean else text
         if level in places:
             return places[level]
-        meaning = meaning_of(level)
+        meaning = meaning_of(level, numerals)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0
@@ -295,23 +300,30 @@ def _levels(cells: Sequence[Any], column: Column) -> Array:
 
 
 def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:
-    """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``."""
+    """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``.
+
+    A number is also what single precision makes of it.
+    """
     by_meaning: dict[Decimal | str, Value] = {}
     for text, value in codes.items():
         meaning = meaning_of(text)
         # Not a number is itself, by this one object.
         if meaning is not None and by_meaning.setdefault(meaning, value) not in (value,):
             return {}
+    for meaning, value in list(by_meaning.items()):
+        if isinstance(meaning, Decimal):
+            by_meaning.setdefault(Decimal(_text_of_number(in_single(float(meaning)))), value)
     return by_meaning
 
 
-def meaning_of(text: str) -> Decimal | str | None:
-    """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases. Of a day at midnight the day."""
+def meaning_of(text: str, numerals: Numerals | None = None) -> Decimal | str | None:
+    """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases. Of a day at midnight the day.
+
+    ``numerals``: how the site writes numbers; without them with a decimal point.
+    """
     if midnight := _MIDNIGHT.fullmatch(text):
         return midnight[1]
-    return Decimal(text) if _NUMBER.fullmatch(text) else text if _DAY.fullmatch(text) else None
-
-
-def _is_code(text: str, column: Column) -> bool:
-    """Is it the number of a code, written in another way?"""
-    return is_number(text) and float(text) in {float(code) for code in column.missing_codes if is_number(code)}
+    if _DAY.fullmatch(text):
+        return text
+    number = text if numerals is None else numerals.with_point(text)
+    return Decimal(number) if number is not None and _NUMBER.fullmatch(number) else None

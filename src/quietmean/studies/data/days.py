@@ -1,28 +1,98 @@
-"""Dates in cells as days since a public day: each by itself."""
+"""Dates in cells as days since a public day: each by itself, and a cell with anything else behind its date is none."""
 
 from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
+from typing import NamedTuple
 
 from quietmean.studies.data.location import Location
 
-# The year first, with or without a time behind it; dates with points have the day first everywhere.
-_TIME = r"(?:[T ].*)?"
-_YEAR_FIRST = re.compile(rf"(\d{{4}})([-/])(\d{{1,2}})\2(\d{{1,2}}){_TIME}", re.ASCII | re.DOTALL)
-_COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
-_POINTS = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
-_MONTH_BY_NAME = re.compile(rf"(\d{{1,2}})[- ]([A-Za-z]{{3}})[a-z]*[- ](\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
-# Read only where the order of day and month is stated.
-_UNCLEAR = re.compile(rf"(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}|\d{{2}}){_TIME}", re.ASCII | re.DOTALL)
-_MONTHS = {name: place for place, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
+# Names of months, and their usual short forms, of one month a line.
+_NAMES = """
+jan january januar januari janv janvier jän jänner ene enero gen gennaio janeiro
+feb february februar februari févr fév fevr février fevrier febrero febbraio fev fevereiro
+mar march mär märz mrz maerz mars marzo março marco maart mrt
+apr april avr avril abr abril aprile
+may mai mayo maggio mag maio mei maj
+jun june juni juin junio giugno giu junho
+jul july juli juil juillet julio luglio lug julho
+aug august août aout ago agosto augustus augusti
+sep sept september septembre septiembre setiembre settembre set setembro
+oct october okt oktober octobre octubre ottobre ott outubro out
+nov november novembre noviembre novembro
+dec december dez dezember déc décembre decembre dic diciembre dicembre dezembro des desember
+"""
+_MONTHS = {name: month for month, names in enumerate(_NAMES.split("\n")[1:-1], 1) for name in names.split()}
+_MONTH = r"(?P<month>[^\W\d_]{3,10})\.?"
+_YEAR, _DAY, _SHORT_YEAR = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?", r"(?P<year>[0-9]{2})"
+_BETWEEN = r"(?:[-/]|[.,]? ?| de )"
+# A time, and the zone of it, which may stand behind any date.
+_ZONES = "Z|UTC|GMT|BST|WES?T|CES?T|EES?T|MSK|[ECMP][SD]T|JST|AE[SD]T"
+_ZONE = rf"(?: ?(?:{_ZONES}|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)(?:\[[A-Za-z_]+(?:/[A-Za-z_]+)*\])?)?"
+_CLOCK = (
+    r"(?:[01]?[0-9]|2[0-4])(?P<colon>[:.])[0-5][0-9](?:(?P=colon)(?:[0-5][0-9]|60)(?:[.,][0-9]{1,12})?)?(?: ?[AaPp]\.?[Mm]\.?)?"
+)
+_DIGITS = r"(?:[01][0-9]|2[0-4])[0-5][0-9](?:[0-5][0-9](?:[.,][0-9]{1,12})?)?"
+_TIME = rf"(?:(?:T| {{1,2}}|, |:){_CLOCK}{_ZONE}|T{_DIGITS}{_ZONE})?"
+_WEEKDAY = r"(?:(?:mon|tue|tues|wed|wednes|thu|thurs|fri|sat|satur|sun)(?:day)?\.?,? )?"
+
+
+def _forms(*forms: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(form, re.IGNORECASE) for form in forms)
+
+
+# Whose day, month and year are clear. Dates with points have the day first everywhere.
+_CLEAR = _forms(
+    rf"{_YEAR}(?P<mark>[-/.])(?P<month>[0-9]{{1,2}})(?P=mark)(?P<day>[0-9]{{1,2}}){_TIME}",
+    # As a number it may have decimals.
+    rf"{_YEAR}(?P<month>[0-9]{{2}})(?P<day>[0-9]{{2}})(?:\.0+|{_TIME}|{_DIGITS}{_ZONE})",
+    rf"(?P<day>[0-9]{{1,2}})\. ?(?P<month>[0-9]{{1,2}})\. ?{_YEAR}{_TIME}",
+    rf"{_WEEKDAY}{_DAY}{_BETWEEN}{_MONTH}{_BETWEEN}{_YEAR}{_TIME}",
+    rf"{_WEEKDAY}{_MONTH}{_BETWEEN}{_DAY}(?:[-/]|,? ){_YEAR}{_TIME}",
+    rf"{_WEEKDAY}{_MONTH} {{1,2}}{_DAY} {_CLOCK}{_ZONE} {_YEAR}",
+    rf"{_YEAR}{_BETWEEN}{_MONTH}{_BETWEEN}{_DAY}{_TIME}",
+)
+# Where the order of day and month or the century is stated, these are clear, too.
+_SHORT = _forms(
+    rf"{_WEEKDAY}{_DAY}{_BETWEEN}{_MONTH}{_BETWEEN}{_SHORT_YEAR}{_TIME}",
+    rf"{_WEEKDAY}{_MONTH}{_BETWEEN}{_DAY}(?:[-/]|,? ){_SHORT_YEAR}{_TIME}",
+)
+_TWO = r"(?P<{}>[0-9]{{1,2}})(?P<mark>[-/.])(?P<{}>[0-9]{{1,2}})(?P=mark)(?P<year>[0-9]{{4}}|[0-9]{{2}})"
+_ORDERS = {
+    "day-first": (*_SHORT, *_forms(_TWO.format("day", "month") + _TIME)),
+    "month-first": (*_SHORT, *_forms(_TWO.format("month", "day") + _TIME)),
+}
+_COUNT = re.compile(r"[+-]?[0-9]{1,15}(?:[.,][0-9]{1,20})?")
+# Longer than any date.
+_LONGEST = 80
 _EPOCH = datetime.date(1970, 1, 1)
 # Of two digits, years up to this one are of this century, as POSIX has it.
 _LAST_OF_THIS_CENTURY = 68
 
 
+class _Numbers(NamedTuple):
+    """Days since a ``start``; where a number would be no day before the year 10 000, and ``a_day`` is not 0, shorter units."""
+
+    start: datetime.date
+    a_day: int = 0
+
+
+# As programs number days; for Excel 1900 was a leap year.
+_NUMBERED = {
+    "excel": _Numbers(datetime.date(1899, 12, 30)),
+    "excel-1904": _Numbers(datetime.date(1904, 1, 1)),
+    "sas": _Numbers(datetime.date(1960, 1, 1), 86_400),
+    "stata": _Numbers(datetime.date(1960, 1, 1), 86_400_000),
+    "spss": _Numbers(datetime.date(1582, 10, 14), 86_400),
+    "unix": _Numbers(datetime.date(1970, 1, 1), 86_400),
+}
+_LEAP_DAY_OF_EXCEL = 60
+
+
 def stated_order(location: Location) -> str:
-    """The setting of the order of day and month, or nothing."""
+    """The setting of how dates are meant, or nothing."""
     return location.settings.get("dates", "")
 
 
@@ -34,34 +104,48 @@ def days_of(day: datetime.date) -> float:
 
 
 def date_of(text: str, order: str) -> datetime.date | None:
-    """The date in a text without blanks around it, or None. ``order``: day-first, month-first, or "" without a setting."""
-    parts = _parts(text, order)
-    try:
-        return None if parts is None else datetime.date(*parts)
-    except ValueError:
+    """The date in a text without blanks around it, or None.
+
+    ``order``: day-first or month-first, a program whose numbers of days these are, or "" without a setting.
+    """
+    if len(text) > _LONGEST:
         return None
+    if order in _NUMBERED and _COUNT.fullmatch(text) and (day := _numbered(float(text.replace(",", ".")), order)) is not None:
+        return day
+    for form in (*_CLEAR, *_ORDERS.get(order, ())):
+        if (matched := form.fullmatch(text)) is not None and (parts := _parts(matched)) is not None:
+            try:
+                return datetime.date(*parts)
+            except ValueError:
+                return None
+    return None
 
 
 def is_unclear_date(text: str) -> bool:
-    """Is it a date whose order of day and month, or whose century, needs a setting?"""
-    return date_of(text, "") is None and any(date_of(text, order) is not None for order in ("day-first", "month-first"))
+    """Is it a date whose order of day and month, century, or first day needs a setting?"""
+    return date_of(text, "") is None and any(date_of(text, order) is not None for order in (*_ORDERS, *_NUMBERED))
 
 
-def _parts(text: str, order: str) -> tuple[int, int, int] | None:
-    """Year, month and day."""
-    if matched := _YEAR_FIRST.fullmatch(text):
-        return int(matched[1]), int(matched[3]), int(matched[4])
-    if matched := _COMPACT.fullmatch(text):
-        return int(matched[1]), int(matched[2]), int(matched[3])
-    if matched := _POINTS.fullmatch(text):
-        return int(matched[3]), int(matched[2]), int(matched[1])
-    if matched := _MONTH_BY_NAME.fullmatch(text):
-        month = _MONTHS.get(matched[2].lower())
-        return None if month is None else (int(matched[3]), month, int(matched[1]))
-    matched = _UNCLEAR.fullmatch(text) if order else None
-    if matched is None:
-        return None
-    first, second, year = int(matched[1]), int(matched[3]), int(matched[4])
-    if len(matched[4]) == 2:
+def _parts(matched: re.Match[str]) -> tuple[int, int, int] | None:
+    """Year, month and day; None where a name is of no month."""
+    said, year = matched["month"], int(matched["year"])
+    month = int(said) if said.isdecimal() else _MONTHS.get(unicodedata.normalize("NFC", said).lower())
+    if len(matched["year"]) == 2:
         year += 2000 if year <= _LAST_OF_THIS_CENTURY else 1900
-    return (year, second, first) if order == "day-first" else (year, first, second)
+    return None if month is None else (year, month, int(matched["day"]))
+
+
+def _numbered(number: float, program: str) -> datetime.date | None:
+    numbers = _NUMBERED[program]
+    if program == "excel" and number < _LEAP_DAY_OF_EXCEL + 1:
+        # Its 29 February 1900 was not.
+        return _after(numbers.start, number + 1) if number < _LEAP_DAY_OF_EXCEL else None
+    day = _after(numbers.start, number)
+    return _after(numbers.start, number / numbers.a_day) if day is None and numbers.a_day else day
+
+
+def _after(start: datetime.date, days: float) -> datetime.date | None:
+    try:
+        return start + datetime.timedelta(days=int(days // 1))
+    except OverflowError:
+        return None

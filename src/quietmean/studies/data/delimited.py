@@ -19,14 +19,13 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import is_installed
 from quietmean.core.readable import count_of
 from quietmean.studies.data.fields import BLANKS, Record, fields, record_of
-from quietmean.studies.data.location import DELIMITERS, Location
+from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
 from quietmean.studies.data.multiline import MultilineRecords
 from quietmean.studies.data.plain_records import PlainRecords
 from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, heading_absent, require_distinct, where
 from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Tell, blocks, unpacked
 
-# Lines among which the heading is searched, and the delimiters that are tried, in this order.
-_HEADING_LINES = 50
+# The delimiters that are tried, in this order.
 _ORDER = ("semicolon", "tab", "comma", "pipe")
 # The line that spreadsheets write above a table to declare its delimiter.
 _HINT = "sep="
@@ -253,7 +252,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
     widest: tuple[str, ...] = ()
     has_blanks = False
     for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
-        if line > location.skip + _HEADING_LINES:
+        if line > location.skip + HEADING_LINES:
             break
         if line <= location.skip:
             continue

@@ -24,6 +24,10 @@ from quietmean.studies.data.mapping import SiteMapping
 
 # The last one stands for any number of blanks and tabs.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blanks": " "}
+# What a data frame is called instead of a file.
+FRAME = Path("the data frame")
+# Lines or rows among which the names of the columns are searched.
+HEADING_LINES = 50
 # What compressed files are called, and files with an object of JSON in each line.
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -43,7 +47,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": ("comma", "point"),
     "thousands": ("comma", "point", "none"),
     "delimiter": tuple(DELIMITERS),
-    "dates": ("day-first", "month-first"),
+    "dates": ("day-first", "month-first", "excel", "excel-1904", "sas", "stata", "spss", "unix"),
     "encoding": (),
     "multiline": (),
     "rownames": ("true", "false"),
@@ -119,6 +123,11 @@ class Location:
     def name(self) -> str:
         """What messages call it."""
         return f"the database {self.path.name}" if self.database else self.path.name
+
+    @property
+    def is_frame(self) -> bool:
+        """Is it a data frame, of which no settings are said?"""
+        return self.path == FRAME
 
     @property
     def query(self) -> str | None:

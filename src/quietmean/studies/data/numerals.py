@@ -2,8 +2,8 @@
 
 The decimal mark is that of the settings, else a comma where semicolons are between the columns, and a point anywhere else.
 Blanks and apostrophes before three digits are groups. Of both marks in one cell the last is decimal; one mark several times,
-always before three digits, is of groups. The other mark alone is decimal, too, unless exactly three digits follow: ``1.234`` may
-then be 1.234 or 1234, and counts as missing, for a factor of a thousand is never guessed.
+always before three digits, is of groups. The other mark alone is decimal, too, unless exactly three digits follow up to three
+others, which do not begin with 0: ``1.234`` may be 1.234 or 1234, and counts as missing. A factor of a thousand is never guessed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from quietmean.studies.data.location import Location
 
 MARKS = {"comma": ",", "point": "."}
 _PLAIN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+") for mark in ",."}
+_GROUPED = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+") for mark in ",."}
 # Blanks of all kinds and apostrophes between digits only separate groups.
 _BLANKS = re.compile(r"(?<=\d)[\u0020\u00a0\u2009\u202f'\u2019](?=\d{3}(?!\d))")
-_SPECIAL = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
-_THREE_DIGITS = re.compile(r"[+-]?\d*[.,]\d{3}")
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_THREE_DIGITS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 # The longest text of a number: a longer one is no number, and could take arbitrarily long to convert.
 LONGEST = 64
 
@@ -47,12 +47,12 @@ class Numerals:
 
     def value(self, text: str) -> float | None:
         """The value of a text without blanks around it; None if it is no number, or could be one of two."""
-        if text.lower() in _SPECIAL:
-            return _SPECIAL[text.lower()]
+        if _INFINITE.fullmatch(text):
+            return -math.inf if text.startswith("-") else math.inf
         text = _BLANKS.sub("", text[: LONGEST + 1].replace("\u2212", "-"))
         if len(text) > LONGEST:
             return None
-        plain = self._with_point(text)
+        plain = self.with_point(text)
         return float(plain) if plain is not None and _PLAIN.fullmatch(plain) else None
 
     def is_unclear(self, text: str) -> bool:
@@ -60,7 +60,7 @@ class Numerals:
         text = _BLANKS.sub("", text)
         return self.groups is None and self.mark not in text and _THREE_DIGITS.fullmatch(text) is not None
 
-    def _with_point(self, text: str) -> str | None:
+    def with_point(self, text: str) -> str | None:
         """The same number with a decimal point and without groups; None where the marks make no number."""
         other = _other(self.mark)
         if self.groups is not None:

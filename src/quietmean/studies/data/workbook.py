@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.sheets import EXCEL, OTHER
 from quietmean.studies.data.apart import read_apart
-from quietmean.studies.data.location import Location
+from quietmean.studies.data.location import HEADING_LINES, Location
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, of_rows, too_many_cells
 
 __all__ = ["EXCEL", "OTHER", "read_workbook"]
@@ -35,6 +35,7 @@ def read_workbook(location: Location, column_names: Collection[str] | None, kind
 def _chosen(location: Location, column_names: Collection[str], kind: str) -> Table:
     location.only("a workbook", {"sheet", "skip"})
     sheets = _sheets(location, kind)
+    names = {plain_name(name) for name in column_names}
     wanted_sheet = location.settings.get("sheet")
     if wanted_sheet is not None:
         chosen = [rows for number, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(number))]
@@ -42,17 +43,18 @@ def _chosen(location: Location, column_names: Collection[str], kind: str) -> Tab
             raise InputError(
                 f"{location.name} has no sheet {wanted_sheet!r} among its {len(sheets)}: give its name or its number, from 1"
             )
-        return _table(chosen[0], location)
+        return _table(chosen[0], location, names)
     filled = [rows for _, rows in sheets if rows]
-    names = {plain_name(name) for name in column_names}
-    fitting = [rows for rows in filled if names <= set(_heading(rows, location)[1])]
+    # Where its names stand below a title is looked for only if they are in no first row: there may be rows of other tables.
+    fitting = [rows for rows in filled if names <= set(_names(rows, _first(rows, location)))]
+    fitting = fitting or [rows for rows in filled if _heading(rows, location, names) is not None]
     if len(fitting) > 1:
         raise InputError(
             f"{len(fitting)} sheets of {location.name} have the columns of the study: say which, {location.name}#sheet=NAME"
         )
     if not filled:
         raise InputError(f"{location.name} is empty: the first row of a sheet must hold the names of its columns")
-    return _table((fitting or filled)[0], location)
+    return _table((fitting or filled)[0], location, names)
 
 
 def _sheets(location: Location, kind: str) -> Sheets:
@@ -69,8 +71,10 @@ def _sheets(location: Location, kind: str) -> Sheets:
     return decode(content, list[tuple[str, list[tuple[int, list[Any]]]]], lambda reason: _unreadable(location))
 
 
-def _table(rows: Rows, location: Location) -> Table:
-    start, names = _heading(rows, location)
+def _table(rows: Rows, location: Location, wanted: set[str]) -> Table:
+    found = _heading(rows, location, wanted)
+    start = _first(rows, location) if found is None else found
+    names = _names(rows, start)
     if not names:
         raise InputError(f"the sheet of {location.name} is empty: its first row must hold the names of its columns")
     width = len(names)
@@ -80,13 +84,28 @@ def _table(rows: Rows, location: Location) -> Table:
     return of_rows(location.name, names, [cells for _, cells in records], [number for number, _ in records])
 
 
-def _heading(rows: Rows, location: Location) -> tuple[int, list[str]]:
-    """Which row has the names, and these, without columns at the end that have none."""
-    start = next((at for at, (number, _) in enumerate(rows) if number > location.skip), len(rows))
-    names = [plain_name(cell) for cell in rows[start][1]] if start < len(rows) else []
+def _first(rows: Rows, location: Location) -> int:
+    """The place of the first row that is not skipped."""
+    return next((at for at, (number, _) in enumerate(rows) if number > location.skip), len(rows))
+
+
+def _heading(rows: Rows, location: Location, wanted: set[str]) -> int | None:
+    """The place of the first row with all ``wanted`` names, of as many rows as of a text; the first row where none is wanted."""
+    last = location.skip + HEADING_LINES
+    for place in range(_first(rows, location), len(rows)):
+        if rows[place][0] > last:
+            break
+        if wanted <= set(_names(rows, place)):
+            return place
+    return None
+
+
+def _names(rows: Rows, place: int) -> list[str]:
+    """The names in a row, without columns at the end that have none; nothing behind the last row."""
+    names = [plain_name(cell) for cell in rows[place][1]] if place < len(rows) else []
     while names and not names[-1]:
         names.pop()
-    return start, names
+    return names
 
 
 def _unreadable(location: Location) -> InputError:
