@@ -87,14 +87,14 @@ def test_numbers_at_risk_stand_under_the_curves() -> None:
     assert "new$" in texts
 
 
-def test_curves_are_monotone_for_the_eye_and_tables_are_linear() -> None:
-    """With noise the estimates themselves fall and rise."""
+def test_curves_rise_in_tables_and_for_the_eye() -> None:
+    """Whatever the noise is."""
     statistics = [{"kind": "cdf", "column": "age", "bins": 64}]
     workload = StudyTerms.parse({"column": COLUMNS, "statistic": statistics}).workload
     mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
     noisy = mean + np.random.default_rng(2).normal(0, 0.02, len(mean))
     (answer,) = workload.decode(noisy, 0.02, 20_000.0)
-    assert (np.diff(answer.estimates.value) < 0).any()
+    assert (np.diff(answer.estimates.value) >= 0).all()
     drawn = plot(answer)
     assert drawn is not None
     (line,) = drawn[0].axes[0].lines

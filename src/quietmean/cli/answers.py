@@ -95,16 +95,14 @@ def _truth(term: Term) -> str:
 
 def _print_notes(documents: Sequence[Mapping[str, Any]], counted: str) -> None:
     """Prints, in sentences, how many records answers with missing values are about, tests, and flags."""
-    from quietmean.statistics.printed import notes_of, notes_of_all, together
+    from quietmean.statistics.printed import notes_of, notes_of_all, some_are_left_out, together, who_is_counted
     from quietmean.statistics.tidy import terms_of
     from quietmean.statistics.tidy_tables import TidyTests
 
     of_all = notes_of_all(documents)
     for answer in documents:
-        complete = answer.get("completeness")
-        if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
-            counts = f"{complete['present']:,.0f} {counted} have all values that it needs, {complete['missing']:,.0f} have not"
-            out.print(f"{answer['name']}: {counts}", markup=False)
+        if some_are_left_out(answer) and (sentence := who_is_counted(answer, counted)):
+            out.print(f"{answer['name']}: {sentence}", markup=False)
         if hidden := together(terms_of(answer))[1]:
             out.print(f"{answer['name']}: {hidden}", markup=False)
         for sentence in TidyTests((answer,)).sentences():

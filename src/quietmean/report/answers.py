@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, number_text, percent_text
+from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, number_text, percent_text
 from quietmean.core.readable_days import day_text
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
@@ -25,6 +25,7 @@ from quietmean.statistics.printed import (
     printed_table,
     shown,
     together,
+    who_is_counted,
 )
 from quietmean.statistics.tidy import Term, terms_of
 
@@ -84,21 +85,8 @@ def _method(answer: Answer) -> str:
 
 def _complete(answer: Answer) -> list[str]:
     """The number of records that an answer is about."""
-    completeness = answer.estimates.completeness
-    if completeness is None:
-        return []
-    noise = (
-        f" (noise ± {error_text(completeness.present_error)})"
-        if completeness.present_error and math.isfinite(completeness.present_error)
-        else ""
-    )
-    outside = "outside its condition, or " if answer.statistic.where is not None else ""
-    without = (
-        f"; {fixed(completeness.missing, 0)} {outside}without a value that it needs"
-        if completeness.missing > 2 * completeness.missing_error
-        else ""
-    )
-    return [f"n = {fixed(completeness.present, 0)}{noise}{without}."]
+    sentence = who_is_counted(answer.to_json(), answer.counted)
+    return [f"{capital(sentence)}."] if sentence else []
 
 
 def _about_bins(answer: Answer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
@@ -60,7 +61,8 @@ class StudyReport:
     ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
     at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` and ``killed``
     only in local mode.
-    ``records``: of all parties, counted or not (parties, where these are the unit); see :attr:`counts_are_private`.
+    ``records``: of all parties, counted or not (parties, where these are the unit), None where nothing
+    tells; see :attr:`counts_are_private`.
     ``messages`` and ``bytes`` were sent by those whom ``sent_by`` names in words: who was killed has told no number.
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
     ``account``: of the ledger that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
@@ -78,7 +80,7 @@ class StudyReport:
     target_epsilon: float
     unit: str
     party_names: list[str]
-    records: int
+    records: int | None
     parties_counted: int
     messages: int
     bytes: int
@@ -220,8 +222,9 @@ def _population(estimates: Estimates) -> Array | None:
     return None if ends is None or np.isnan(ends).all() else ends
 
 
-def _records(outcome: ReportedOutcome) -> int:
-    """How many there are; where counts are private, an estimate of those that are in the result."""
+def _records(outcome: ReportedOutcome) -> int | None:
+    """How many there are; where counts are private, an estimate of those that are in the result, or None where nothing tells."""
     if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
-        return max(round(outcome.answers[0].records), 0)
+        records = outcome.answers[0].records
+        return None if math.isnan(records) else max(round(records), 0)
     return round(float(outcome.execution.weights.sum()))

@@ -86,10 +86,10 @@ def _who_did_what(report: StudyReport) -> str:
     execution = report.execution
     rounds = rounds_used(execution)
     about = "about " if report.counts_are_private else ""
-    records = f"{about}{report.counted(report.records)}"
+    number = f"an unknown number of {report.counts}" if report.records is None else f"{about}{report.counted(report.records)}"
     exchanged = f"in {count_of(rounds, 'round')} of exchange" if rounds else "without any exchange"
     return (
-        f"{count_of(execution.parties, 'party', 'parties')} with {records} computed "
+        f"{count_of(execution.parties, 'party', 'parties')} with {number} computed "
         f"{count_of(len(report.terms), *_nouns(report))} {exchanged} ({execution.protocol.name})."
     )
 
@@ -137,15 +137,22 @@ def _adversary(report: StudyReport) -> str:
 
 def _parties(report: StudyReport) -> dict[str, Any]:
     """Everybody by name: whose data are in, who stayed, and what it cost each."""
-    execution, by_record = report.execution, report.records_total is not None
+    execution, every = report.execution, report.records_total
     counted, finished, epsilons = execution.contributors(), execution.trace.finished, party_epsilons(report)
     share = execution.weights / (execution.weights.sum() or 1.0)
     rows = []
     for party, name in enumerate(report.party_names):
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
-        row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
+        row += [] if every is None else [f"{round(every * float(share[party])):,}"]
         rows.append([*row, f"{100 * float(share[party]):.1f} %", words.rounded_up(float(epsilons[party]))])
-    heads = ["party", "its data", "there until the end", *([report.counts] if by_record else []), "weight", "ε as it happened"]
+    heads = [
+        "party",
+        "its data",
+        "there until the end",
+        *([] if every is None else [report.counts]),
+        "weight",
+        "ε as it happened",
+    ]
     return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 
 

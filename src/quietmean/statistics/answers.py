@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import WHOLE, Flag
+from quietmean.statistics.flags_and_tests import WHOLE, Flag, known
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A statistic and its estimates, from ``records`` records (or parties, if they are the unit).
+    """A statistic and its estimates, from ``records`` records (or parties, if they are the unit); NaN where nothing tells.
 
     ``counted``: what is counted, in words, where it is not records.
     ``budget_part``: which part of the study's privacy budget its features use, from 0 to 1.
@@ -65,7 +65,7 @@ class Answer:
             **self.estimates.to_json(),
             "share": self.statistic.share,
             "budget_part": self.budget_part,
-            "records": self.records,
+            "records": known(self.records),
         }
 
 

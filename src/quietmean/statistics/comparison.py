@@ -97,7 +97,7 @@ def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
     """Up to when arms are compared (in the stratum in which that is longest), from which events, and what is left out: plain JSON
     data, counts with their noise."""
     ends = [float(own[0].bins.ends[-1]) for own in used.strata if len(own[0].bins)]
-    events = np.array([[curve.events.sum() for curve in own] for own in used.strata]).sum(axis=0)
+    events = np.maximum(np.array([[curve.events.sum() for curve in own] for own in used.strata]).sum(axis=0), 0.0)
     count = max(len(own[0].bins) for own in used.strata)
     later = sum(
         curve.events[len(own[0].bins) :].sum() + curve.censored[len(own[0].bins) :].sum()

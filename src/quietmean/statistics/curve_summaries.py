@@ -30,7 +30,7 @@ def quantile(curve: Curve, level: float, term: str) -> Row:
     The intervals hold all times at which the band has not left the level (Brookmeyer and Crowley, Biometrics 38, 1982), to the
     ends of bins: inside of one the data say nothing. Without an estimate, but with a lower end, where the curve ends above.
     """
-    value = _crossing(curve.bins, curve.survival, level)
+    value = _crossing(curve.bins, curve.falling, level)
     low, high = curve.limits
     open_: Interval = _reached(curve, low, high, level)
     noise, population = (_reached(curve, *_columns(curve.interval(sampled)), level) for sampled in (False, True))
@@ -38,7 +38,7 @@ def quantile(curve: Curve, level: float, term: str) -> Row:
         return Row(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
     # What chance moves, as if events were spread evenly in every bin.
     error, both = (_error(curve, value, curve.band(sampled), level) for sampled in (False, True))
-    resolution = (value - open_[0], open_[1] - value)
+    resolution = (max(value - open_[0], 0.0), max(open_[1] - value, 0.0))
     return Row(term, value, error, both, 0.0, math.inf, noise, population, resolution=resolution)
 
 

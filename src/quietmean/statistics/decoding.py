@@ -21,7 +21,7 @@ class Decoder:
     """From the mean of vectors to quantities: public post-processing, linear.
 
     ``read``: the matrix (q, d) and ``offset`` (q,) with quantities = read @ mean + offset. ``spread``: (q, q), their covariance
-    where the noise on every coordinate of the mean is 1.
+    where the noise on every coordinate of the mean is 1. ``whole`` and ``counted``: as of :class:`Released`.
     """
 
     read: Array
@@ -29,6 +29,7 @@ class Decoder:
     spread: Array
     places: Mapping[Feature, Ints]
     whole: Array | None = None
+    counted: bool = True
 
     @classmethod
     def of(
@@ -56,7 +57,7 @@ class Decoder:
         # The gain is that of least squares: what equalities take from the covariance is this one product.
         restricted = spread - gain @ (equal @ spread)
         all_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
-        return cls(free - gain @ (equal @ free), gain @ right, (restricted + restricted.T) / 2, all_places, total)
+        return cls(free - gain @ (equal @ free), gain @ right, (restricted + restricted.T) / 2, all_places, total, counted)
 
     def of_features(self, features: Iterable[Feature]) -> Decoder:
         """What reads these features alone, as well as this one does: from the same mean vector, and with all equalities."""
@@ -70,6 +71,7 @@ class Decoder:
             self.spread[np.ix_(kept, kept)],
             {feature: place[places] for feature, places in self.places.items() if needed[places].all()},
             None if self.whole is None else self.whole[kept],
+            self.counted,
         )
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
@@ -83,7 +85,7 @@ class Decoder:
 
     def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
         """The same from the quantities (q,) themselves."""
-        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole)
+        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole, self.counted)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,25 +17,45 @@ from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisT
 
 @dataclass(frozen=True)
 class Completeness:
-    """How many records have a value in all columns that an answer needs, and how many have not: estimates, with the standard
-    errors of the noise."""
+    """How many records have a value in all columns that an answer needs, and how many have not, with errors of the noise.
+
+    NaN where nothing that was released tells: nobody knows it. An error of 0: it follows from public numbers. ``outside``: how
+    many records lie outside the condition of the answer, which neither have such a value nor lack one; None without a condition.
+    """
 
     present: float
     missing: float
     present_error: float
     missing_error: float
+    outside: float | None = None
+    outside_error: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        document = {
             "present": known(self.present),
             "missing": known(self.missing),
             "standard_error_present": known(self.present_error),
             "standard_error_missing": known(self.missing_error),
         }
+        if self.outside is None or self.outside_error is None:
+            return document
+        return document | {"outside": known(self.outside), "standard_error_outside": known(self.outside_error)}
 
     def __str__(self) -> str:
-        error = f" (noise: standard deviation {self.present_error:.2g})" if self.present_error else ""
-        return f"{self.present:,.0f} records have all values that it needs, {self.missing:,.0f} have not{error}"
+        parts = [
+            (self.present, self.present_error, "have all values that it needs"),
+            (self.missing, self.missing_error, "have not"),
+        ]
+        if self.outside is not None and self.outside_error is not None:
+            parts.append((self.outside, self.outside_error, "are outside its condition"))
+        return "; ".join(f"{_about(*number)} records {text}" for *number, text in parts)
+
+
+def _about(number: float, error: float) -> str:
+    """A number of records, with the standard error of its noise where it has one."""
+    if math.isnan(number):
+        return "an unknown number of"
+    return f"{number:,.0f}" if error == 0 else f"about {number:,.0f} (± {error:.2g})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,8 +76,8 @@ class Estimates(TableFile):
     where JSON has an object by group. ``headline``: the terms that a reader asks for first; all of them where there are none.
     ``resolution``: (terms, 2), how far below and above the estimate the answer for the same records without bins may lie; both
     intervals contain it already.
-    ``completeness``: how many records have what the answer needs; None where nothing tells it, as where missing cells are filled
-    in. ``n``: (terms, 2), how many each term is of, and the standard error of the noise in that; NaN where it is not known.
+    ``completeness``: how many records have what the answer needs; None where its features do not tell. ``n``: (terms, 2), how
+    many records each term is of, a whole number, and the standard error of the noise in that; NaN where it is not known.
     """
 
     terms: tuple[str, ...]
@@ -91,6 +111,27 @@ class Estimates(TableFile):
         arrays |= {name: np.array([array]) for name, array in more.items() if name.startswith("interval") and array is not None}
         values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
         return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
+
+    def without(self, terms: Collection[str], flag: Flag) -> Self:
+        """The same with nothing known about these terms, for which the flag stands; what noise hides of them goes unsaid."""
+        lost = np.array([term in terms for term in self.terms])
+        ends = self.of_population
+
+        def unknown(values: Array | None) -> Array | None:
+            return None if values is None else np.where(lost if values.ndim == 1 else lost[:, None], math.nan, values)
+
+        flags = [other for other in self.flags if not (other.terms and set(other.terms) <= set(terms))]
+        return replace(
+            self,
+            value=np.where(lost, math.nan, self.value),
+            standard_error=np.where(lost, math.nan, self.standard_error),
+            population=unknown(self.population),
+            interval_noise=unknown(self.of_noise),
+            interval_population=unknown(ends),
+            p_value=unknown(self.p_value),
+            test_statistic=unknown(self.test_statistic),
+            flags=(*flags, flag),
+        )
 
     def in_words(self, said: Callable[[str], str]) -> Self:
         """With every sentence as it is ``said``."""

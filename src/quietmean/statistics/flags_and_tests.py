@@ -16,8 +16,8 @@ LEVEL = 0.95
 Z = 1.959963984540054
 # The most subjects of a flag that are named.
 _MOST_NAMED = 3
-# The code of a flag: not all records of an answer count alike.
-IN_PART = "in-part"
+# Codes of flags: not all records of an answer count alike; nothing that was released tells a term, whatever the noise.
+IN_PART, NOT_TOLD = "in-part", "not-told"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, interval_text, number_text, p_text, some_of
 from quietmean.core.readable_days import day_text, days_text
+from quietmean.statistics.flags_and_tests import NOT_TOLD
 from quietmean.statistics.intervals import FEW
 from quietmean.statistics.tidy import Interval, Term, terms_of
 
@@ -24,6 +25,8 @@ _MOST_NAMED = 3
 _MOST_APART = 2
 # Up to this many hidden terms have a line each; more share one line, which names this many.
 _MOST_HIDDEN, _MOST_NAMED_HIDDEN = 3, 6
+# The part of an error that is rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def shown(term: Term) -> Shown:
 def _estimate(term: Term, digits: float) -> str:
     if "not-reached" in term.flags and math.isnan(term.estimate):
         return NOT_REACHED
+    if NOT_TOLD in term.flags and math.isnan(term.estimate):
+        return UNKNOWN
     if term.hidden:
         return _below(term)
     return day_text(term.estimate, term.since) if term.since else number_text(term.estimate, digits)
@@ -169,6 +174,37 @@ class Note:
 
     text: str
     terms: tuple[str, ...]
+
+
+def who_is_counted(document: Mapping[str, Any], counted: str = "records") -> str:
+    """Of how many records an answer is, and of how many that might be; "" where nothing tells. ``counted``: of what."""
+    complete = document.get("completeness")
+    if not complete or complete["present"] is None:
+        return ""
+    present, missing = complete["present"], complete["missing"]
+    error, other_error = complete["standard_error_present"] or 0.0, complete["standard_error_missing"] or 0.0
+    number, noise = _rounded(present, error), f" (noise ± {error_text(error)})" if error else ""
+    if "outside" not in complete:
+        # Of a public number both errors are the same one.
+        every = "" if missing is None else f" of {_rounded(present + missing, abs(other_error - error) > _ROUNDING * error)}"
+        return f"{number}{every} {counted} have all values that it needs{noise}"
+    if missing is None:
+        return f"{number} {counted} inside its condition have all values that it needs{noise}; how many lack one is unknown"
+    return f"{number} of {_rounded(present + missing, True)} {counted} inside its condition have all values that it needs{noise}"
+
+
+def some_are_left_out(document: Mapping[str, Any]) -> bool:
+    """Does an answer leave records out, as far as the noise shows, or may it?"""
+    complete = document.get("completeness")
+    if not complete:
+        return False
+    missing = complete["missing"]
+    return "outside" in complete or (missing is not None and missing > 2 * (complete["standard_error_missing"] or 0.0))
+
+
+def _rounded(number: float, noisy: object) -> str:
+    """A number of records, "about" it where it is an estimate."""
+    return f"{'about ' if noisy else ''}{fixed(number, 0)}"
 
 
 def notes_of(flagged: Iterable[Mapping[str, Any]]) -> list[str]:

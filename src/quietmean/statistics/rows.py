@@ -100,6 +100,10 @@ class Row:
         test = t_test(nearest, self.error, degrees)
         return replace(self, p_value=test.p_value, statistic=test.statistic)
 
+    def possible(self) -> Row:
+        """The same with the nearest value within its range; its intervals, made before, hold that."""
+        return self if math.isnan(self.value) else replace(self, value=min(max(self.value, self.low), self.high))
+
     def of(self, group: str) -> Row:
         """The same as a term of a group."""
         return replace(self, group=group)

@@ -16,21 +16,18 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
-from quietmean.core.schema import OPEN, Configured, is_kind, nearest, parameter, parameters_of, wrong_field
+from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.names import READ_LATER, quoted, split, unquoted
-from quietmean.statistics.supposed import Supposed, require_expected
+from quietmean.statistics.names import READ_LATER, quoted
+from quietmean.statistics.possible import CurveOfTerms
+from quietmean.statistics.supposed import EXPECT, OF_NUMBERS, Supposed, expectation_field, require_expected
 
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
 # are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
 # under raw(name), numbers before they were moved to their bounds, NaN where one is missing.
 Records: TypeAlias = Mapping[str, Array]
-
-# The field of expectations, for planning only, and what it may state of a column of numbers.
-EXPECT = "expect"
-_OF_NUMBERS = ("mean", "sd", "median")
 
 # The event that every record has.
 TOTAL = ("total",)
@@ -144,7 +141,7 @@ class Feature(ABC):
     def complete(self) -> Array | None:
         """Weights (size,) of the quantities that make up the part of the records with a value in all columns that it needs.
 
-        None where nothing tells it, as where missing cells are filled in.
+        Cells that are filled in have one. None where nothing tells it.
         """
         return None
 
@@ -181,9 +178,10 @@ class Released:
     ``weight``: the public number of records, or of parties if they are the unit. ``quantities``: of all features, one after the
     other, shape (q,); ``deviations``: the covariance of their noise, (q, q); ``places``: where each feature's are.
 
-    Where counts are private, ``weight`` is the public room for records, most of which may be empty, and ``whole`` weighs the
-    quantities, (q,), that make up the part of it with a record; None where counts are public, or no feature knows that part.
-    A statistic then reads :attr:`records`, or divides by a quantity, but never takes all of ``weight`` for records.
+    Where not all of ``weight`` is ``counted``, it is the public room for records, most of which may be empty, or some of the
+    records lie outside a condition. ``whole`` then weighs the quantities, (q,), that make up the part of it that counts; None
+    where no feature knows that part, and nor does anybody. A statistic reads :attr:`records`, or divides by a quantity, but
+    never takes all of ``weight`` for records.
     """
 
     weight: float
@@ -191,24 +189,29 @@ class Released:
     deviations: Array
     places: Mapping[Feature, Ints]
     whole: Array | None = None
+    counted: bool = True
 
     @property
     def part(self) -> float:
-        """The part of ``weight`` that holds records; an estimate, above 0, where counts are private."""
-        if self.whole is None:
+        """The part of ``weight`` that counts: 1 if all does, else an estimate above 0, or NaN where it is not known."""
+        if self.counted:
             return 1.0
-        return max(float(self.whole @ self.quantities), 1 / self.weight)
+        if self.whole is None:
+            return math.nan
+        return min(max(float(self.whole @ self.quantities), 1 / self.weight), 1.0)
 
     @property
     def records(self) -> float:
-        """How many records there are, or parties if they are the unit; an estimate where counts are private."""
+        """How many records count, or parties if they are the unit: public, or an estimate; NaN where it is not known."""
         return self.weight * self.part
 
     @property
     def records_error(self) -> float:
-        """The standard deviation of the noise in :attr:`records`; 0 where counts are public."""
-        if self.whole is None:
+        """The standard deviation of the noise in :attr:`records`; 0 where these are public, NaN where they are not known."""
+        if self.counted:
             return 0.0
+        if self.whole is None:
+            return math.nan
         return self.weight * math.sqrt(max(float(self.whole @ self.deviations @ self.whole), 0.0))
 
     def mean(self, feature: Feature) -> Array:
@@ -223,7 +226,8 @@ class Released:
     def sums(self, feature: Feature, weights: Array) -> Released:
         """The same, with weighted sums of a feature's quantities in their place, by weights (sums, size)."""
         covariance = weights @ self.covariance(feature) @ weights.T
-        return Released(self.weight, weights @ self.mean(feature), covariance, {feature: np.arange(len(weights))})
+        places = {feature: np.arange(len(weights))}
+        return Released(self.weight, weights @ self.mean(feature), covariance, places, counted=False)
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
@@ -244,35 +248,6 @@ class TermReading:
     bottom: Array | None = None
     adds_up: bool = False
     ends: tuple[float, float] = (0.0, 1.0)
-
-
-def expectation_field() -> Any:
-    """What is expected, for planning only: ``{auc = 0.7, missing = 0.1}`` in a study file, ``auc 0.7 missing 0.1`` in a text."""
-
-    def read(raw: Any) -> tuple[tuple[str, float], ...]:
-        wrong = wrong_field(EXPECT, raw, "names with numbers, such as {auc = 0.7} in a study file, auc 0.7 on the command line")
-        if isinstance(raw, str):
-            words = [unquoted(word) for word in split(raw, " ")]
-            if len(words) % 2:
-                raise wrong
-            raw = dict(zip(words[::2], words[1::2], strict=True))
-        if not isinstance(raw, Mapping):
-            raise wrong
-        try:
-            expected = {str(name): float(value) for name, value in raw.items() if isinstance(value, str) or is_kind(value, float)}
-        except ValueError:
-            raise wrong from None
-        if len(expected) < len(raw):
-            raise wrong
-        return tuple(sorted(expected.items()))
-
-    return parameter(
-        (),
-        help="what is expected, for planning only: names and numbers",
-        read=read,
-        write=dict,
-        written=lambda value: bool(value.expect),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -306,7 +281,7 @@ class Statistic(Configured, ABC):
     )
     where: str = parameter(
         "",
-        help="a condition such as age >= 50 and sex == 'f': records in which it does not hold count as missing",
+        help="a condition such as age >= 50 and sex == 'f': records in which it does not hold are left out",
         written=lambda value: bool(value.where),
     )
     # For planning only: no answer and nothing that parties agree on depends on it.
@@ -370,7 +345,7 @@ class Statistic(Configured, ABC):
     @property
     def known_expectations(self) -> tuple[str, ...]:
         """What ``expect`` may name."""
-        return ("missing", *(_OF_NUMBERS if self.subject is not None else ()), *self.expects)
+        return ("missing", *(OF_NUMBERS if self.subject is not None else ()), *self.expects)
 
     def suppose(self, supposed: Supposed) -> None:
         """Relates the columns of made-up records as the question asks, with what is expected. Before a study, for its plan."""
@@ -394,6 +369,10 @@ class Statistic(Configured, ABC):
     def moved(self, around: Around, columns: Columns) -> Mapping[str, float]:
         """How far terms that are not read so move at most where quantities move ``around`` a result; others by their range."""
         return {}
+
+    def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
+        """The terms that never fall, or never rise, one after the other, whatever the data; by default none."""
+        return ()
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
         """The terms that are values of a column, such as its mean: days, of one with dates. By default none."""

@@ -1,10 +1,12 @@
 """Statistics of some of the records only: for them all others are records in which nothing is present.
 
-The set of possible encodings is no larger, so that sensitivities are those without the condition.
+The set of possible encodings is no larger, so that sensitivities are those without the condition. Those outside look like records
+that lack a value: only the number of records inside, where it is released, tells the two apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +16,18 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.readable import some_of
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
+from quietmean.statistics.possible import possible
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
+
+# What differs by less, of itself and of its error, is the same but for rounding.
+_NEAR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -172,11 +180,22 @@ class DeclaredStatistic:
         return share + self.statistic.share if own else share
 
     def decode(self, released: Released) -> Estimates:
-        return self.statistic.decode(self._read(released), self.seen)
+        """The estimates as they can be; those that depend on who is outside the condition are unknown where nothing tells."""
+        estimates = self.as_released(released)
+        return possible(estimates, self.statistic.curves_of(estimates))
+
+    def as_released(self, released: Released) -> Estimates:
+        """The same where noise may have moved estimates beyond what is possible: without bias."""
+        view = self._read(released)
+        estimates = self.statistic.decode(view, self.seen)
+        if self.condition is not None and view.whole is None:
+            estimates = self._without_outsiders(estimates, view)
+        return estimates
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
         """The same with how many records it is of."""
-        return counted(estimates, self.statistic, self._read(released), self.seen)
+        outside = None if self.condition is None else self._outside(released)
+        return counted(estimates, self.statistic, self._read(released), self.seen, outside)
 
     def _read(self, released: Released) -> Released:
         """The released results as the statistic reads them."""
@@ -184,14 +203,44 @@ class DeclaredStatistic:
             return released
         features = self.statistic.features(self.seen)
         places = {feature: released.places[self._within(feature)] for feature in features}
-        return self._of_inside(released, places) if self.statistic.counts_records else replace(released, places=places)
+        if self._inside in released.places:
+            return self._of_inside(released, places)
+        return replace(released, places=places, whole=None, counted=False)
+
+    def _outside(self, released: Released) -> tuple[float, float]:
+        """How many records are outside, and the standard deviation of the noise in that; NaN where nothing tells."""
+        if self._inside not in released.places or math.isnan(released.part):
+            return math.nan, math.nan
+        weights = np.zeros(len(released.quantities)) if released.whole is None else released.whole.copy()
+        weights[released.places[self._inside]] -= 1.0
+        part = float(weights @ released.quantities) + (1.0 if released.counted else 0.0)
+        error = math.sqrt(max(float(weights @ released.deviations @ weights), 0.0))
+        return min(max(part, 0.0), 1.0) * released.weight, error * released.weight
+
+    def _without_outsiders(self, estimates: Estimates, view: Released) -> Estimates:
+        """The same without what would be another number if there were twice as many records, all others outside."""
+        quantities = view.quantities.copy()
+        for feature, own in view.places.items():
+            quantities[own] += self._of_nothing(feature)
+        twice = replace(view, weight=2 * view.weight, quantities=quantities / 2, deviations=view.deviations / 4)
+        others = self.statistic.decode(twice, self.seen)
+        near = _NEAR * np.nan_to_num(estimates.standard_error, posinf=0.0) + _NEAR**2
+        moved = ~(np.abs(estimates.value - others.value) <= near + _NEAR * np.abs(estimates.value))
+        moved &= ~(np.isnan(estimates.value) & np.isnan(others.value))
+        terms = tuple(term for term, depends in zip(estimates.terms, moved.tolist(), strict=True) if depends)
+        if not terms:
+            return estimates
+        text = "records outside the condition look like missing ones here: table-1 with the same condition tells them apart"
+        return estimates.without(
+            terms, Flag.shared(NOT_TOLD, some_of([term or self.statistic.text for term in terms], 3), text, terms)
+        )
 
     def around(self, around: Around, whole: Array | None) -> Around:
         """Where what the statistic reads may lie; ``whole``: as of :class:`Released`."""
         if self.condition is None:
             return around
         places = {feature: around.places[self._within(feature)] for feature in self.statistic.features(self.seen)}
-        if not self.statistic.counts_records:
+        if self._inside not in around.places:
             return replace(around, places={**around.places, **places}, of_all=False)
         change, nothing = self._without_others(around.places, places, len(around.offset), whole)
         constant = nothing if whole is None else np.zeros(len(nothing))
@@ -207,12 +256,12 @@ class DeclaredStatistic:
 
     def _of_inside(self, released: Released, places: Mapping[Feature, Ints]) -> Released:
         """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
-        size = len(released.quantities)
-        inside = np.eye(size)[released.places[self._inside][0]]
-        outside = released.part - float(inside @ released.quantities)
-        change, nothing = self._without_others(released.places, places, size, released.whole)
-        quantities, deviations = released.quantities - nothing * outside, change @ released.deviations @ change.T
-        return replace(released, quantities=quantities, deviations=deviations, places=places, whole=inside)
+        inside = np.eye(len(released.quantities))[released.places[self._inside][0]]
+        change, nothing = self._without_others(released.places, places, len(inside), released.whole)
+        # Where no feature knows all records, there is nothing to take out of it.
+        constant = nothing if released.counted else np.zeros(len(nothing))
+        quantities, deviations = change @ released.quantities - constant, change @ released.deviations @ change.T
+        return replace(released, quantities=quantities, deviations=deviations, places=places, whole=inside, counted=False)
 
     def _without_others(
         self, all_places: Mapping[Feature, Ints], places: Mapping[Feature, Ints], size: int, every: Array | None

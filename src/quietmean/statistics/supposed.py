@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import optimize, special
-from quietmean.core.schema import nearest
+from quietmean.core.schema import is_kind, nearest, parameter, wrong_field
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import YES, Column, Columns
+from quietmean.statistics.names import split, unquoted
 from quietmean.statistics.transforms import Transform
 
+# The field of expectations, for planning only, and what it may state of a column of numbers.
+EXPECT = "expect"
+OF_NUMBERS = ("mean", "sd", "median")
 # The range of each expectation; any other may be any number.
 RANGES = dict.fromkeys(("missing", "proportion", "auc", "probability"), (0.0, 1.0))
 RANGES |= dict.fromkeys(("sd", "odds-ratio", "hazard-ratio", "rate-ratio", "rate", "sd-between"), (0.0, math.inf))
@@ -35,6 +39,35 @@ _ANY_RATE = (1e-9, 1e9)
 # A normal distribution is assumed where both bounds are this many standard deviations away.
 _FAR = 2.5
 _LEAST_CHANCE, _USUAL_AREA = 1e-6, 0.7
+
+
+def expectation_field() -> Any:
+    """What is expected, for planning only: ``{auc = 0.7, missing = 0.1}`` in a study file, ``auc 0.7 missing 0.1`` in a text."""
+
+    def read(raw: Any) -> tuple[tuple[str, float], ...]:
+        wrong = wrong_field(EXPECT, raw, "names with numbers, such as {auc = 0.7} in a study file, auc 0.7 on the command line")
+        if isinstance(raw, str):
+            words = [unquoted(word) for word in split(raw, " ")]
+            if len(words) % 2:
+                raise wrong
+            raw = dict(zip(words[::2], words[1::2], strict=True))
+        if not isinstance(raw, Mapping):
+            raise wrong
+        try:
+            expected = {str(name): float(value) for name, value in raw.items() if isinstance(value, str) or is_kind(value, float)}
+        except ValueError:
+            raise wrong from None
+        if len(expected) < len(raw):
+            raise wrong
+        return tuple(sorted(expected.items()))
+
+    return parameter(
+        (),
+        help="what is expected, for planning only: names and numbers",
+        read=read,
+        write=dict,
+        written=lambda value: bool(value.expect),
+    )
 
 
 class Supposed:

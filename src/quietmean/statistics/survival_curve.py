@@ -10,6 +10,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.flags_and_tests import Z
+from quietmean.statistics.possible import monotone
 from quietmean.statistics.time_bins import Places, TimeBins
 
 # A curve ends where fewer are at risk than this number, or than this many deviations of their noise.
@@ -97,6 +98,26 @@ class Curve:
         return survival
 
     @cached_property
+    def falling(self) -> Array:
+        """The nearest curve that never rises, and stays between 0 and 1, (usable,)."""
+        nearest: Array = np.clip(monotone(self.survival, self.noise_errors, rises=False), 0.0, 1.0)
+        return nearest
+
+    def observed(self, most: float) -> list[float]:
+        """How many of at most so many records are observed when each usable bin begins, but for single times: it never rises."""
+        begins = self.bins.begins[self.bins.begins < self.usable]
+        variances = np.einsum("ip,pq,iq->i", self._observing[begins], self.noise, self._observing[begins])
+        nearest = monotone(self.entering[begins], np.sqrt(np.maximum(variances, 0.0)), rises=False)
+        return [float(number) for number in np.clip(nearest, 0.0, None if math.isnan(most) else most)]
+
+    @property
+    def _observing(self) -> Array:
+        """How the numbers that are observed follow from events, censored and after: (bins, 2 bins + 1)."""
+        bins = len(self.events)
+        later = np.triu(np.ones((bins, bins)))
+        return np.hstack([later, later, np.ones((bins, 1))])
+
+    @cached_property
     def limits(self) -> tuple[Array, Array]:
         """The limits of the curve of the same records without bins, at the end of each usable bin, but for noise.
 
@@ -125,7 +146,7 @@ class Curve:
         # What is usual in a bin, not at one time.
         expected = weight * np.where(self._instant[count:], 0.0, usual)
         hazards = (self.events[count:] + expected) / (np.maximum(self.at_risk[count:], 0.0) + weight)
-        later: Array = np.clip(self.survival[-1], 0.0, 1.0) * np.cumprod(1 - np.clip(hazards, 0.0, 1.0), dtype=np.float64)
+        later: Array = self.falling[-1] * np.cumprod(1 - np.clip(hazards, 0.0, 1.0), dtype=np.float64)
         return later[self.bins.shown[len(self.shown) :] - count]
 
     @property

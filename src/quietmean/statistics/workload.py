@@ -369,7 +369,7 @@ class Workload:
         if not weight:
             return tuple(answer.unknown(NOBODYS) for answer in self.decode(np.zeros(self.dimension), 0.0, 1.0, step=step))
         released = self.decoder(step).released(mean, noise, weight)
-        records, counted = released.records, in_words_of(self.unit, "records", self.rows)
+        records, counted = float(np.rint(released.records)), in_words_of(self.unit, "records", self.rows)
         return tuple(
             Answer(each, self._estimates(each, released), records, self.budget_part(each), counted) for each in self.statistics
         )
@@ -391,8 +391,7 @@ class Workload:
 
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
-        needs = self.with_columns(statistic)
-        estimates = self._of_rows(needs.decode(released))
+        estimates = self._of_rows((needs := self.with_columns(statistic)).decode(released))
         flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)

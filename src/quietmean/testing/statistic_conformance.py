@@ -91,8 +91,8 @@ def _check_decoding(workload: Workload, records: Array, seed: int) -> None:
 
 
 def _decoded(workload: Workload, mean: Array, noise: float, weight: float) -> Estimates:
-    (answer,) = workload.decode(mean, noise, weight)
-    estimates = answer.estimates
+    (statistic,) = workload.statistics
+    estimates = workload.with_columns(statistic).as_released(workload.decoder().released(mean, noise, weight))
     for values in (estimates.value, estimates.standard_error, estimates.low, estimates.high):
         assert values.shape == (len(estimates.terms),), f"{len(estimates.terms)} terms have arrays of shape {values.shape}"
     return estimates

@@ -18,6 +18,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
 from quietmean.learning.models.designs import Level
 from quietmean.learning.models.newton import Newton, least_known
+from quietmean.statistics.completeness import whole_number
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
@@ -162,8 +163,9 @@ class Fit:
 
     @property
     def _completeness(self) -> Completeness:
-        newton, here = self.newton, self._present
-        error = newton.errors.present * newton.records
+        newton = self.newton
+        # The number of records is public.
+        here, error = whole_number(self._present, newton.records), newton.errors.present * newton.records
         return Completeness(here, newton.records - here, error, error)
 
     @property

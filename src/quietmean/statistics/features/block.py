@@ -24,8 +24,8 @@ from quietmean.core.mixtures import (
     block_in_steps,
 )
 from quietmean.statistics.columns import Column
-from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
-from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+from quietmean.statistics.features.crossed import Groups, complete_in_groups, complete_records, groups_of
+from quietmean.statistics.statistic import Feature, Records, presence_of
 
 # Where squares of distances are taken: (x - a)^2 is not below 0 for any a, and the three see most of what is wrong.
 _FROM = (-0.5, 0.0, 0.5)
@@ -115,8 +115,8 @@ class ColumnBlock(Feature):
         return (self.column,) if self.column.fills_in and self.by is None else ()
 
     @property
-    def complete(self) -> Array | None:
-        return None if self.filled_in else np.tile(np.eye(BLOCK_SIZE)[0], self.groups)
+    def complete(self) -> Array:
+        return np.tile(np.eye(BLOCK_SIZE)[0], self.groups)
 
     def complete_in(self, by: str) -> Array | None:
         return complete_in_groups(self.by, by, BLOCK_SIZE)
@@ -177,10 +177,11 @@ class ColumnBlock(Feature):
         return np.asarray(np.kron(np.eye(self.groups), group), dtype=np.float64)
 
     def events(self) -> Mapping[Hashable, Array]:
-        if self.by is not None:
+        # Of a party's own mean the indicator says whether any of its records has a value, and not which part of them.
+        if self.own_mean and not self.filled_in:
             return {}
-        first = np.eye(self.size)[0]
-        return {TOTAL if self.filled_in else ("present", self.column.name): first}
+        demanded = () if self.filled_in else (self.column.name,)
+        return {complete_records(demanded, self.by): self.complete}
 
     def never_negative(self) -> Array:
         return np.asarray(np.kron(np.eye(self.groups), signs_of_powers(BLOCK_SIZE, 0, 1, 2)), dtype=np.float64)

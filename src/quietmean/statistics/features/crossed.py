@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Column
-from quietmean.statistics.statistic import Records
+from quietmean.statistics.statistic import TOTAL, Records
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,13 @@ class Crossed:
 
 
 Groups = Column | Crossed
+
+
+def complete_records(names: Iterable[str], by: Groups | None = None) -> Hashable:
+    """The event of records that have a value in all of the named columns, and a level in those of the groups."""
+    levels = () if by is None else (by.first.name, by.second.name) if isinstance(by, Crossed) else (by.name,)
+    demanded = frozenset((*names, *levels))
+    return ("complete", demanded) if demanded else TOTAL
 
 
 def complete_in_groups(by: Groups | None, name: str, block: int) -> Array | None:

@@ -16,10 +16,10 @@ from quietmean.core.mixtures import Products
 from quietmean.core.moment_products import MomentsInSteps, RecordMoments
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features.block import signs_of_powers
-from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
+from quietmean.statistics.features.crossed import Groups, complete_in_groups, complete_records, groups_of
 from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
 from quietmean.statistics.features.vertices import Edge, Vertex
-from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+from quietmean.statistics.statistic import Feature, Records, presence_of
 
 # Up to this many vertices all cuts are tried; beyond, the largest eigenvalue of the Laplacian bounds them.
 _EXACT_CUTS = 16
@@ -169,11 +169,11 @@ class Moments(Feature):
         )
 
     @property
-    def complete(self) -> Array | None:
-        return None if self.filled_in else np.tile(np.eye(self.block)[0], self.groups)
+    def complete(self) -> Array:
+        return np.tile(np.eye(self.block)[0], self.groups)
 
     def complete_in(self, by: str) -> Array | None:
-        return None if self.filled_in else complete_in_groups(self.by, by, self.block)
+        return complete_in_groups(self.by, by, self.block)
 
     def encode(self, records: Records) -> Array:
         values = {vertex: vertex.values(records) for vertex in self.vertices}
@@ -216,14 +216,11 @@ class Moments(Feature):
         return math.sqrt(self.block) * step / (self.sensitivity * scale)
 
     def events(self) -> Mapping[Hashable, Array]:
-        first = np.eye(self.size)[0]
-        if self.by is not None:
-            ones = np.eye(self.size)[:: self.block]
-            levels = zip(self.by.categories, ones, strict=True)
-            return {} if self.demanded else {("level", self.by.name, level): value for level, value in levels}
-        if not self.demanded:
-            return {TOTAL: first}
-        return {("present", self.demanded[0].name): first} if len(self.demanded) == 1 and self.demanded[0].numeric else {}
+        events = {complete_records((column.name for column in self.demanded), self.by): self.complete}
+        if self.by is None or self.demanded:
+            return events
+        levels = zip(self.by.categories, np.eye(self.size)[:: self.block], strict=True)
+        return events | {("level", self.by.name, level): value for level, value in levels}
 
     def never_negative(self) -> Array:
         """In each group what :func:`signs_of_powers` says of each number that has its mean."""

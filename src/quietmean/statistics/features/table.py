@@ -17,6 +17,7 @@ from quietmean.core.mixtures import Simplex
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import LINEAR, MISSING, Column
+from quietmean.statistics.features.crossed import complete_records
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
 
 BELOW, ABOVE = "below", "above"
@@ -149,8 +150,6 @@ class Axis:
             for index, edge in enumerate(self.edges):
                 if (event := self._up_to(edge, index == len(self.edges) - 1)) is not None:
                     weights[event] = cells[: index + 1].sum(axis=0)
-            if not self.column.fills_in:
-                weights[("present", name)] = 1.0 - cells[-1]
         return weights
 
     def _up_to(self, edge: float, last: bool) -> Hashable | None:
@@ -227,7 +226,7 @@ class CellIndicators(Feature):
         for dimension, axis in enumerate(self.axes):
             for event, weights in axis.events().items():
                 by_event[event] = self.along(dimension, weights)
-        return by_event
+        return by_event | {complete_records(axis.column.name for axis in self.axes): self.complete}
 
     @property
     def complete(self) -> Array:

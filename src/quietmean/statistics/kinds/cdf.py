@@ -16,6 +16,7 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import wilson
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.kinds.quantiles import USUAL_BINS, cumulative, prefix_table
+from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
@@ -55,6 +56,9 @@ class CumulativeDistribution(Statistic):
         if self.edges is None and len(shown) > _MOST_EDGES:
             shown = np.unique(np.rint(np.linspace(0, shown[-1], _MOST_EDGES)).astype(np.int64))
         return shown
+
+    def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
+        return (CurveOfTerms(tuple(range(len(estimates.terms))), rises=True, alike=True),)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

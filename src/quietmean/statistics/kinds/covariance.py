@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
@@ -14,6 +15,7 @@ from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.possible import moved_to
 from quietmean.statistics.statistic import Released
 
 
@@ -60,7 +62,7 @@ class Covariance(OfColumns):
         noise = np.array([centred.errors[i, j] for i, j in pairs]) * high
         sampling = np.array([max(matrix[i, i] * matrix[j, j], 0.0) + matrix[i, j] ** 2 for i, j in pairs]) / centred.records
         parties = columns.unit == PrivacyUnit.PARTY
-        return Estimates(
+        released_as = Estimates(
             terms,
             values,
             noise,
@@ -70,6 +72,15 @@ class Covariance(OfColumns):
             reason=PARTIES if parties else "",
             method="second moments without the noise's part; model-based: a normal distribution for the population",
         )
+        nearest = _possible(matrix)
+        return moved_to(released_as, np.array([nearest[i, j] for i, j in pairs]) * high)
+
+
+def _possible(covariance: Array) -> Array:
+    """The nearest covariance matrix: one that gives no combination of the columns a variance below 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    nearest: Array = covariance if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return nearest
 
 
 STATISTIC = Covariance

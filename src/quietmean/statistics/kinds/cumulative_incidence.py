@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.possible import CurveOfTerms, curves_in
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -78,6 +79,12 @@ class CumulativeIncidence(Statistic):
         events = [level for level in levels if level != censored]
         return events, (*(levels.index(level) for level in events), levels.index(censored))
 
+    def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
+        curves = curves_in([group for group, _ in estimates.groups], rises=True)
+        arms = list(estimates.summary["at_risk"])
+        events = len(curves) // len(arms)
+        return tuple(replace(curve, whole=arms[place // events]) for place, curve in enumerate(curves.values()))
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         arms = [ALL] if self.by is None else list(columns.category(self.by).categories)
@@ -95,7 +102,7 @@ class CumulativeIncidence(Statistic):
             for cause, name in enumerate(names):
                 rows += incidence.rows(cause, name)
             flags += ends_of(incidence.curve, arm, names)
-            at_risk[arm] = incidence.curve.entering[bins.begins[bins.begins < incidence.curve.usable]].tolist()
+            at_risk[arm] = incidence.curve.observed(released.records)
         summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
         return assembled(
             rows,

@@ -69,7 +69,7 @@ def counts(
         for flag in few(name, part, error, upper * records, (term,))
         if error > 0
     ]
-    total = ", the counts add up to the public number" if released.whole is None else ""
+    total = ", the counts add up to the public number" if released.counted else ""
     return Estimates(
         terms,
         parts * records,

@@ -148,7 +148,7 @@ class MetaAnalysis(Statistic):
             if isinstance(feature, CellIndicators) and whole is None:
                 whole = np.zeros(len(released.quantities))
                 whole[places[feature]] = 1.0
-        return replace(released, places=places, whole=released.whole if whole is None else whole)
+        return replace(released, places=places, whole=whole, counted=False)
 
     def _term(self, estimates: Estimates) -> str:
         if self.term is not None:

@@ -17,13 +17,15 @@ from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
+from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 AUC = "auc"
-KINDS = ("sensitivity", "specificity", "ppv", "npv")
+SENSITIVITY, SPECIFICITY = "sensitivity", "specificity"
+KINDS = (SENSITIVITY, SPECIFICITY, "ppv", "npv")
 # Up to this many thresholds are all reported; of more, the usual ones, or those that cut the bins into so many even parts.
 _MOST_THRESHOLDS, _EVEN_PARTS = 64, 16
 
@@ -58,6 +60,13 @@ class Roc(Statistic):
 
     def _table(self, columns: Columns) -> PrefixTable:
         return score_table(self.score, self.outcome, self.edges, self.bins, columns)
+
+    def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
+        kinds = [term.rpartition(":")[2] for term in estimates.terms]
+        return tuple(
+            CurveOfTerms(tuple(at for at, other in enumerate(kinds) if other == kind), rises)
+            for kind, rises in ((SENSITIVITY, False), (SPECIFICITY, True))
+        )
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

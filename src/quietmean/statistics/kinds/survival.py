@@ -21,6 +21,7 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, known
 from quietmean.statistics.intervals import CHI_SQUARED
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.known_levels import LEFT_OUT
+from quietmean.statistics.possible import CurveOfTerms, curves_in
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.survival_curve import Curve
@@ -67,6 +68,10 @@ class Survival(Timed):
             raise InputError(f"{self.text} has the column {self.strata!r} twice: name another one for the strata")
         return CellIndicators((Axis(columns.category(self.strata)), *table.axes))
 
+    def curves_of(self, estimates: Estimates) -> tuple[CurveOfTerms, ...]:
+        curves = curves_in([group for group, _ in estimates.groups], rises=False)
+        return tuple(curve for group, curve in curves.items() if group not in QUANTILES)
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)
         parties = columns.unit == PrivacyUnit.PARTY
@@ -74,7 +79,7 @@ class Survival(Timed):
         for arm, curve in zip(arms, curves.each, strict=True):
             rows += _curve(curve, arm)
             flags += ends_of(curve, arm, [arm], [f"{name} {arm}" for name in QUANTILES])
-            summary[arm] = _summary(curve, parties)
+            summary[arm] = _summary(curve, parties, released.records)
         for name, level in QUANTILES.items():
             quantiles = [quantile(curve, level, arm).of(name) for arm, curve in zip(arms, curves.each, strict=True)]
             rows += quantiles
@@ -151,16 +156,15 @@ def _about_test(arms: list[str], curves: Curves) -> dict[str, Any]:
     return {**extent(arms, curves, used), "resolution": float(used.change_in_half(statistic)[0])}
 
 
-def _summary(curve: Curve, parties: bool) -> dict[str, Any]:
+def _summary(curve: Curve, parties: bool, records: float) -> dict[str, Any]:
     """Median and restricted mean with their intervals, and the numbers at risk."""
     mean, median = restricted_mean(curve, ""), quantile(curve, 0.5, "")
-    begins = curve.bins.begins
     document: dict[str, Any] = {
-        "at_risk": curve.entering[begins[begins < curve.usable]].tolist(),
+        "at_risk": curve.observed(records),
         "extrapolated": curve.extrapolated.tolist(),
         "exact": curve.bins.exact,
         "median": math.inf if math.isnan(median.value) else median.value,
-        "restricted_mean": known(mean.value),
+        "restricted_mean": known(mean.possible().value),
         "restricted_mean_standard_error": known(mean.noise),
     }
     if not parties:

@@ -15,7 +15,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
-from quietmean.statistics.completeness import records_of
+from quietmean.statistics.completeness import records_of, whole_number
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
@@ -143,7 +143,7 @@ class Table1(Statistic):
             if test is not None:
                 tests[column.name] = replace(test, about=column.name)
         order = [*groups, SMD]
-        rows.sort(key=lambda row: order.index(row.group))
+        rows = sorted((row.possible() for row in rows), key=lambda row: order.index(row.group))
         n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
         text: dict[str, Any] = {
             **Table1Text(groups, rows, tests, flags).summary(columns_of_rows),
@@ -168,7 +168,14 @@ class Table1(Statistic):
             for group, size, row in zip(
                 sizes, sizes.values(), weights if weights is not None else [None] * len(sizes), strict=True
             ):
-                all_records = (size.part * weight, size.error * weight)
+                all_records = (
+                    (math.nan, math.nan)
+                    if math.isnan(size.part)
+                    else (
+                        whole_number(size.part * weight, weight if math.isnan(released.records) else released.records),
+                        size.error * weight,
+                    )
+                )
                 present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
                 own = ("mean", "sd", MEDIAN, *QUARTILES)
                 names = (*(f"{column.name} {term}" for term in own), *(f"{column.name}:{level}" for level in column.categories))
@@ -191,9 +198,8 @@ class _Size:
     def of(cls, released: Released, features: tuple[Feature, ...], group: int, by: Column | None) -> _Size:
         gradient = np.zeros(len(released.quantities))
         if by is None:
-            if released.whole is None:
-                return cls(1.0, gradient, 0.0)
-            return cls(released.part, released.whole, released.records_error / released.weight)
+            whole = gradient if released.whole is None else released.whole
+            return cls(released.part, whole, released.records_error / released.weight)
         table = next(feature for feature in features if isinstance(feature, CellIndicators))
         cells = np.eye(table.shape[0])[group]
         gradient[released.places[table]] = table.along(0, cells)
@@ -201,6 +207,8 @@ class _Size:
         return cls(part, gradient, error)
 
     def row(self, records: float) -> Row:
+        if math.isnan(self.part):
+            return Row.unknown(SIZE, (0.0, records))
         part = min(max(self.part, 0.0), 1.0)
         row = Row.normal(SIZE, self.part * records, (self.error * records) ** 2, part * (1 - part) * records, (0.0, records))
         ends = wilson(self.part, records, self.error**2)
@@ -224,10 +232,9 @@ def _numbers(
         if not feature.filled_in:
             moment = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
             row = _missing(released, column, feature, index, size).of(group)
-            hidden = (
-                few(moment, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
-            )
-            rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
+            known = row.noise > 0 and not math.isnan(row.value)
+            hidden = few(moment, row.value, row.noise, row.of_population[1] * size.part * released.weight) if known else []
+            rows.append(_unless_few(row, hidden, flags))
     present = [group_summary for group_summary in summaries if group_summary is not None]
     if len(groups) == 2:
         smd = compared(summaries, column, flags, f"{SMD} {column.name}")[-1]
@@ -322,7 +329,7 @@ def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...],
 def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Row:
     """The part of a group without a value."""
     term = f"{column.name} {MISSING}"
-    if size.part <= LEAST_PRESENT * size.error:
+    if not size.part > LEAST_PRESENT * size.error:
         return Row.unknown(term, (0.0, 1.0))
     where = released.places[feature][group * feature.size // feature.groups]
     present = float(released.quantities[where]) / size.part

@@ -200,10 +200,14 @@ def answer_schema() -> Schema:
                         "missing": nullable(NUMBER),
                         "standard_error_present": nullable(NUMBER),
                         "standard_error_missing": nullable(NUMBER),
-                    }
+                        "outside": nullable(NUMBER),
+                        "standard_error_outside": nullable(NUMBER),
+                    },
+                    optional=["outside", "standard_error_outside"],
                 )
             ),
-            "how many records have a value in all columns that it needs, and how many have not; null where cells are filled in",
+            "how many records have a value in all columns that it needs, how many have not, and how many are outside its "
+            "condition, where it has one; null where nothing that was released tells",
         ),
         "n": described(_by_term(NUMBER), "how many records each term is of"),
         "n_standard_error": described(_by_term(NUMBER), "of the privacy noise in that"),
@@ -212,7 +216,9 @@ def answer_schema() -> Schema:
         "reason": described(TEXT, "why nothing is said of the population"),
         "share": NUMBER,
         "budget_part": described(NUMBER, "of the study's budget, 0 to 1"),
-        "records": described(NUMBER, "so many are in it; an estimate where counts are private"),
+        "records": described(
+            nullable(NUMBER), "so many are in it; an estimate where counts are private, null where nothing tells"
+        ),
         "true_value": described(_by_term(NUMBER), "run only: what the records that count give without noise"),
     }
     return record(fields, optional=["groups", "resolution", "since", "tests", "summary", "reason", "true_value"])

@@ -11,7 +11,16 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import number_of
-from quietmean.statistics.printed import PrintedTable, capital, marked_notes, names_in, printed_table, shown, together
+from quietmean.statistics.printed import (
+    PrintedTable,
+    capital,
+    marked_notes,
+    names_in,
+    printed_table,
+    shown,
+    together,
+    who_is_counted,
+)
 from quietmean.statistics.tidy import Term, terms_of
 from quietmean.statistics.tidy_tables import TidyTests
 from quietmean.studies.outcome.influence import checked_text
@@ -215,11 +224,8 @@ def _extent(about: Mapping[str, Any], counted: str) -> str:
 
 def _about(document: Mapping[str, Any], counted: str) -> list[str]:
     """Notes: how many records it is about, how intervals were made, and why there is none for a population."""
-    complete, sentences = document.get("completeness"), []
-    if complete and complete["present"] is not None:
-        lacking = fixed(complete["missing"] or 0.0, 0)
-        missing = f" ({lacking} have not)" if lacking != "0" else ""
-        sentences.append(f"n: {counted} that have all values that it needs, {fixed(complete['present'], 0)} in all{missing}.")
+    who = who_is_counted(document, counted)
+    sentences = [f"n: {who}."] if who else []
     if document.get("reason"):
         sentences.append(f"No interval of the population: {document['reason']}.")
     method = str(document.get("method", ""))
