@@ -18,7 +18,7 @@ from quietmean.core.extras import import_extra
 from quietmean.statistics.columns import CENTRE, INDICATOR, Column, Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.names import in_plain_words, quoted, split, unquoted
-from quietmean.statistics.registry import parse_statistic, read_text, registry
+from quietmean.statistics.registry import parse_statistic, read_text, registry, with_own_name
 from quietmean.statistics.transforms import FUNCTIONS, NoBoundsError, Transform
 
 _MOST_LETTERS, _MOST_TERMS, LARGEST_POWER = 2000, 200, 9
@@ -91,14 +91,16 @@ def written_out(
     return tuple(declared.values()), written
 
 
-def _statistic_written(raw: Mapping[str, Any], declared: dict[str, Column]) -> dict[str, Any]:
+def _statistic_written(given: Mapping[str, Any], declared: dict[str, Column]) -> dict[str, Any]:
+    raw = with_own_name(given)
     if isinstance(of := raw.get("of"), str):
         inner = read_text(of)
         changed = _statistic_written(inner, declared)
-        return dict(raw) if changed == inner else {**raw, "of": parse_statistic(changed).text}
+        is_own = changed == inner and of.lstrip().startswith(f"{inner['kind']}(")
+        return raw if is_own else {**raw, "of": parse_statistic(changed).text}
     kind, formula = registry().get(str(raw.get("kind"))), raw.get("formula")
     if kind is None or not issubclass(kind, Regression) or not isinstance(formula, str) or _is_of_names(formula, declared):
-        return dict(raw)
+        return raw
     return {**raw, "formula": _Writing(Formula(formula), declared, kind.name).out()}
 
 

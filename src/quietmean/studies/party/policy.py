@@ -146,7 +146,9 @@ class Policy:
         for name in file.policy.protocols or ():
             get_protocol(name)
         for name in file.policy.statistics or ():
-            get_statistic(name)
+            if (kind := get_statistic(name).name) != name:
+                # Another name may mean less than all of the kind.
+                raise InputError(f"policy {policy_path} allows {name!r}, which is another name of {kind}. Write {kind}.")
         return cls(file.policy, file.budget, file.column, policy_path, file.audit, file.folder)
 
     @property
