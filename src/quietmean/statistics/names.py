@@ -43,7 +43,7 @@ def unquoted(text: str) -> str:
     return stripped[1:-1].replace("``", "`") if match["name"] else stripped[1:-1]
 
 
-def quoted(name: str, separators: str = ",") -> str:
+def quoted(name: str, separators: str = ",~") -> str:
     """A name as :func:`unquoted` reads it between such separators: between backquotes only where it needs them."""
     brackets = [sign for sign in name if sign in "()[]"]
     is_open = len(brackets) != sum(abs(change) for _, _, change in _in_brackets(name))

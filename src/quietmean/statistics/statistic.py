@@ -399,7 +399,7 @@ def require_records(statistic: Statistic, columns: Columns) -> None:
 def _brief(value: Any, key: str) -> str:
     """A field as short as it can be read back from."""
     if isinstance(value, list):
-        return " ".join(quoted(item, ", ") if isinstance(item, str) else _brief(item, key) for item in value)
+        return " ".join(quoted(item, ",~ ") if isinstance(item, str) else _brief(item, key) for item in value)
     if isinstance(value, str):
         return value if key in READ_LATER else quoted(value)
     if isinstance(value, bool):
