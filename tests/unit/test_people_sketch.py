@@ -42,8 +42,10 @@ def sketch(first: int, last: int, kind: str = PERSONS, key: bytes = KEY) -> Sket
         ((0, 400), (400, 800), False),
     ],
 )
-def test_from_one_percent_of_the_smaller_and_three_persons_on(known: tuple[int, int], fresh: tuple[int, int], same: bool) -> None:
-    assert sketch(*known).overlaps(sketch(*fresh)) == same
+def test_from_one_percent_of_the_smaller_and_three_rows_on(known: tuple[int, int], fresh: tuple[int, int], same: bool) -> None:
+    assert sketch(*known, ROWS).overlaps(sketch(*fresh, ROWS)) == same
+    # Of persons one is enough: it is proven, and nothing is guessed.
+    assert sketch(*known).overlaps(sketch(*fresh)) == bool(set(range(*known)) & set(range(*fresh)))
 
 
 def test_nothing_is_known_across_kinds_and_keys() -> None:
@@ -60,13 +62,13 @@ def test_an_account_is_about_all_that_were_charged_to_it() -> None:
 
 
 @pytest.mark.slow
-def test_large_sets_are_thinned_out_and_parts_are_still_found() -> None:
-    large, part = sketch(0, 250_000), sketch(100_000, 102_000)
+def test_large_sets_of_rows_are_thinned_out_and_parts_are_still_found() -> None:
+    large, part = sketch(0, 250_000, ROWS), sketch(100_000, 102_000, ROWS)
     assert MOST_KEPT / 2 < len(large.members) <= MOST_KEPT
     assert large.level == 2
     assert large.overlaps(part)
     assert part.overlaps(large)
-    assert not large.overlaps(sketch(250_000, 252_000))
+    assert not large.overlaps(sketch(250_000, 252_000, ROWS))
     assert large.joined(part).count == pytest.approx(250_000, rel=0.02)
 
 
@@ -89,7 +91,7 @@ def test_a_fifth_is_missed_and_strangers_are_met_less_often_than_once_in_a_milli
 
 def test_a_threshold_of_another_kind_is_found() -> None:
     """Of a mutant that compares without bringing both to one threshold, parts of large sets would be lost."""
-    large, part = sketch(0, 250_000), sketch(0, 1500)
+    large, part = sketch(0, 250_000, ROWS), sketch(0, 1500, ROWS)
     both = len(np.intersect1d(large.members, part.members))
     assert both / len(part.members) < 0.4
     assert large.common(part)[1] == 1.0

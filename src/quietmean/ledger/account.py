@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.privacy.charge import Charge, additive_delta, compose, down
+from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, down
 from quietmean.privacy.composition import epsilon_within, fits, remaining_mu
-from quietmean.privacy.conversion import check_budget, epsilon_of_mu
+from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 
 RESERVED: Final = "reserved"
 SPENT: Final = "spent"
-# The part of delta that is kept for beta and tv.
+# The part of delta that is kept for beta and tv, where the first study lets it be.
 ADDITIVE_PART: Final = 0.01
+# What an entry is known by whose persons were charged although another account was named.
+OTHERS: Final = b"*"
 
 
 class Refund(StrEnum):
@@ -41,7 +44,8 @@ class LedgerEntry:
     All three charges are about the account's unit and relation: those of the study times ``factor``. ``unit``, ``relation``: what
     the study protects. ``certified``: what the execution cost, whether or not that was given back; None before it is settled.
     ``refund``: whether less than reserved is given back. ``status``: :data:`RESERVED`, or :data:`SPENT` once settled. Times are
-    UTC, ISO 8601.
+    UTC, ISO 8601. ``part``: the part of delta that beta and tv get where this study is the first one; None: the budget's own.
+    ``known``: by which identifier it is known whose data they are; :data:`OTHERS` where another account was named; None: unknown.
     """
 
     study: str
@@ -58,6 +62,8 @@ class LedgerEntry:
     reserved_at: str
     settled_at: str | None
     note: str
+    part: float | None = None
+    known: bytes | None = None
 
     @property
     def mu(self) -> float:
@@ -76,8 +82,9 @@ class LedgerEntry:
 class Budget:
     """A limit: (epsilon, delta) as given; the largest mu, and ``additive_delta``, what beta and tv may take of delta.
 
-    Both limits together keep (epsilon, delta): delta(mu, epsilon) is at most what ``additive_delta`` leaves of delta. Budgets
-    that version 1 of the file knew have no part for beta and tv: there mu has all of delta.
+    Both limits together keep (epsilon, delta): delta(mu, epsilon) is at most what ``additive_delta`` leaves of delta. The first
+    study fixes how delta is split, before anything is known: see :meth:`part_for`. Budgets that version 1 of the file knew have
+    no part for beta and tv: there mu has all of delta.
     """
 
     epsilon: float
@@ -92,6 +99,41 @@ class Budget:
         check_budget(epsilon, delta)
         additive = ADDITIVE_PART * delta
         return cls(epsilon, delta, mu_of_budget(epsilon, _rest(delta, additive)), set_at, additive)
+
+    def part_for(self, charge: Charge) -> float | None:
+        """Return the part of delta that beta and tv get where this study is the first; None: the budget's own, 1 %.
+
+        It is more where as many studies like this one as fit need more, and less where its mu needs the rest. So a budget of
+        exactly a study's (epsilon, delta) pays for exactly that study.
+        """
+        delta, needs, usual = Fraction(self.delta), charge.additive(self.epsilon), Fraction(self.additive_delta)
+        left = delta - Fraction(delta_of_mu(charge.mu, self.epsilon))
+        wanted = max(usual, self._like(charge) * needs)
+        if needs > left or wanted == usual <= left:
+            return None
+        # A little less than mu leaves, so that neither side is lost to rounding.
+        part = float((wanted if wanted <= left else left - (left - needs) / 1000) / delta)
+        while Fraction(part) * delta < needs:
+            part = math.nextafter(part, 1.0)
+        return part
+
+    def _like(self, charge: Charge) -> Fraction:
+        """Return how many studies like this one fit together, at least 1: no whole number, rounded down."""
+        delta, needs = Fraction(self.delta), charge.additive(self.epsilon)
+        if not needs:
+            return Fraction(1)
+        low, high = Fraction(1), delta / needs
+        for _ in range(60):
+            middle = (low + high) / 2
+            mu = charge.mu * math.sqrt(middle)
+            fit = Fraction(delta_of_mu(mu, self.epsilon)) + middle * needs <= delta
+            low, high = (Fraction(float(middle)), high) if fit else (low, middle)
+        return low
+
+    def after(self, entries: Sequence[LedgerEntry]) -> Budget:
+        """Return the budget, split as the first of these studies needs it, those without any cost aside."""
+        first = next((entry for entry in entries if entry.charged != NOTHING), None)
+        return self if first is None or first.part is None else _split(self, first.part, first.reserved.mu)
 
     @property
     def gaussian_delta(self) -> float:
@@ -140,6 +182,9 @@ class Account:
     ``unit``, ``relation``: whose change the budget is about. Epsilons are at the budget's delta; what is charged is rounded up,
     what is left down. They say how much of the budget is taken, by reserved and settled studies; not an (epsilon, delta) that
     holds at a moment that somebody picks: only the whole budget is certified.
+
+    ``shares``: where it is known whose data they are, which studies some of its persons were in. A person pays only for these, so
+    what is charged is what the person with most has, column by column. Without them all studies are everybody's.
     """
 
     name: str
@@ -150,23 +195,33 @@ class Account:
     budgets: tuple[Budget, ...]
     entries: tuple[LedgerEntry, ...]
     freezes: tuple[Freeze, ...] = ()
+    shares: tuple[frozenset[str], ...] = ()
+
+    @property
+    def paths(self) -> tuple[tuple[LedgerEntry, ...], ...]:
+        """The studies of each of its persons, in order; all studies where nothing says whose data they are."""
+        return tuple(map(self.share, self.shares)) or (self.entries,)
+
+    def share(self, studies: frozenset[str]) -> tuple[LedgerEntry, ...]:
+        """Return the entries of these studies, in order."""
+        return tuple(entry for entry in self.entries if entry.study in studies)
 
     @property
     def budget(self) -> Budget:
-        return self.budgets[-1]
+        """The last one that was set, split as the account's first study needs it."""
+        return self.budgets[-1].after(self.entries)
 
     @property
     def mus(self) -> tuple[float, ...]:
         return tuple(entry.mu for entry in self.entries)
 
     @property
-    def charges(self) -> tuple[Charge, ...]:
-        return tuple(entry.charged for entry in self.entries)
-
-    @property
     def charged(self) -> Charge:
         """Settled and reserved studies together."""
-        return compose(self.charges)
+        total = NOTHING
+        for path in self.paths:
+            total = total.larger(compose(charges_of(path)))
+        return total
 
     @property
     def charged_mu(self) -> float:
@@ -179,14 +234,15 @@ class Account:
     @property
     def charged_additive_delta(self) -> float:
         """What beta and tv take of delta at the budget's epsilon; rounded up."""
-        exact = additive_delta(self.charges, self.budget.epsilon)
+        exact = max(additive_delta(charges_of(path), self.budget.epsilon) for path in self.paths)
         near = float(exact)
         return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
     @property
     def remaining_mu(self) -> float:
-        """The largest mu that a further study may have; 0 while frozen."""
-        return 0.0 if self.frozen else remaining_mu(self.budget.mu, self.mus)
+        """The largest mu that a further study of everybody may have; 0 while frozen."""
+        least = min(remaining_mu(self.budgets[-1].after(path).mu, [entry.mu for entry in path]) for path in self.paths)
+        return 0.0 if self.frozen else least
 
     @property
     def remaining_epsilon(self) -> float:
@@ -196,13 +252,16 @@ class Account:
     @property
     def remaining_additive_delta(self) -> float:
         """What beta and tv of a further study may take of delta at the budget's epsilon; rounded down, 0 while frozen."""
-        left = Fraction(self.budget.additive_delta) - additive_delta(self.charges, self.budget.epsilon)
+        left = min(
+            Fraction(budget.additive_delta) - additive_delta(charges_of(path), budget.epsilon)
+            for path, budget in ((path, self.budgets[-1].after(path)) for path in self.paths)
+        )
         return 0.0 if self.frozen else down(max(left, Fraction(0)))
 
     @property
     def overspent(self) -> bool:
         """More is charged than the budget allows: never by a reservation, only by a study that cost more than was reserved."""
-        return not self.within(self.budget)
+        return not self.within(self.budgets[-1])
 
     @property
     def frozen(self) -> Freeze | None:
@@ -210,12 +269,30 @@ class Account:
         return next((freeze for freeze in self.freezes if freeze.lifted_at is None), None)
 
     def within(self, budget: Budget) -> bool:
-        """Whether what is charged stays within a budget, this account's or another."""
-        return budget.allows(self.charges)
+        """Whether what is charged to each person stays within a budget, this account's or another."""
+        return all(budget.after(path).allows(charges_of(path)) for path in self.paths)
 
     def without(self, study: str) -> Account:
         """The account as it would be had ``study`` not been charged."""
         return replace(self, entries=tuple(entry for entry in self.entries if entry.study != study))
+
+
+def charges_of(entries: Sequence[LedgerEntry]) -> list[Charge]:
+    return [entry.charged for entry in entries]
+
+
+@lru_cache(maxsize=256)
+def _split(budget: Budget, part: float, mu: float) -> Budget:
+    """Return the budget with that part of delta for beta and tv, and the rest for mu: for that ``mu`` itself, if it fits."""
+    exact = Fraction(part) * Fraction(budget.delta)
+    additive = down(exact)
+    if additive < exact:
+        additive = math.nextafter(additive, 1.0)
+    rest = _rest(budget.delta, additive)
+    most = mu_of_budget(budget.epsilon, rest)
+    if most < mu and delta_of_mu(mu, budget.epsilon) <= rest:
+        most = mu
+    return replace(budget, mu=most, additive_delta=additive)
 
 
 def _rest(delta: float, additive: float) -> float:

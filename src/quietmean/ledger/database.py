@@ -16,7 +16,7 @@ from quietmean.core.outage import Trouble, refuse_damage, refuse_outage, trouble
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
-SCHEMA = 3
+SCHEMA = 4
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
 _APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
@@ -61,6 +61,31 @@ _STEPS = (
         """CREATE TABLE people (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
                                  level INTEGER NOT NULL, count INTEGER NOT NULL, members BLOB NOT NULL,
                                  PRIMARY KEY (account, kind, key))""",
+    ),
+    # Of version 4 on a study may be charged to several accounts, and it is known which of an account's persons were in which one.
+    (
+        """CREATE TABLE entry_4 (number INTEGER PRIMARY KEY, study TEXT NOT NULL, account TEXT NOT NULL REFERENCES account (name),
+                                 name TEXT NOT NULL, unit TEXT NOT NULL, reserved_mu REAL NOT NULL, mu REAL NOT NULL,
+                                 status TEXT NOT NULL, reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL,
+                                 relation TEXT NOT NULL, factor INTEGER NOT NULL, refund INTEGER NOT NULL,
+                                 reserved_beta REAL NOT NULL, reserved_tv REAL NOT NULL, beta REAL NOT NULL, tv REAL NOT NULL,
+                                 certified_mu REAL, certified_beta REAL, certified_tv REAL, part REAL, known BLOB,
+                                 UNIQUE (study, account))""",
+        """INSERT INTO entry_4 SELECT number, study, account, name, unit, reserved_mu, mu, status, reserved_at, settled_at, note,
+           relation, factor, refund, reserved_beta, reserved_tv, beta, tv, certified_mu, certified_beta, certified_tv, NULL, NULL
+           FROM entry""",
+        "CREATE TABLE input_4 (study TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (study, digest)) WITHOUT ROWID",
+        "INSERT INTO input_4 SELECT study, digest FROM input",
+        "DROP TABLE input",
+        "DROP TABLE entry",
+        "ALTER TABLE entry_4 RENAME TO entry",
+        "ALTER TABLE input_4 RENAME TO input",
+        """CREATE TABLE people_4 (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
+                                  identifier BLOB NOT NULL, history TEXT NOT NULL, level INTEGER NOT NULL, count INTEGER NOT NULL,
+                                  members BLOB NOT NULL, PRIMARY KEY (account, kind, key, identifier, history))""",
+        "INSERT INTO people_4 SELECT account, kind, key, x'', '', level, count, members FROM people",
+        "DROP TABLE people",
+        "ALTER TABLE people_4 RENAME TO people",
     ),
 )
 

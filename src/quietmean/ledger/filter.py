@@ -8,14 +8,25 @@ column. So whatever is reserved, settled or refunded, in whatever order studies 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Required, TypedDict
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
-from quietmean.ledger.account import RESERVED, SPENT, Account, Budget, Freeze, LedgerEntry, Refund, left_text
-from quietmean.privacy.charge import Charge, require_members
+from quietmean.ledger.account import (
+    RESERVED,
+    SPENT,
+    Account,
+    Budget,
+    Freeze,
+    LedgerEntry,
+    Refund,
+    charges_of,
+    left_text,
+)
+from quietmean.privacy.charge import NOTHING, Charge, require_members
 
 # What a unit has in it.
 _HIDES = {PrivacyUnit.RECORD: 0, PrivacyUnit.PERSON: 1, PrivacyUnit.PARTY: 2}
@@ -26,9 +37,9 @@ class SpendingRequest:
     """A study that asks to be charged at most ``charge``, for one ``unit`` under ``relation``.
 
     ``members``: how many such units change together where the account's unit changes; None: the study says nothing about more
-    than one. ``refund``: whether what it costs less may be given back. ``data_set``: which the study says it is about; None: not
-    said.
-    ``reason``: why no bound is known, where there is none.
+    than one. ``counts``: whose change the account has to be about; None: whatever the account says. ``refund``: whether what it
+    costs less may be given back. ``data_set``: which the study says it is about; None: not said. ``reason``: why no bound is
+    known, where there is none.
     """
 
     study: str
@@ -37,6 +48,7 @@ class SpendingRequest:
     unit: PrivacyUnit = PrivacyUnit.RECORD
     relation: Neighbouring = Neighbouring.REPLACEMENT
     members: int | None = None
+    counts: PrivacyUnit | None = None
     refund: bool = True
     data_set: str | None = None
     reason: str = ""
@@ -49,6 +61,7 @@ class StatedSpending(TypedDict, total=False):
     unit: PrivacyUnit
     relation: Neighbouring
     members: int | None
+    counts: PrivacyUnit | None
     refund: bool
     data_set: str | None
     reason: str
@@ -59,6 +72,18 @@ def reserved(account: Account, entry: LedgerEntry | None, request: SpendingReque
 
     ``command``: the beginning of the one that changes the account, for errors. Raises :class:`InputError` for a study that the
     account does not take.
+    """
+    wanted = asked(account, entry, request, stamp)
+    if wanted is not entry:
+        inside = [path for path in account.paths if entry is None or any(each.study == entry.study for each in path)]
+        require_room(account, wanted, request, command, inside or [()])
+    return wanted
+
+
+def asked(account: Account, entry: LedgerEntry | None, request: SpendingRequest, stamp: str) -> LedgerEntry:
+    """Return the entry that the study asks for, whether or not there is room; ``entry`` itself where that is charged enough.
+
+    Raises :class:`InputError` for a study that says nothing about what the account counts, or that has no bound.
     """
     if entry is not None and entry.account != account.name:
         raise InputError(f"study {request.name!r} is charged to account {entry.account!r} already: name that account")
@@ -73,12 +98,40 @@ def reserved(account: Account, entry: LedgerEntry | None, request: SpendingReque
         )
     if entry is not None:
         charge = charge.larger(entry.reserved)
-    _check_room(account, entry, request, charge, command)
+    if not charge.bounded:
+        why = f" ({request.reason})" if request.reason else ""
+        raise InputError(
+            f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}: no budget allows "
+            "that, agree on a protocol or a coalition with a bound"
+        )
+    others = account if entry is None else account.without(entry.study)
+    alone = all(other.charged == NOTHING for other in others.entries)
+    part = account.budgets[-1].part_for(charge) if entry is None or alone else entry.part
     if entry is not None:
-        return replace(entry, reserved=charge, charged=charge)
+        return replace(entry, reserved=charge, charged=charge, part=part)
     refund = request.refund and account.refund == Refund.SETTLED
     fixed = (request.study, account.name, request.name, request.unit, request.relation, factor, refund)
-    return LedgerEntry(*fixed, charge, charge, None, RESERVED, stamp, None, "")
+    return LedgerEntry(*fixed, charge, charge, None, RESERVED, stamp, None, "", part)
+
+
+def has_room(account: Account, wanted: LedgerEntry, path: Sequence[LedgerEntry]) -> bool:
+    """Whether somebody who was in the studies of ``path`` can be in this one, too. Exact: no rounding at the edge."""
+    together = [*(entry for entry in path if entry.study != wanted.study), wanted]
+    return account.budgets[-1].after(together).allows(charges_of(together))
+
+
+def require_room(
+    account: Account, wanted: LedgerEntry, request: SpendingRequest, command: str, paths: Sequence[Sequence[LedgerEntry]]
+) -> None:
+    """Raises :class:`InputError` where the account is frozen, or where who was in the studies of one of ``paths`` has no room."""
+    if account.frozen is not None:
+        raise InputError(
+            f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "
+            f"it with {command} --lift REASON"
+        )
+    for path in paths:
+        if not has_room(account, wanted, path):
+            raise _no_room(account, wanted, request, command, path)
 
 
 def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, note: str) -> tuple[LedgerEntry, Freeze | None]:
@@ -114,6 +167,18 @@ def _for_account(charge: Charge, factor: int) -> Charge:
     return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)
 
 
+def for_unit(account: Account, request: SpendingRequest) -> Account:
+    """The account with the unit that it has from its first study on. Raises :class:`InputError` where it would mix two units."""
+    if request.counts != PrivacyUnit.PERSON or account.unit != PrivacyUnit.RECORD:
+        return account
+    if account.entries:
+        raise InputError(
+            f"account {account.name!r} counts records, and the data say whose each row is. An account never mixes units: make "
+            "one that counts persons with --new-account NAME"
+        )
+    return replace(account, unit=PrivacyUnit.PERSON)
+
+
 def for_relation(account: Account, relation: Neighbouring) -> Account:
     """The account where studies under that relation can be charged: one account carries both, for its people are the same.
 
@@ -136,6 +201,12 @@ def for_relation(account: Account, relation: Neighbouring) -> Account:
     return replace(account, relation=relation, entries=entries)
 
 
+def _keeps(account: Account, budget: Budget, path: Sequence[LedgerEntry]) -> bool:
+    charges, before, budget = charges_of(path), account.budgets[-1].after(path), budget.after(path)
+    enough = budget.allows_mu(charges) or budget.mu >= before.mu
+    return enough and (budget.allows_additive(charges) or not before.allows_additive(charges))
+
+
 def check_change(
     account: Account, budget: Budget, unit: PrivacyUnit | None, relation: Neighbouring | None, data_set: str | None
 ) -> None:
@@ -149,9 +220,7 @@ def check_change(
             f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
         )
     # A budget that is exceeded already may be raised by less than it lacks.
-    enough = budget.allows_mu(account.charges) or budget.mu >= account.budget.mu
-    additive = budget.allows_additive(account.charges) or not account.budget.allows_additive(account.charges)
-    if not (enough and additive):
+    if not all(_keeps(account, budget, path) for path in account.paths):
         raise InputError(
             f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
             f"{account.name!r}, epsilon {epsilon_text(budget.epsilon_of(account.charged))}: choose at least that"
@@ -183,30 +252,21 @@ def _factor(account: Account, request: SpendingRequest) -> int:
     return (request.members or 1) * (2 if twice else 1)
 
 
-def _check_room(account: Account, entry: LedgerEntry | None, request: SpendingRequest, charge: Charge, command: str) -> None:
-    if account.frozen is not None:
-        raise InputError(
-            f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "
-            f"it with {command} --lift REASON"
-        )
-    if not charge.bounded:
-        why = f" ({request.reason})" if request.reason else ""
-        raise InputError(
-            f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}: no budget allows "
-            "that, agree on a protocol or a coalition with a bound"
-        )
-    others = account if entry is None else account.without(entry.study)
-    budget, together = account.budget, [*others.charges, charge]
-    if budget.allows(together):
-        return
-    if not budget.allows_additive(together):
-        raise InputError(
+def _no_room(
+    account: Account, wanted: LedgerEntry, request: SpendingRequest, command: str, path: Sequence[LedgerEntry]
+) -> InputError:
+    before = [entry for entry in path if entry.study != wanted.study]
+    others = replace(account, entries=tuple(before), shares=())
+    charge, together = wanted.charged, [*before, wanted]
+    budget = account.budgets[-1].after(together)
+    if not budget.allows_additive(charges_of(together)) and budget.allows_mu(charges_of(together)):
+        return InputError(
             f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler), "
             f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
             f"keeps for that: agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA"
         )
     needed, left = epsilon_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
-    raise InputError(
+    return InputError(
         f"study {request.name!r} asks for epsilon {needed} at delta {budget.delta:g} but account {account.name!r} has epsilon "
         f"{left} left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with {command} "
         "--budget EPSILON DELTA"

@@ -6,7 +6,8 @@ first message leaves, at a bound on what it may cost, and settled with what it c
 on the account, never too little. There is no way to take a reservation back: nobody can prove that nothing was sent.
 
 The account is a privacy filter: whatever studies are chosen, also after the results of earlier ones, the budget holds at the end.
-What is charged at a moment is no (epsilon, delta) of its own.
+What is charged at a moment is no (epsilon, delta) of its own. Where it is known whose data a study is of, the filter is that of
+each person: the study is charged to every account that has one of them, and who has no room there takes part without a value.
 
 Several processes may use one ledger at once, on one machine (not over a network file system). The clock is an argument.
 """
@@ -19,23 +20,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+import numpy as np
+
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
+from quietmean.ledger.entries import ENTRY, entry_of, save_entry
 from quietmean.ledger.filter import SpendingRequest, StatedSpending
 from quietmean.ledger.inputs import NO_INPUTS, Inputs
-from quietmean.ledger.known_people import accounts_with, remember, sketches_of
-from quietmean.ledger.people import Sketch
+from quietmean.ledger.known_people import Numbered, PersonsFilter, accounts_with, guests_in, remember, shares, sketches_of
+from quietmean.ledger.people import PERSONS, Identities, Sketch
 from quietmean.privacy.charge import Charge
 
-_ENTRY = (
-    "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "
-    "certified_beta, certified_tv, status, reserved_at, settled_at, note"
-)
 _BUDGET = "epsilon, delta, mu, set_at, additive_delta"
 _FREEZE = "study, since, reason, lifted_at, lifted_reason"
+_NOBODY: Identities = np.empty(0, dtype=np.uint64)
 
 
 class Ledger:
@@ -150,10 +151,8 @@ class Ledger:
         with self._database.transaction("DEFERRED"):
             self._required_account(name)
             mine = {digest for (digest,) in self._database.rows(_DIGESTS_OF, name)} | set(self._digests(inputs))
-            others = self._database.rows(
-                "SELECT entry.account, input.digest FROM input JOIN entry USING (study) WHERE entry.account <> ?", name
-            )
-            same = {account for account, digest in others if digest in mine}
+            others = self._database.rows(_CHARGED_WITH)
+            same = {account for account, digest in others if digest in mine} - {name}
             for known in sketches_of(self._database, name):
                 same |= {*accounts_with(self._database, known)} - {name}
             return tuple(sorted(same))
@@ -162,11 +161,11 @@ class Ledger:
         """The accounts that were charged with one of these columns."""
         with self._database.transaction("DEFERRED"):
             mine = set(self._digests(inputs))
-            charged = self._database.rows("SELECT entry.account, input.digest FROM input JOIN entry USING (study)")
+            charged = self._database.rows(_CHARGED_WITH)
             return tuple(sorted({account for account, digest in charged if digest in mine}))
 
     def accounts_with(self, people: Sketch) -> tuple[str, ...]:
-        """The accounts that were charged with studies of some of these people: of 1 % of the smaller data set, 3 at least."""
+        """The accounts that have one of these persons; or some of these rows, 1 % of the smaller data set, 3 at least."""
         with self._database.transaction("DEFERRED"):
             return accounts_with(self._database, people)
 
@@ -204,36 +203,68 @@ class Ledger:
         when: datetime,
         inputs: Inputs = NO_INPUTS,
         people: Sketch | None = None,
+        silent: Identities | None = None,
         **stated: Unpack[StatedSpending],
     ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
 
         ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
-        units change together, for an account that counts per party, or a person who has so many records. ``refund``: false if the
-        study gives nothing back. ``data_set``: which one it is about; checked if given. ``reason``: why no bound is known, for an
-        infinite mu. ``inputs``: the columns that it uses, of which keyed digests are kept; ``people``: whose data they are.
+        units change together, for an account that counts per party, or a person who has so many records. ``counts``: whose change
+        the account has to be about. ``refund``: false if the study gives nothing back. ``data_set``: which one it is about;
+        checked if given. ``reason``: why no bound is known, for an infinite mu. ``inputs``: the columns that it uses, of which
+        keyed digests are kept; ``people``: whose data they are. ``silent``: what :meth:`check` returned, who takes part without a
+        value, (persons,).
 
-        An account that counts add-remove takes a study of replacement, too: it counts that from then on, and what was charged to
-        it before as two each.
-
-        A second call for the same study charges nothing, with one exception: if it is not settled yet and ``charge`` is higher
-        than before in some column, its entry is raised. Raises :class:`InputError` if the budget does not allow it; if mu is
-        infinite; if the account is frozen, does not exist, is another data set's, or counts a unit or relation for which nothing
-        follows from the study's; if another account is charged with the study; if it is settled and asks for more than was
-        reserved.
+        The same again changes nothing, unless it asks for more before it is settled, which is charged. Returns the entry of
+        ``account``; accounts that have some of the people are charged, too. Raises :class:`InputError` if the budget does not
+        allow it; if mu is infinite; if the account is frozen, does not exist, is another data set's, or counts a unit or
+        relation for which nothing follows from the study's; if another account was named for the study; if it is settled and
+        asks for more than was reserved. Where it is known who the people are, the budget is that of somebody who is in no
+        account yet.
         """
         request = SpendingRequest(study=study, charge=charge, **stated)
-        stamp = _stamp(when)
+        stamp, command = _stamp(when), self._command(account)
         with self._database.transaction("IMMEDIATE"):
-            payer, existing = self._for_relation(self._required_account(account), request.relation), self._entry(study)
-            entry = rules.reserved(payer, existing, request, stamp, self._command(account))
-            if entry is not existing:
-                self._save(entry)
+            payer, existing = self._for_study(self._required_account(account), request), self._entry(study)
+            known = None if people is None or people.kind != PERSONS else people
+            if existing is None and known is not None:
+                persons = PersonsFilter(self._database, known, self._numbered)
+                whose = persons.whose(payer, request, stamp, command).without(_NOBODY if silent is None else silent)
+                entry = replace(rules.asked(payer, None, request, stamp), known=known.identifier or None)
+                save_entry(self._database, entry)
+                persons.charge(whose, account, request, stamp)
+            else:
+                entry = rules.reserved(payer, existing, request, stamp, command)
+                guests = [] if existing is not None else guests_in(self._database, payer, request, stamp, self._numbered)
+                if entry is not existing:
+                    save_entry(self._database, entry)
+                    self._grow(request, account, stamp)
+                for persons, whose in guests:
+                    persons.charge(whose, account, request, stamp)
+                if people is not None and existing is None:
+                    remember(self._database, account, people)
             for digest in self._digests(inputs):
                 self._database.change("INSERT OR IGNORE INTO input VALUES (?, ?)", study, digest)
-            if people is not None:
-                remember(self._database, account, people)
             return entry
+
+    def check(
+        self, account: str, study: str, charge: Charge, *, people: Sketch | None = None, **stated: Unpack[StatedSpending]
+    ) -> Identities:
+        """Return who of the people would take part without a value, (persons,): digests. Nothing is charged.
+
+        Raises :class:`InputError` where :meth:`reserve` would.
+        """
+        request = SpendingRequest(study=study, charge=charge, **stated)
+        with self._database.transaction("DEFERRED"):
+            payer = rules.for_relation(rules.for_unit(self._required_account(account), request), request.relation)
+            existing, command = self._entry(study), self._command(account)
+            known = None if people is None or people.kind != PERSONS else PersonsFilter(self._database, people, self._numbered)
+            if existing is None and known is not None:
+                return known.whose(payer, request, "", command).silent
+            rules.reserved(payer, existing, request, "", command)
+            if existing is None:
+                guests_in(self._database, payer, request, "", self._numbered)
+            return _NOBODY if known is None else known.of_charged(study).silent
 
     def bind(self, study: str, content: bytes) -> None:
         """Remember, with a reserved study, the digest of the one thing that leaves for it; the same again changes nothing.
@@ -273,17 +304,11 @@ class Ledger:
             self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"given back {study}", b"")
             if reserved.settled:
                 return True
-            # Refunded also for studies that otherwise give nothing back.
-            entry, _ = rules.settled(self._account(reserved.account), replace(reserved, refund=True), Charge(0.0), stamp, note)
-            self._save(entry)
+            for each in self._entries(study):
+                # Refunded also for studies that otherwise give nothing back.
+                entry, _ = rules.settled(self._account(each.account), replace(each, refund=True), Charge(0.0), stamp, note)
+                save_entry(self._database, entry)
             return True
-
-    def check(self, account: str, study: str, charge: Charge, **stated: Unpack[StatedSpending]) -> None:
-        """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
-        request = SpendingRequest(study=study, charge=charge, **stated)
-        with self._database.transaction("DEFERRED"):
-            payer = rules.for_relation(self._required_account(account), request.relation)
-            rules.reserved(payer, self._entry(study), request, "", self._command(account))
 
     def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
@@ -296,9 +321,11 @@ class Ledger:
             reserved = self._entry(study)
             if reserved is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            entry, freeze = rules.settled(self._account(reserved.account), reserved, charge, stamp, note)
-            if entry is not reserved:
-                self._save(entry)
+            # The account that was named comes first, and it alone is frozen: persons of others do not pay for each other.
+            settled = [rules.settled(self._account(each.account), each, charge, stamp, note) for each in self._entries(study)]
+            for each, _ in settled:
+                save_entry(self._database, each)
+            entry, freeze = settled[0]
             if freeze is not None:
                 self._database.change(
                     f"INSERT INTO freeze (account, {_FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -313,28 +340,43 @@ class Ledger:
         return self._database.row("SELECT name, data_set, unit, relation, refund FROM account WHERE name = ?", name)
 
     def _account(self, name: str) -> Account:
+        return self._numbered(name)[0]
+
+    def _numbered(self, name: str) -> tuple[Account, Numbered]:
+        """The account, and its entries by their numbers."""
         _, data_set, unit, relation, refund = self._row_of(name)
         budgets = self._database.rows(f"SELECT {_BUDGET} FROM budget WHERE account = ? ORDER BY number", name)  # noqa: S608
-        entries = self._database.rows(f"SELECT {_ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
+        rows = self._database.rows(f"SELECT number, {ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
+        entries = {number: entry_of(row) for number, *row in rows}
         freezes = self._database.rows(f"SELECT {_FREEZE} FROM freeze WHERE account = ? ORDER BY number", name)  # noqa: S608
-        return Account(
+        account = Account(
             name,
             data_set,
             PrivacyUnit(unit),
             Neighbouring(relation),
             Refund(refund),
             tuple(Budget(*row) for row in budgets),
-            tuple(_entry_of(row) for row in entries),
+            tuple(entries.values()),
             tuple(Freeze(*row) for row in freezes),
+            shares(self._database, name, entries),
         )
+        return account, entries
 
-    def _for_relation(self, account: Account, relation: Neighbouring) -> Account:
-        """The account, in a form that takes studies under that relation; on disk, too."""
-        changed = rules.for_relation(account, relation)
+    def _grow(self, request: SpendingRequest, named: str, stamp: str) -> None:
+        """The other accounts that are charged with a study which asks for more. Raises :class:`InputError` without room."""
+        for each in self._entries(request.study):
+            if each.account != named:
+                account = self._account(each.account)
+                save_entry(self._database, rules.reserved(account, each, request, stamp, self._command(each.account)))
+
+    def _for_study(self, account: Account, request: SpendingRequest) -> Account:
+        """The account, in a form that takes studies of that unit and under that relation; on disk, too."""
+        changed = rules.for_relation(rules.for_unit(account, request), request.relation)
         if changed is not account:
-            self._database.change("UPDATE account SET relation = ? WHERE name = ?", str(changed.relation), account.name)
+            about = str(changed.unit), str(changed.relation)
+            self._database.change("UPDATE account SET unit = ?, relation = ? WHERE name = ?", *about, account.name)
             for entry in changed.entries:
-                self._save(entry)
+                save_entry(self._database, entry)
         return changed
 
     def _required_account(self, name: str) -> Account:
@@ -367,26 +409,13 @@ class Ledger:
         )
 
     def _entry(self, study: str) -> LedgerEntry | None:
-        row = self._database.row(f"SELECT {_ENTRY} FROM entry WHERE study = ?", study)  # noqa: S608
-        return None if row is None else _entry_of(row)
+        """Of the account that was named for the study."""
+        return next(iter(self._entries(study)), None)
 
-    def _save(self, entry: LedgerEntry) -> None:
-        certified = (None, None, None) if entry.certified is None else astuple(entry.certified)
-        fixed = (entry.study, entry.account, entry.name, str(entry.unit), str(entry.relation), entry.factor, entry.refund)
-        changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
-        self._database.change(
-            f"""INSERT INTO entry ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT (study) DO UPDATE SET factor = excluded.factor,
-                reserved_mu = excluded.reserved_mu, reserved_beta = excluded.reserved_beta, reserved_tv = excluded.reserved_tv,
-                mu = excluded.mu, beta = excluded.beta, tv = excluded.tv, certified_mu = excluded.certified_mu,
-                certified_beta = excluded.certified_beta, certified_tv = excluded.certified_tv, status = excluded.status,
-                settled_at = excluded.settled_at, note = excluded.note""",  # noqa: S608
-            *fixed,
-            *changing,
-            entry.reserved_at,
-            entry.settled_at,
-            entry.note,
-        )
+    def _entries(self, study: str) -> list[LedgerEntry]:
+        """Of all accounts that are charged with the study, the one that was named first."""
+        rows = self._database.rows(f"SELECT {ENTRY} FROM entry WHERE study = ? ORDER BY number", study)  # noqa: S608
+        return [entry_of(row) for row in rows]
 
     def _digests(self, inputs: Inputs) -> tuple[bytes, ...]:
         return inputs.digests(self._database.row("SELECT value FROM fact WHERE name = 'key'")[0])
@@ -395,15 +424,10 @@ class Ledger:
         return f"quietmean ledger --ledger {self._path} --account {account}"
 
 
-_DIGESTS_OF = "SELECT input.digest FROM input JOIN entry USING (study) WHERE entry.account = ?"
-
-
-def _entry_of(row: Any) -> LedgerEntry:
-    study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note = row
-    reserved, charged, certified = (columns[first : first + 3] for first in (0, 3, 6))
-    fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
-    charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
-    return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note)
+# Of accounts that were named, and not of those that have some of a study's persons.
+_NAMED = "FROM input JOIN entry USING (study) WHERE ifnull(entry.known, x'') <> x'2a'"
+_CHARGED_WITH = f"SELECT entry.account, input.digest {_NAMED}"
+_DIGESTS_OF = f"SELECT input.digest {_NAMED} AND entry.account = ?"
 
 
 def _stamp(when: datetime) -> str:

@@ -1,10 +1,12 @@
-"""Whose data an account is about, without keeping anybody: keyed digests of persons, cut to 64 bits and thinned out above a size.
+"""Whose data an account is about, without keeping anybody: keyed digests of persons, cut to 64 bits.
 
-Data sets overlap where their digests do. Of up to 100,000 persons all digests are kept, of more those below a public threshold, a
-power of two, so that a part of a data set is found in the whole and the other way round. The key is in a file of its own and
-never in the ledger: who has both can test whether somebody with a known identifier is among the persons.
+Of persons all digests are kept, 8 bytes each, so that who is known is found for certain: one digest in common is one person. The
+key is in a file of its own and never in the ledger: who has both can test whether somebody with a known identifier is among the
+persons. Ledgers of before kept only those below a public threshold of more than 100,000 persons.
 
-Who names no persons is known by whole rows, and only where nearly all of them differ.
+Who names no persons is known by whole rows, and only where nearly all of them differ. These are thinned out above a size, by a
+threshold that is a power of two: a part of a data set is found in the whole and the other way round. That suggests an account to
+a person, and proves nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from numpy.typing import NDArray
 Identities = NDArray[np.uint64]
 
 PERSONS, ROWS = "person", "row"
-# All digests are kept of so many; of more, between half as many and these.
+# Persons of other accounts who took part in studies for which this one was named.
+GUESTS = "guest"
+# All digests are kept of so many rows; of more, between half as many and these.
 MOST_KEPT: Final = 100_000
-# From this part of the smaller data set on, and so many of its digests, an overlap is told.
+# From this part of the smaller data set on, and so many of its digests, an overlap of rows is told.
 LEAST_PART, LEAST_COMMON = 0.01, 3
 # Rows tell data sets apart where at least this part of them is distinct.
 DISTINCT_ROWS = 0.99
@@ -34,7 +38,8 @@ _KEY_LABEL = b"quietmean-people-key-1"
 @dataclass(frozen=True, eq=False)
 class Sketch:
     """``kind``: of persons or of rows. ``key``: the name of the key, not the key. ``level``: digests below 2^(64 - level) are
-    kept. ``members``: these, sorted and each once, (kept,). ``count``: about how many there are in all.
+    kept. ``members``: these, sorted and each once, (kept,). ``count``: about how many there are in all. ``identifier``: of which
+    column under which key the digests are; empty where that is not known, and then nobody is proven to be absent.
     """
 
     kind: str
@@ -42,23 +47,20 @@ class Sketch:
     level: int
     members: Identities = field(repr=False)
     count: int
+    identifier: bytes = b""
 
     @classmethod
-    def of(cls, identities: Identities, kind: str, key: bytes) -> Sketch:
-        """Of persons or rows by 128 bits that stand for each, (units, 2), each once."""
-        words = np.ascontiguousarray(identities, dtype="<u8").tobytes()
-        inputs = (words[start : start + 16] for start in range(0, len(words), 16))
-        label = _LABELS[kind]
-        digests = b"".join(hmac.digest(key, label + identity, hashlib.sha256)[:_BYTES] for identity in inputs)
-        members = np.unique(np.frombuffer(digests, dtype="<u8").astype(np.uint64))
-        return cls(kind, name_of_key(key), 0, members, len(identities))._thinned()
+    def of(cls, identities: Identities, kind: str, key: bytes, column: str = "") -> Sketch:
+        """Of persons or rows by 128 bits that stand for each, (units, 2). ``column``: the one that tells persons apart."""
+        members = np.unique(digests_of(identities, kind, key))
+        return cls(kind, name_of_key(key), 0, members, len(identities), name_of_key(key, column) if column else b"")._thinned()
 
     def joined(self, other: Sketch) -> Sketch:
         """Of the persons of either: what an account is about after both were charged to it."""
         level = max(self.level, other.level)
         members = np.union1d(self.at(level), other.at(level))
         count = max(len(members) << level, self.count, other.count) if level else len(members)
-        return Sketch(self.kind, self.key, level, members, count)._thinned()
+        return Sketch(self.kind, self.key, level, members, count, self.identifier)._thinned()
 
     def common(self, other: Sketch) -> tuple[int, float]:
         """How many kept digests both have, and which part of the data set of which more is found in the other.
@@ -69,12 +71,14 @@ class Sketch:
             return 0, 0.0
         level = max(self.level, other.level)
         mine, others = self.at(level), other.at(level)
-        both = len(np.intersect1d(mine, others, assume_unique=True))
+        both = len(in_both(mine, others))
         return both, both / max(min(len(mine), len(others)), 1)
 
     def overlaps(self, other: Sketch) -> bool:
-        """Are so many in both that these are probably the same people, or a part of them?"""
+        """Is a person in both? Or are so many rows that these are probably the same data, or a part of them?"""
         both, part = self.common(other)
+        if self.kind == PERSONS:
+            return both > 0
         return both >= LEAST_COMMON and part >= LEAST_PART
 
     def comparable(self, other: Sketch) -> bool:
@@ -85,12 +89,33 @@ class Sketch:
         return self.members if not level else self.members[self.members < np.uint64(1 << (64 - level))]
 
     def _thinned(self) -> Sketch:
+        if self.kind != ROWS:
+            return self
         level = self.level
         while len(self.at(level)) > MOST_KEPT:
             level += 1
         return Sketch(self.kind, self.key, level, self.at(level), self.count)
 
 
-def name_of_key(key: bytes) -> bytes:
-    """By which sketches with the same key know each other; it says nothing about the key."""
-    return hmac.digest(key, _KEY_LABEL, hashlib.sha256)[:_BYTES]
+def digests_of(identities: Identities, kind: str, key: bytes) -> Identities:
+    """Return 64 bits for each person or row, (units,), from the 128 bits that stand for it, (units, 2)."""
+    words = np.ascontiguousarray(identities, dtype="<u8").tobytes()
+    inputs = (words[start : start + 16] for start in range(0, len(words), 16))
+    label = _LABELS[kind]
+    digests = b"".join(hmac.digest(key, label + identity, hashlib.sha256)[:_BYTES] for identity in inputs)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def in_both(one: Identities, other: Identities) -> Identities:
+    """Return what is in both of two sorted arrays of distinct digests."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    if not len(few):
+        return few
+    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    common: Identities = few[many[places] == few]
+    return common
+
+
+def name_of_key(key: bytes, column: str = "") -> bytes:
+    """By which digests under the same key, of the same column, know each other; it says nothing about the key."""
+    return hmac.digest(key, _KEY_LABEL + column.encode(errors="surrogatepass"), hashlib.sha256)[:_BYTES]

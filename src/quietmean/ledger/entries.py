@@ -1,0 +1,48 @@
+"""Entries of a ledger as rows of its file."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.ledger.account import LedgerEntry
+from quietmean.ledger.database import LedgerDatabase
+from quietmean.privacy.charge import Charge
+
+ENTRY = (
+    "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "
+    "certified_beta, certified_tv, status, reserved_at, settled_at, note, part, known"
+)
+
+
+def entry_of(row: Any) -> LedgerEntry:
+    """Return the entry of a row with the columns :data:`ENTRY`."""
+    study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note, part, known = row
+    reserved, charged, certified = (columns[first : first + 3] for first in (0, 3, 6))
+    fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
+    charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
+    about = part, None if known is None else bytes(known)
+    return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note, *about)
+
+
+def save_entry(database: LedgerDatabase, entry: LedgerEntry) -> None:
+    """Write an entry, anew or in place of what is there of the study on its account."""
+    certified = (None, None, None) if entry.certified is None else astuple(entry.certified)
+    fixed = (entry.study, entry.account, entry.name, str(entry.unit), str(entry.relation), entry.factor, entry.refund)
+    changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
+    database.change(
+        f"""INSERT INTO entry ({ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (study, account) DO UPDATE SET factor = excluded.factor, part = excluded.part,
+            reserved_mu = excluded.reserved_mu, reserved_beta = excluded.reserved_beta, reserved_tv = excluded.reserved_tv,
+            mu = excluded.mu, beta = excluded.beta, tv = excluded.tv, certified_mu = excluded.certified_mu,
+            certified_beta = excluded.certified_beta, certified_tv = excluded.certified_tv, status = excluded.status,
+            settled_at = excluded.settled_at, note = excluded.note""",  # noqa: S608
+        *fixed,
+        *changing,
+        entry.reserved_at,
+        entry.settled_at,
+        entry.note,
+        entry.part,
+        entry.known,
+    )
