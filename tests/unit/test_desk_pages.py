@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +20,7 @@ from quietmean.desk.languages import CODES, ENGLISH, language_of, preferred
 from quietmean.desk.picture import pictures_of
 from quietmean.desk.rendering import templates
 from quietmean.desk.site_folder import SiteFolder
+from quietmean.node.monitor import NodeView
 from support.meeting import AGES, meet
 
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
@@ -102,8 +105,38 @@ def test_each_study_has_its_state_and_its_next_step(tmp_path: Path, sealed: dict
     assert of_all() == (State.SIGNED, ("study", "all.sealed"))
     site.refuse("all.sealed")
     assert of_all() == (State.REFUSED, ("study", "all.sealed"))
+    # Names of files say nothing: a receipt names its seal and its party, a status its study and its party.
     (tmp_path / "all-south.receipt.json").write_text("{}")
-    assert of_all() == (State.DONE, ("result", "all-south"))
+    assert of_all() == (State.REFUSED, ("study", "all.sealed"))
+    seal = site.sealed("all.sealed").digest
+    for origin, ours in (
+        ({"approval": {"contract": seal}, "names": ["north", "south"], "party": 0}, False),
+        ({"approval": {"contract": "0" * 64}, "names": ["north", "south"], "party": 1}, False),
+        ({"approval": {"contract": seal}, "names": ["north", "south"], "party": 1}, True),
+        ({"session": seal, "names": ["north", "south"]}, True),
+    ):
+        receipt = tmp_path / "my own name.receipt.json"
+        receipt.write_text(json.dumps({"origin": origin}))
+        assert of_all() == ((State.DONE, ("result", "my own name")) if ours else (State.REFUSED, ("study", "all.sealed")))
+        receipt.unlink()
+
+
+@pytest.mark.parametrize("state", ["running", "finished", "stopped", "failed"])
+@pytest.mark.parametrize(("name", "party"), [("all-south", "south"), ("elsewhere", "south"), ("elsewhere", "north")])
+def test_a_study_is_as_its_nodes_status_says(tmp_path: Path, sealed: dict[str, bytes], state: str, name: str, party: str) -> None:
+    (tmp_path / "all.sealed").write_bytes(sealed["all.sealed"])
+    status = {"format": "quietmean-status-1", "study": "ages all", "party": party, "state": state, "pid": os.getpid()}
+    empty = {"str": "", "State": "", "int": 0, "dict[str, Any] | None": None}
+    view = {field: empty.get(str(about.type), []) for field, about in NodeView.__dataclass_fields__.items()}
+    (tmp_path / f"{name}.store.status.json").write_text(json.dumps(view | status))
+    (study,) = inbox(SiteFolder(tmp_path, "south"))
+    shown = {"running": State.RUNNING, "finished": State.DONE, "stopped": State.STOPPED, "failed": State.STOPPED}[state]
+    assert study.state is (shown if party == "south" else State.ASKED)
+    assert study.link == (("node", name) if party == "south" else ("study", "all.sealed"))
+    # A status that was edited hides no other study.
+    (tmp_path / "all-south.store.status.json").write_text("{}")
+    (tmp_path / "yesterday.sealed").write_bytes(sealed["yesterday.sealed"])
+    assert {study.state for study in inbox(SiteFolder(tmp_path, "south"))} == {State.UNREADABLE, State.LATE}
 
 
 def test_a_study_that_cannot_be_read_hides_no_other(tmp_path: Path, sealed: dict[str, bytes]) -> None:

@@ -63,7 +63,7 @@ class Desk:
     async def home(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
             studies = inbox(self.site)
-            listed = {study.part for study in studies}
+            listed = {name for study in studies for name in (study.part, study.result)}
             return {
                 "folder": self.site.folder.resolve(),
                 "policy": Policy.load(self.here.policy),

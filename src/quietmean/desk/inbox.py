@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,15 +27,16 @@ class State(StrEnum):
     UNREADABLE = "unreadable"
 
 
-# The page on which the next thing is done, for each state.
-_PAGES = {State.RUNNING: "node", State.STOPPED: "node", State.DONE: "result"}
+# The states in which there is a node to look at, and what its status calls them.
+_WATCHED = {State.RUNNING: "running", State.STOPPED: "stopped", State.DONE: "finished"}
 
 
 @dataclass(frozen=True)
 class AskedStudy:
     """A sealed study in the folder. ``name``: of its file; ``convener``: the party that sealed it, or its key.
 
-    ``decide_by``: after it the study starts without this site, None where it waits for all. ``why``: of one that is unreadable.
+    ``decide_by``: after it the study starts without this site, None where it waits for all. ``part`` and ``result``: of its node
+    and of its receipt, where they are. ``why``: of one that is unreadable.
     """
 
     name: str
@@ -45,19 +45,20 @@ class AskedStudy:
     convener: str = ""
     decide_by: datetime | None = None
     part: str = ""
+    result: str = ""
     why: str = ""
 
     @property
     def link(self) -> tuple[str, str]:
         """The kind of page, and the name on it."""
-        page = _PAGES.get(self.state, "study")
-        return page, self.name if page == "study" else self.part
+        if self.state == State.DONE and self.result:
+            return "result", self.result
+        return ("node", self.part) if self.state in _WATCHED else ("study", self.name)
 
 
 def inbox(site: SiteFolder) -> list[AskedStudy]:
     """All studies of the folder: those that wait for an answer first, by their last moment; then by name."""
-    results, nodes = site.results(), site.nodes()
-    studies = [_asked(site, name, results, nodes) for name in site.studies()]
+    studies = [_asked(site, name) for name in site.studies()]
     last = datetime.max.replace(tzinfo=UTC)
     return sorted(studies, key=lambda study: (study.state != State.ASKED, study.decide_by or last, study.name))
 
@@ -92,19 +93,24 @@ def part_name(study: str, party: str | None) -> str:
     return f"{Path(study).stem}-{file_name(party or '')}"
 
 
-def _asked(site: SiteFolder, name: str, results: Container[str], nodes: Container[str]) -> AskedStudy:
+def _asked(site: SiteFolder, name: str) -> AskedStudy:
     try:
-        sealed = site.sealed(name)
+        return _known(site, name, site.sealed(name))
     except InputError as error:
         return AskedStudy(name, State.UNREADABLE, why=str(error))
-    last, part = decide_by(sealed.terms, member=is_member(sealed, site.party)), part_name(name, site.party)
-    if part in results:
+
+
+def _known(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
+    """Raises :class:`InputError` for the status of a node that cannot be read."""
+    last, usual = decide_by(sealed.terms, member=is_member(sealed, site.party)), part_name(name, site.party)
+    result, part = site.result_of(sealed), site.node_of(sealed, usual)
+    if result:
         state = State.DONE
-    elif part in nodes:
-        state = State.RUNNING if site.runs(part) else State.STOPPED
+    elif part:
+        state = next(state for state, status in _WATCHED.items() if status == site.state(part))
     else:
         state = _answered(site, name, last)
-    return AskedStudy(name, state, sealed.terms.name, convener_of(sealed), last, part)
+    return AskedStudy(name, state, sealed.terms.name, convener_of(sealed), last, part, result)
 
 
 def _answered(site: SiteFolder, name: str, last: datetime | None) -> State:

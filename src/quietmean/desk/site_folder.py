@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,25 @@ class SiteFolder:
     def results(self) -> dict[str, Path]:
         """The receipts."""
         return {path.name.removesuffix(_RECEIPT): path for path in self._files() if path.name.endswith(_RECEIPT)}
+
+    def result_of(self, sealed: Sealed) -> str:
+        """The name of the receipt of this site's part in a study, whatever its file is called; "" where there is none."""
+        for name, path in self.results().items():
+            seals, party = _belongs(path, *_state(path))
+            if sealed.digest in seals and party in ("", self.party):
+                return name
+        return ""
+
+    def node_of(self, sealed: Sealed, usual: str) -> str:
+        """The name of the node of this site's part; "" where there is none. ``usual``: where nobody chose another store."""
+        if usual in self.nodes():
+            return usual
+        with suppress(InputError):
+            for name in self.nodes():
+                view, status = self.node(name)
+                if (status.get("study"), view.party) == (sealed.terms.name, self.party):
+                    return name
+        return ""
 
     def pages(self) -> dict[str, Path]:
         """Reports, and privacy pages."""
@@ -111,10 +130,12 @@ class SiteFolder:
         fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
         return convert(fields, NodeView, lambda reason: wrong), status
 
-    def runs(self, name: str) -> bool:
-        """Whether a node with this status runs now."""
+    def state(self, name: str) -> str:
+        """Whether a node with this status is running, finished or stopped."""
         view, status = self.node(name)
-        return view.state == "running" and status.get("alive") is not False
+        if view.state == "running" and status.get("alive") is not False:
+            return "running"
+        return "finished" if view.state == "finished" else "stopped"
 
     def receipt(self, name: str) -> dict[str, Any]:
         return read_json(self.results()[name])
@@ -124,6 +145,29 @@ class SiteFolder:
             return sorted(path for path in self.folder.iterdir() if path.is_file() and not path.is_symlink())
         except OSError as error:
             raise InputError(f"folder {self.folder} cannot be read ({error.strerror}): name another") from None
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """When a file was written, and its size: another file may stand there later."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+# Receipts are large, and pages ask often.
+@lru_cache(maxsize=4096)
+def _belongs(path: Path, written: int, size: int) -> tuple[frozenset[str], str]:
+    """The seals that a receipt names, and the party whose it is; "" where it is everybody's. None of another file."""
+    try:
+        receipt = read_json(path)
+        origin = receipt["origin"]
+        seals = frozenset({str(origin.get("session")), str(origin.get("approval", {}).get("contract"))})
+        party = receipt.get("party") if "party" in receipt else origin.get("party", "")
+        return seals, origin["names"][party] if isinstance(party, int) else str(party)
+    except (InputError, LookupError, TypeError, AttributeError):
+        return frozenset(), ""
 
 
 @cache

@@ -97,7 +97,7 @@ class Starter:
         Raises :class:`InputError` where it runs already.
         """
         part = part_name(name, self.site.party)
-        if self.runs(part) or (part in self.site.nodes() and self.site.runs(part)):
+        if self.runs(part) or (part in self.site.nodes() and self.site.state(part) == "running"):
             raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
         sealed = self.site.sealed(name)
         if not self.here.starts(sealed.terms):
