@@ -68,6 +68,12 @@ def query_of_the_page() -> str:
     return str(query)
 
 
+def settings_of_the_page() -> str:
+    """What each site says beside its data."""
+    (settings,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return str(settings)
+
+
 def new_of_the_page() -> str:
     """The command that declares what the query returns, on one line."""
     (command,) = re.findall(r"^    (quietmean new .*?[^\\])$", PAGE.read_text(), re.DOTALL | re.MULTILINE)

@@ -31,7 +31,9 @@ OWN, PATIENTS = "sentinel_", 731_000_000
 TOLD = re.compile(rb"sentinel|731000[0-9]{3}|0\.9876543", re.IGNORECASE)
 COLUMNS = ("age", "sex", "drug", "started", "bleeding")
 SETTINGS = f"""[mapping]
-person = "{OWN}patient"
+person = "{OWN}person_id"
+[codes]
+{OWN}concept_ancestor = ["{OWN}ancestor_concept_id", "{OWN}descendant_concept_id"]
 [mapping.columns]
 drug = "{OWN}drug"
 started = "{OWN}started"
@@ -52,12 +54,12 @@ def own_names(statement: str) -> str:
 
 
 def own_query(statement: str) -> str:
-    """That of the page, as this hospital writes it, with one line for each patient."""
+    """That of the page, as this hospital writes it."""
     statement = own_names(statement.replace("'f'", "'SentinelW'").replace("'m'", "'SentinelM'"))
     head, select, last = statement.rpartition("\nSELECT\n")
     for name in COLUMNS:
         last = re.sub(rf"(?<= AS ){name}\b", f"{OWN}{name}", last)
-    return f"{head}{select}  f.{OWN}person_id AS {OWN}patient,\n{last}"
+    return f"{head}{select}{last}"
 
 
 class Hospital:
@@ -140,7 +142,7 @@ def test_a_data_managers_day(tmp_path: Path, free_ports: Callable[[int], list[in
     hospitals = [Hospital(name, tmp_path, port) for name, port in zip(SITES, free_ports(3), strict=True)]
     convener = hospitals[0]
     # In the morning north invites, and sends the query along.
-    convener.does(new_of_the_page()[len("quietmean ") :], "--unit", "person", "--protocol", "cordp-dme", "--out", "study.toml")
+    convener.does(new_of_the_page()[len("quietmean ") :], "--protocol", "cordp-dme", "--out", "study.toml")
     study = convener.folder / "study.toml"
     for usual, patient in PATIENT.items():
         assert usual in study.read_text()

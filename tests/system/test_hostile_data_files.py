@@ -179,7 +179,7 @@ def test_a_view_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         base.commit()
     assert table.MOST_CELLS >= 10**8
     with pytest.raises(InputError, match=r"t\.sqlite has more than 128 million cells"):
-        read_columns(tmp_path / "t.sqlite", AGE)
+        read_columns(f"{tmp_path / 't.sqlite'}#query_mixes_rows=true", AGE)
 
 
 def test_a_view_that_computes_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_view_that_computes_without_an_end(tmp_path: Path, monkeypatch: pytest
         base.execute("CREATE VIEW v AS SELECT sum(a.range * b.range) AS age FROM range(100000000) a, range(100000000) b")
     for name in ("t.sqlite", "t.duckdb"):
         with pytest.raises(InputError, match=f"{name} cannot be read.*takes 0.005 minutes"):
-            read_columns(tmp_path / name, AGE)
+            read_columns(f"{tmp_path / name}#query_mixes_rows=true", AGE)
 
 
 def test_cells_of_a_database_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,8 +265,10 @@ def test_a_duckdb_file_reaches_nothing_but_itself(elsewhere: str, tmp_path: Path
     query = tmp_path / "q.sql"
     query.write_text(f"SELECT age FROM {elsewhere.format(folder=tmp_path)}")  # noqa: S608
     for said in ("#table=later", f"#query={query}") if "http" not in elsewhere else (f"#query={query}",):
-        with pytest.raises(InputError, match=r"t\.duckdb cannot be read.*no view reaches beyond the file"):
+        with pytest.raises(InputError, match=r"a table function in the (query|view).* is not allowed"):
             read_columns(f"{path}{said}", AGE)
+        with pytest.raises(InputError, match=r"t\.duckdb cannot be read.*no view reaches beyond the file"):
+            read_columns(f"{path}{said},query_mixes_rows=true", AGE)
     np.testing.assert_allclose(read_columns(f"{path}#table=inside", AGE).ravel(), [40])
 
 
@@ -276,8 +278,9 @@ def test_a_query_changes_no_setting_of_duckdb(tmp_path: Path) -> None:
         base.execute("CREATE TABLE inside AS SELECT 40 AS age")
     query = tmp_path / "q.sql"
     query.write_text("SELECT age FROM inside); SET enable_external_access = true; SELECT (1")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_columns(f"{tmp_path / 't.duckdb'}#query={query}", AGE)
+    for declared in ("", ",query_mixes_rows=true"):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_columns(f"{tmp_path / 't.duckdb'}#query={query}{declared}", AGE)
 
 
 def test_a_database_with_a_log_where_nobody_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,13 +493,13 @@ def test_a_file_that_changes_while_it_is_read(change: str, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("CREATE VIEW v AS SELECT * FROM v", "is refused by the database"),
-        ("CREATE VIEW v AS SELECT load_extension('x') AS age", "is refused by the database"),
+        ("CREATE VIEW v AS SELECT * FROM v", "is refused by the database|more than 50 levels"),
+        ("CREATE VIEW v AS SELECT load_extension('x') AS age", "is refused by the database|SELECT without FROM"),
         ("CREATE TABLE v (age); INSERT INTO v VALUES (41); CREATE TRIGGER g AFTER INSERT ON v BEGIN DELETE FROM v; END", ""),
         (
             "CREATE TABLE x (n); PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES "
             "('table', 'v', 'v', 0, 'CREATE VIRTUAL TABLE v USING csv(filename=''/etc/passwd'')')",
-            "is refused by the database",
+            "is refused by the database|the virtual table",
         ),
     ],
 )
@@ -504,7 +507,8 @@ def test_what_a_sqlite_file_brings_along(sql: str, words: str, tmp_path: Path) -
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
         base.executescript(sql)
     if words:
-        with pytest.raises(InputError, match=words):
-            read_columns(f"{tmp_path / 't.sqlite'}#table=v", AGE)
+        for declared in ("", ",query_mixes_rows=true"):
+            with pytest.raises(InputError, match=words):
+                read_columns(f"{tmp_path / 't.sqlite'}#table=v{declared}", AGE)
     else:
         np.testing.assert_array_equal(read_columns(tmp_path / "t.sqlite", AGE).ravel(), [41])

@@ -142,7 +142,7 @@ def sqlite(folder: Path) -> str:
 
 def query(folder: Path) -> str:
     file = folder / "visits.sql"
-    file.write_text('SELECT age, dose, smoker, "größe", visit AS "visit" FROM visits WHERE age > 0 ORDER BY rowid;', "utf-8")
+    file.write_text('SELECT age, dose, smoker, "größe", visit AS "visit" FROM visits WHERE age > 0;', "utf-8")
     return f"{sqlite(folder)}#query={file}"
 
 

@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.cli.main import main
+from quietmean.core.domain import MEAN_OF_ROWS
 from quietmean.statistics import Columns
 from quietmean.studies import StudyTerms
-from quietmean.studies.data import Preview, read_columns
-from support.omop import PERSONS, TABLES, Row, eunomia, inserts, new_of_the_page, query_of_the_page
+from quietmean.studies.data import Preview
+from quietmean.studies.data.reading import read_person_rows
+from support.omop import PERSONS, TABLES, Row, eunomia, inserts, new_of_the_page, query_of_the_page, settings_of_the_page
 from support.postgresql import execute, server
 
 
@@ -61,10 +63,12 @@ def test_the_query_makes_the_cohort(
     rows, cohort = eunomia()
     assert 100 < len(cohort) < PERSONS
     (tmp_path / "cohort.sql").write_text(query_of_the_page())
+    (tmp_path / "omop.format.toml").write_text(settings_of_the_page())
     declared = columns(tmp_path, monkeypatch)
-    source = f"{make(tmp_path, rows)}#query={tmp_path / 'cohort.sql'}"
+    source = f"{make(tmp_path, rows)}#query={tmp_path / 'cohort.sql'},format={tmp_path / 'omop.format.toml'}"
     expected = np.array(cohort, dtype=float)
-    np.testing.assert_array_equal(in_order(read_columns(source, declared)), in_order(expected))
+    found = np.vstack([piece.values for piece in read_person_rows(source, declared, print, MEAN_OF_ROWS)])
+    np.testing.assert_array_equal(in_order(found), in_order(expected))
     preview = Preview.of(source, declared)
     assert preview.records == len(cohort)
     assert [column.strange for column in preview.columns] == [0] * 5

@@ -72,12 +72,13 @@ def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse) -> Decoded:
-    """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, deep nesting included."""
+def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse, deepest: int = _DEEPEST) -> Decoded:
+    """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, nesting beyond the ``deepest``
+    included."""
     decoded = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
     # Code that walks through the value later can rely on that depth.
-    if _depth(raw.encode() if isinstance(raw, str) else raw) > _DEEPEST:
-        raise refuse(f"lists and objects in each other, more than {_DEEPEST} deep")
+    if _depth(raw.encode() if isinstance(raw, str) else raw) > deepest:
+        raise refuse(f"lists and objects in each other, more than {deepest} deep")
     return decoded
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Timer
@@ -18,6 +18,7 @@ from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
+from quietmean.studies.data.query_tables import Listed, Tables, definition_of_view, quoted, type_declared
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, require_distinct, too_many_cells, wanted_places
 
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
@@ -38,25 +39,86 @@ CLOSED = {
     "memory_limit": "4GB",
     "temp_directory": "",
 }
+# Schema, name, table or view, and the statement that made it.
 _TABLES = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
-    "duckdb": "SELECT table_name FROM information_schema.tables",
+    "sqlite": "SELECT 'main', name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
+    "duckdb": "SELECT schema_name, table_name, 'table', sql FROM duckdb_tables() WHERE database_name = 'source' UNION ALL "
+    "SELECT schema_name, view_name, 'view', sql FROM duckdb_views() WHERE database_name = 'source' AND NOT internal",
 }
 
 
-def read_database(location: Location, kind: str, column_names: Collection[str]) -> Pieces:
-    """What the query says, the table that was named, or the only one with the named columns. ``kind``: sqlite or duckdb.
-
-    Raises :class:`InputError` if the file or the query cannot be read, or if several tables have these columns.
-    """
+@contextmanager
+def open_database(location: Location, kind: str) -> Iterator[DatabaseTables]:
+    """The tables of a file of this ``kind``, sqlite or duckdb. Raises :class:`InputError` where it cannot be read."""
     location.only("a database", {"table"})
     if kind == "duckdb":
         connect, failure = _duckdb(location)
     else:
         connect, failure = _sqlite, sqlite3.Error
-    query = query_of(location)
     with failing(location, failure), closing(connect(location.path)) as base, in_time(base):
-        yield from selected(base, query or quoted(_chosen(base, kind, location, column_names)), kind, location, column_names)
+        yield DatabaseTables(base, kind, location)
+
+
+class DatabaseTables(Tables):
+    """Those of an open database of this ``kind``."""
+
+    def __init__(self, base: Any, kind: str, location: Location) -> None:
+        self._base, self._kind, self._location = base, kind, location
+        self.place = location.name
+
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        """The table that was named, or the only one with the named columns. Raises :class:`InputError` if there is none."""
+        tables = {one.name: one for one in self.all() if one.visible}
+        named = self._location.settings.get("table")
+        if named is not None:
+            if named not in tables:
+                raise InputError(f"{self.place} has no table {named!r}{nearest(named, tables)}: check its name")
+            return tables[named]
+        names = {plain_name(name) for name in column_names}
+        fitting = [name for name, table in tables.items() if names <= self._names(table)]
+        if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
+            many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
+            raise InputError(
+                f"{many} of {self.place} have the columns of the study: say which is meant, {self.place}#table=NAME, or give a "
+                f"query in a file, {self.place}#query=FILE"
+            )
+        return tables[(fitting or sorted(tables))[0]]
+
+    def all(self) -> Collection[Listed]:
+        return [self._listed(*row) for row in self._base.execute(_TABLES[self._kind]).fetchall()]
+
+    def columns(self, table: Listed) -> list[tuple[str, str]] | None:
+        if self._kind == "sqlite":
+            rows = self._base.execute(f"SELECT name, type FROM pragma_table_xinfo({_literal(table.name)})")  # noqa: S608
+        else:
+            rows = self._base.execute(
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'source' AND schema_name = ? AND "
+                "table_name = ? ORDER BY column_index",
+                [table.schema, table.name],
+            )
+        return [(plain_name(name), type_declared(str(kind))) for name, kind in rows.fetchall()]
+
+    def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
+        return self.rows(self._called(table), column_names)
+
+    def rows(self, chosen: str, column_names: Collection[str]) -> Pieces:
+        """Of a table, view or query."""
+        return selected(self._base, chosen, self._kind, self._location, column_names)
+
+    def _listed(self, schema: str, name: str, kind: str, statement: str | None) -> Listed:
+        if kind == "view":
+            definition = definition_of_view(statement or "")
+            return Listed(schema, name, definition or "", "" if definition else "the view", schema == "main")
+        virtual = (statement or "").lstrip().upper().startswith("CREATE VIRTUAL")
+        return Listed(schema, name, "", "the virtual table" if virtual else "", schema == "main")
+
+    def _called(self, table: Listed) -> str:
+        source = "source." if self._kind == "duckdb" else ""
+        return f"{source}{table.called}"
+
+    def _names(self, table: Listed) -> set[str]:
+        described = self._base.execute(f"SELECT * FROM {self._called(table)} LIMIT 0").description  # noqa: S608
+        return {plain_name(column[0]) for column in described}
 
 
 @contextmanager
@@ -77,18 +139,26 @@ def selected(base: Any, chosen: str, kind: str, location: Location, column_names
     """The named columns of what is ``chosen`` in an open database. Raises :class:`InputError` where one is absent."""
     described = base.execute(f"SELECT * FROM {chosen} LIMIT 0").description  # noqa: S608
     names, places = wanted_places(location.name, [column[0] for column in described], column_names)
-    if location.query is not None:
+    if location.query is not None and location.mixes_rows:
         # What is not asked for may stand there twice, as a join has it: the database calls the second one otherwise.
         called, needed = _as_written(base, chosen, kind, names), {names[place] for place in places}
         require_distinct(location.name, [name if name in needed else "" for name in called])
-    listed = ", ".join(_handed_over(quoted(described[place][0]), str(described[place][1]), kind) for place in places)
-    cursor, row = base.execute(f"SELECT {listed} FROM {chosen}"), 1  # noqa: S608
+    columns = {place: (quoted(described[place][0]), str(described[place][1])) for place in places}
+    yield from pieces_of(base, kind, chosen, location, names, columns)
+
+
+def pieces_of(
+    base: Any, kind: str, chosen: str, location: Location, names: tuple[str, ...], columns: Mapping[int, tuple[str, str]]
+) -> Pieces:
+    """The rows of what is ``chosen``; ``columns``: how each is written and its type, by its place among the ``names``."""
+    listed, places = ", ".join(_handed_over(column, type_, kind) for column, type_ in columns.values()), list(columns)
+    cursor, row = base.execute(f"SELECT {listed or 'NULL'} FROM {chosen}"), 1  # noqa: S608
     while True:
         rows = cursor.fetchmany(ROWS)
-        columns = list(zip(*rows, strict=True)) or [()] * len(places)
-        if sum(len(cell) for cells in columns for cell in cells if isinstance(cell, str | bytes)) > MOST_TEXT:
+        cells = list(zip(*rows, strict=True)) or [()] * len(places)
+        if sum(len(cell) for column in cells for cell in column if isinstance(cell, str | bytes)) > MOST_TEXT:
             raise too_many_cells(location.name)
-        by_place = {place: Cells(cells) for place, cells in zip(places, columns, strict=True)}
+        by_place = {place: Cells(column) for place, column in zip(places, cells, strict=False)}
         yield Table(location.name, names, range(row, row + len(rows)), by_place.__getitem__)
         row += len(rows)
         if len(rows) < ROWS:
@@ -141,12 +211,28 @@ def _sqlite(path: Path) -> Any:
 
 
 def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]:
+    """A database in memory beside which the file is, so that nothing in it stands for a function or type of the library."""
     duckdb = import_extra("duckdb", "sql", f"{location.name} is a DuckDB file, and reading it")
-    return lambda path: duckdb.connect(str(path), read_only=True, config=CLOSED), duckdb.Error
+
+    def connect(path: Path) -> Any:
+        later = ("enable_external_access", "lock_configuration")
+        base = duckdb.connect(config={name: value for name, value in CLOSED.items() if name not in later})
+        base.execute(f"ATTACH {_literal(str(path.absolute()))} AS source (READ_ONLY, TYPE duckdb)")
+        if location.mixes_rows:
+            base.execute("USE source")
+        for name in later:
+            base.execute(f"SET {name} = {CLOSED[name]}")
+        return base
+
+    return connect, duckdb.Error
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def query_of(location: Location) -> str:
-    """The query in the file that was named, as it stands behind FROM. Raises :class:`InputError` if it cannot be read."""
+    """The query in the file that was named. Raises :class:`InputError` if it cannot be read."""
     path = location.query
     if path is None:
         return ""
@@ -156,32 +242,9 @@ def query_of(location: Location) -> str:
         text = short_bytes(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"file {path} with the query for {location.name} cannot be read: check the path") from None
-    # A comment may be the last thing in it.
-    return f"({text.strip().rstrip(';')}\n)"
+    return text.strip().rstrip(";")
 
 
-def _chosen(base: Any, kind: str, location: Location, column_names: Collection[str]) -> str:
-    tables = sorted(str(row[0]) for row in base.execute(_TABLES[kind]).fetchall())
-    named = location.settings.get("table")
-    if named is not None:
-        if named not in tables:
-            raise InputError(f"{location.name} has no table {named!r}{nearest(named, tables)}: check its name")
-        return named
-    names = {plain_name(name) for name in column_names}
-    fitting = [table for table in tables if names <= _columns(base, table)]
-    if len(fitting) > 1 or not tables or (not fitting and len(tables) > 1):
-        many = f"{len(fitting)} tables" if fitting else f"none of the {count_of(len(tables), 'table')}"
-        raise InputError(
-            f"{many} of {location.name} have the columns of the study: say which is meant, {location.name}#table=NAME, or give a "
-            f"query in a file, {location.name}#query=FILE"
-        )
-    return (fitting or tables)[0]
-
-
-def _columns(base: Any, table: str) -> set[str]:
-    described = base.execute(f"SELECT * FROM {quoted(table)} LIMIT 0").description  # noqa: S608
-    return {plain_name(column[0]) for column in described}
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def behind_from(query: str) -> str:
+    """The same as it stands behind FROM; a comment may be the last thing in it."""
+    return f"({query}\n)"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from quietmean.core.columnar import ARROW, PARQUET
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.foreign import KINDS as FOREIGN
-from quietmean.studies.data.database import read_database
+from quietmean.studies.data.database import DatabaseTables, behind_from, open_database, query_of
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.frames import read_columnar, read_foreign
 from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
-from quietmean.studies.data.postgresql import read_postgresql
-from quietmean.studies.data.query import read_query
+from quietmean.studies.data.postgresql import PostgresqlTables, transaction
+from quietmean.studies.data.query import check_query, read_mixed, read_query
+from quietmean.studies.data.query_file import FileTables
 from quietmean.studies.data.table import Pieces
 from quietmean.studies.data.text import MOST_UNPACKED, ZIP, Tell
 from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
@@ -55,13 +59,67 @@ _BINARY = {
 _WORKBOOKS = {".xlsx", ".xlsm", ".xlsb", ".ods"}
 
 
-def read_file(location: Location, column_names: Collection[str], tell: Tell) -> Pieces:
+def read_file(
+    location: Location, column_names: Collection[str], tell: Tell, unit: PrivacyUnit | None = PrivacyUnit.RECORD
+) -> Pieces:
     """The named columns of a file with settings, piece by piece.
 
-    Raises :class:`InputError` where it cannot be read, for a column that is absent, and for a file that changes meanwhile.
+    ``unit``: that of the study, by whose rules a query or view is checked; None where either will do. Raises :class:`InputError`
+    where it cannot be read, for a column that is absent, for a query or view that is not on the list, and for a file that changes
+    meanwhile.
     """
+    with _opened(location, tell) as source:
+        chosen = source.query(column_names)
+        if chosen is None or location.mixes_rows:
+            yield from source.rows(column_names)
+        else:
+            yield from read_query(location, source.tables, chosen, column_names, unit, tell)
+
+
+def digests_of_codes(location: Location, column_names: Collection[str], unit: PrivacyUnit) -> dict[str, str]:
+    """Of each table of codes that a query joins, by its name; no row of data is read.
+
+    Raises :class:`InputError` as :func:`read_file` does.
+    """
+    with _opened(location, lambda sentence: None) as source:
+        chosen = source.query(column_names)
+        if chosen is None or location.mixes_rows:
+            return {}
+        return check_query(location, source.tables, chosen, unit)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """``tables``: what a query may name."""
+
+    location: Location
+    tables: FileTables | DatabaseTables | PostgresqlTables
+
+    def query(self, column_names: Collection[str]) -> str | None:
+        """What is to be computed: the query that was named, or the view that was chosen; None where a table is read."""
+        if query := query_of(self.location):
+            return query
+        if isinstance(self.tables, FileTables):
+            return None
+        chosen = self.tables.chosen(column_names)
+        return None if chosen.is_table else f"SELECT * FROM {chosen.called}"  # noqa: S608
+
+    def rows(self, column_names: Collection[str]) -> Pieces:
+        """Of the table, or of what the source itself makes of a query or view."""
+        query = query_of(self.location)
+        if isinstance(self.tables, FileTables):
+            return read_mixed(self.location, self.tables, query, column_names) if query else self.tables.rows(column_names)
+        if query:
+            return self.tables.rows(behind_from(query), column_names)
+        return self.tables.pieces(self.tables.chosen(column_names), column_names)
+
+
+@contextmanager
+def _opened(location: Location, tell: Tell) -> Iterator[_Opened]:
+    """Raises :class:`InputError` where a source cannot be read, and for a file that changes meanwhile."""
     if location.database:
-        yield from read_postgresql(location, column_names)
+        with transaction(location) as (_, tables):
+            yield _Opened(location, tables)
         return
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
@@ -72,10 +130,11 @@ def read_file(location: Location, column_names: Collection[str], tell: Tell) -> 
         kind = "" if location.has_json_lines else _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
             # A database itself reads from one point in time.
-            yield from read_database(location, kind, column_names)
+            with open_database(location, kind) as tables_of_base:
+                yield _Opened(location, tables_of_base)
             return
         reader = _reader(location, kind, tell)
-        yield from reader(location, column_names) if location.query is None else read_query(location, kind, reader, column_names)
+        yield _Opened(location, FileTables(location, kind, reader))
         if state_of(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
     except FileNotFoundError:

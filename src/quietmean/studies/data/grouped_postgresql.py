@@ -16,9 +16,11 @@ import numpy as np
 
 from quietmean.core.cells import plain_name
 from quietmean.statistics import Columns
+from quietmean.studies.data.database import behind_from, query_of
 from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, CountingEngine
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, selected_rows, table_of, transaction
+from quietmean.studies.data.query_tables import not_row_by_row
 from quietmean.studies.data.table import Pieces
 
 
@@ -40,8 +42,19 @@ class GroupsOfPostgresql(CountingEngine):
                 self._open = None
 
     def _transaction(self) -> AbstractContextManager[tuple[Any, SelectedColumns]]:
+        return nullcontext(self._open) if self._open else self._asked()
+
+    @contextmanager
+    def _asked(self) -> Iterator[tuple[Any, SelectedColumns]]:
+        """Raises :class:`InputError` for what the server does not read row by row, unless its owner declares it."""
+        query = query_of(self.location)
         # Which table is meant is known by all columns of the study.
-        return nullcontext(self._open) if self._open else transaction(self.location, self._called(self._wanted).values())
+        names = self._called(self._wanted).values()
+        with transaction(self.location) as (cursor, tables):
+            listed = None if query else tables.chosen(names)
+            if not self.location.mixes_rows and (listed is None or not listed.is_table):
+                raise not_row_by_row("what the server counts groups of", self.location.name)
+            yield cursor, tables.asked(behind_from(query) if listed is None else listed.called, names)
 
     def count(self) -> int:
         with self._transaction() as (cursor, selection):

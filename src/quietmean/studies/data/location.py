@@ -15,8 +15,10 @@ import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
@@ -55,6 +57,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "sheet": (),
     "table": (),
     "query": (),
+    "query_mixes_rows": ("true", "false"),
     "grouped": ("true", "false"),
     "format": (),
 }
@@ -65,13 +68,15 @@ class Location:
     """A file and the settings of how it is read. Raises :class:`InputError` for impossible ones.
 
     ``database``: instead of a file, the address of a PostgreSQL database, without a password; ``path`` is its name then.
-    ``mapping``: what columns and cells are called here, which nobody else is to see.
+    ``mapping``: what columns and cells are called here, which nobody else is to see. ``codes``: tables that are public, with the
+    columns of their key, of which no two rows have the same.
     """
 
     path: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     database: str = ""
     mapping: SiteMapping = field(default_factory=SiteMapping, repr=False)
+    codes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, source: Path | str) -> Location:
@@ -83,16 +88,16 @@ class Location:
         if (address := _address_of(text)) is not None:
             address, _, fragment = address.partition("#")
             name = _name_of_database(address)
-            settings, mapping = _with_format_file(_settings_of(fragment, name) if fragment else {}, None)
-            return cls(Path(name), settings, address, mapping)
+            settings, mapping, codes = _with_format_file(_settings_of(fragment, name) if fragment else {}, None)
+            return cls(Path(name), settings, address, mapping, codes)
         if "#" not in text or Path(text).exists():
-            settings, mapping = _with_format_file({}, Path(text))
-            return cls(Path(text), settings, mapping=mapping)
+            settings, mapping, codes = _with_format_file({}, Path(text))
+            return cls(Path(text), settings, mapping=mapping, codes=codes)
         parts = text.split("#")
         heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
         head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
-        settings, mapping = _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head))
-        return cls(Path(head), settings, mapping=mapping)
+        settings, mapping, codes = _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head))
+        return cls(Path(head), settings, mapping=mapping, codes=codes)
 
     def __post_init__(self) -> None:
         for name, value in self.settings.items():
@@ -135,6 +140,11 @@ class Location:
         return self.settings.get("query")
 
     @property
+    def mixes_rows(self) -> bool:
+        """Does its owner declare that a query or view lets rows decide about others?"""
+        return self.settings.get("query_mixes_rows") == "true"
+
+    @property
     def counts_groups(self) -> bool:
         """Is the database to count groups of equal rows, instead of handing over the rows?"""
         return self.settings.get("grouped") == "true"
@@ -163,7 +173,7 @@ class Location:
     def only(self, kind: str, allowed: Collection[str]) -> None:
         """Raises :class:`InputError` for a setting that has no meaning for this ``kind`` of source."""
         for name in self.settings:
-            if name not in {*allowed, "decimal", "thousands", "dates", "query", "format"}:
+            if name not in {*allowed, "decimal", "thousands", "dates", "query", "query_mixes_rows", "format"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
 
 
@@ -241,7 +251,11 @@ def _name_of_database(address: str) -> str:
     return unquote(parts.path.strip("/")).replace("/", "_") or service or "postgresql"
 
 
-def _with_format_file(settings: dict[str, str], path: Path | None) -> tuple[dict[str, str], SiteMapping]:
+# Settings, what columns are called, and the keys of codes.
+_Said: TypeAlias = tuple[dict[str, str], SiteMapping, Mapping[str, tuple[str, ...]]]
+
+
+def _with_format_file(settings: dict[str, str], path: Path | None) -> _Said:
     """And what a file of settings says, where one is named or stands beside; what stands behind the # comes first."""
     named = settings.get("format")
     if named is not None:
@@ -249,12 +263,12 @@ def _with_format_file(settings: dict[str, str], path: Path | None) -> tuple[dict
     elif path is not None and path.name:
         beside = _beside(path)
     else:
-        return settings, SiteMapping()
-    in_file, mapping = _in_format_file(beside, must_be=named is not None)
-    return in_file | settings, mapping
+        return settings, SiteMapping(), {}
+    in_file, mapping, codes = _in_format_file(beside, must_be=named is not None)
+    return in_file | settings, mapping, codes
 
 
-def _in_format_file(beside: Path, must_be: bool) -> tuple[dict[str, str], SiteMapping]:
+def _in_format_file(beside: Path, must_be: bool) -> _Said:
     """What it says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
     unreadable = InputError(
         f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
@@ -264,14 +278,27 @@ def _in_format_file(beside: Path, must_be: bool) -> tuple[dict[str, str], SiteMa
     except (FileNotFoundError, NotADirectoryError):
         if must_be:
             raise InputError(f"file {beside} does not exist, and #format= names it: check the path") from None
-        return {}, SiteMapping()
+        return {}, SiteMapping(), {}
     except OSError:
         raise unreadable from None
     mapping = SiteMapping.parse(raw.pop("mapping", {}), beside.name)
+    codes = _codes(raw.pop("codes", {}), beside.name)
     wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
     if wrong:
         raise InputError(f"{wrong[0]} of {beside.name} is no text, number or truth value: write for example {wrong[0]} = 'comma'")
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}, mapping
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}, mapping, codes
+
+
+def _codes(raw: object, place: str) -> dict[str, tuple[str, ...]]:
+    """From the table [codes] of a file of settings. Raises :class:`InputError` for anything but names of columns."""
+    usual = 'concept = ["concept_id"]'
+    if not isinstance(raw, Mapping):
+        raise InputError(f"codes of {place} is not a table. Write [codes], and below it {usual}")
+    codes = {str(name): [key] if isinstance(key, str) else key for name, key in raw.items()}
+    for name, key in codes.items():
+        if not (isinstance(key, list) and key and all(isinstance(column, str) and column.strip() for column in key)):
+            raise InputError(f"{name} in [codes] of {place} does not name the columns of its key. Write for example {usual}")
+    return {name: tuple(map(plain_name, key)) for name, key in codes.items()}
 
 
 def _settings_of(text: str, name: str) -> dict[str, str]:

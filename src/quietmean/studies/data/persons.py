@@ -218,9 +218,15 @@ def _distinct(identities: Identities) -> Identities:
 
 def _digest(text: str | None) -> bytes:
     """Of an identifier, by its meaning where it is a number: 7, 7.0 and 007 are one, whichever program wrote them."""
+    same = identifier(text)
+    return _NOBODY if same is None else _hashed(same)
+
+
+def identifier(text: str | None) -> str | None:
+    """The one spelling of an identifier; None where it is nobody's."""
     if text is None or text.lower() in MISSING_TEXTS:
-        return _NOBODY
-    return _hashed(text if _is_plain(text) else _by_meaning(text))
+        return None
+    return text if _is_plain(text) else _by_meaning(text)
 
 
 def _hashed(same: str) -> bytes:

@@ -18,8 +18,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
-from quietmean.studies.data.database import MOST_SECONDS, query_of, quoted
+from quietmean.studies.data.database import MOST_SECONDS
 from quietmean.studies.data.location import Location
+from quietmean.studies.data.query_tables import Listed, Tables, quoted, type_declared
 from quietmean.studies.data.table import Cells, Pieces, Table, wanted_places
 
 # Seconds in which a server has to answer.
@@ -37,7 +38,10 @@ _SETTINGS = {
 _TABLES = """
 SELECT format('%I.%I', n.nspname, c.relname) AS name, c.relname::text AS short,
   (SELECT array_to_string(array_agg(a.attname), chr(31)) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-   AND NOT a.attisdropped) AS columns
+   AND NOT a.attisdropped) AS columns,
+  n.nspname::text AS schema, CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END AS definition,
+  CASE WHEN c.relkind = 'm' THEN 'the materialized view' WHEN c.relkind = 'f' THEN 'the foreign table'
+   WHEN c.relrowsecurity THEN 'the table with row security' ELSE '' END AS reason, pg_table_is_visible(c.oid)::int AS visible
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
   AND n.nspname NOT LIKE 'pg_toast%' AND has_table_privilege(c.oid, 'SELECT')
@@ -56,13 +60,39 @@ _DIGITS = {"numeric", "money"}
 _LARGEST, _SMALLEST = "1e308", "1e-307"
 
 
-def read_postgresql(location: Location, column_names: Collection[str]) -> Pieces:
-    """What the query says, the table that was named, or the only one with the named columns.
+class PostgresqlTables(Tables):
+    """Those of a database, of which ``rows`` hold what is known; ``cursor``: in a transaction that writes nothing."""
 
-    Raises :class:`InputError` if the database cannot be reached or the query cannot be computed, and for an absent column.
-    """
-    with transaction(location, column_names) as (cursor, selection):
-        yield from selected_rows(cursor, selection, location)
+    def __init__(self, cursor: Any, location: Location) -> None:
+        self._cursor, self._location, self._rows = cursor, location, _rows(cursor, _TABLES)
+        self.place = location.name
+
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        """The table that was named, or the only one with the named columns. Raises :class:`InputError` if there is none."""
+        called = _chosen([row[:3] for row in self._rows], self._location, column_names)
+        return next(self._listed(row) for row in self._rows if row[0] == called)
+
+    def all(self) -> Collection[Listed]:
+        return [self._listed(row) for row in self._rows]
+
+    def columns(self, table: Listed) -> list[tuple[str, str]] | None:
+        selection = _asked(self._cursor, table.called, self._location, None)
+        return [(name, type_declared(selection.kinds[place])) for place, name in enumerate(selection.names)]
+
+    def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
+        return self.rows(table.called, column_names)
+
+    def rows(self, chosen: str, column_names: Collection[str]) -> Pieces:
+        """Of a table, view or query."""
+        return selected_rows(self._cursor, _asked(self._cursor, chosen, self._location, column_names), self._location)
+
+    def asked(self, chosen: str, column_names: Collection[str]) -> SelectedColumns:
+        """What the server is asked of a table, view or query."""
+        return _asked(self._cursor, chosen, self._location, column_names)
+
+    def _listed(self, row: tuple[Any, ...]) -> Listed:
+        _, name, _, schema, definition, reason, visible = row
+        return Listed(str(schema), str(name), str(definition or "").strip().rstrip(";"), str(reason or ""), bool(visible))
 
 
 @dataclass(frozen=True)
@@ -77,12 +107,11 @@ class SelectedColumns:
 
 
 @contextmanager
-def transaction(location: Location, column_names: Collection[str]) -> Iterator[tuple[Any, SelectedColumns]]:
-    """A cursor in a transaction that writes nothing, and what it is asked. Raises :class:`InputError` where anything fails."""
+def transaction(location: Location) -> Iterator[tuple[Any, PostgresqlTables]]:
+    """A cursor in a transaction that writes nothing, and the tables. Raises :class:`InputError` where anything fails."""
     location.only("a database", {"table", "grouped"})
     subject = f"{location.name} is of PostgreSQL, and reading it"
     driver, arrow = (import_extra(module, "postgresql", subject) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
-    query = query_of(location)
     try:
         connection = driver.connect(_with_timeout(location.database), _BUILT_IN_TYPES, autocommit=True)
     except driver.Error:
@@ -95,7 +124,7 @@ def transaction(location: Location, column_names: Collection[str]) -> Iterator[t
             cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             for name, value in _SETTINGS.items():
                 cursor.execute(f"SET LOCAL {name} = '{value}'")
-            yield cursor, _asked(cursor, query or _chosen(_rows(cursor, _TABLES), location, column_names), location, column_names)
+            yield cursor, PostgresqlTables(cursor, location)
     # Arrow's where the server fails on a later row.
     except (driver.Error, arrow.ArrowException, OSError):
         which = "a table of it" if location.query is None else f"the query in {location.query}"
@@ -135,10 +164,11 @@ def _chosen(tables: list[tuple[Any, ...]], location: Location, column_names: Col
     return str(fitting[0])
 
 
-def _asked(cursor: Any, chosen: str, location: Location, column_names: Collection[str]) -> SelectedColumns:
+def _asked(cursor: Any, chosen: str, location: Location, column_names: Collection[str] | None) -> SelectedColumns:
+    """``column_names``: all where none are named."""
     cursor.execute(f"SELECT * FROM {chosen} AS q LIMIT 0")  # noqa: S608
     described = [str(column[0]) for column in cursor.description]
-    names, places = wanted_places(location.name, described, column_names)
+    names, places = wanted_places(location.name, described, described if column_names is None else column_names)
     columns = [f"q.{quoted(described[place])}" for place in places]
     selection = ", ".join(map(_TYPE_OF.format, columns))
     kinds = _rows(cursor, f"SELECT {selection} FROM (SELECT 1) one LEFT JOIN {chosen} AS q ON false")[0] if columns else ()  # noqa: S608

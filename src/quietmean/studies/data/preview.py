@@ -222,7 +222,7 @@ def _other_records(
     best, gained, (understood, height) = {}, 0, now
     for choice in choices:
         other = replace(location, settings={**location.settings, name: choice})
-        table = joined(read_at(other, [column.name for column in columns]), len(columns))
+        table = joined(read_at(other, [column.name for column in columns], unit=None), len(columns))
         after = sum(_understood(table, columns, other))
         if after * height > understood * table.height:
             best, gained, understood, height = {name: choice}, after - now[0], after, table.height

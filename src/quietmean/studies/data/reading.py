@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
@@ -80,7 +81,8 @@ def read_person_rows(
     Raises :class:`InputError` also without that column.
     """
     declared, persons = Declared(columns, location_of(source)), PersonReader(location_of(source), known or KnownNumbers())
-    for table in read_pieces(source, _named(columns), tell, persons.columns):
+    unit = PrivacyUnit.RECORD if rows is None else PrivacyUnit.PERSON
+    for table in read_pieces(source, _named(columns), tell, persons.columns, unit):
         if table.height:
             yield PersonRows(declared.records(table), persons.identities(table), persons.days(table))
     declared.end(table, tell)
@@ -156,16 +158,26 @@ def location_of(source: Source) -> Location:
 
 
 def read_table(source: Source, column_names: Collection[str], tell: Tell = _ignore) -> Table:
-    """The table with the named columns, all of it. Raises :class:`InputError` if there is none, or it is too large."""
-    return joined(read_pieces(source, column_names, tell), len(column_names))
+    """The table with the named columns, all of it, for its owner. Raises :class:`InputError` if there is none, or it is too
+    large."""
+    return joined(read_pieces(source, column_names, tell, unit=None), len(column_names))
 
 
-def read_pieces(source: Source, column_names: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
-    """The same piece by piece, with the columns ``besides``, which are called so here. Raises :class:`InputError` also for a file
-    that changes meanwhile."""
+def read_pieces(
+    source: Source,
+    column_names: Collection[str],
+    tell: Tell = _ignore,
+    besides: Collection[str] = (),
+    unit: PrivacyUnit | None = PrivacyUnit.RECORD,
+) -> Pieces:
+    """The same piece by piece, with the columns ``besides``, which are called so here.
+
+    ``unit``: that of the study, by whose rules a query is checked; None where either will do. Raises :class:`InputError` also for
+    a file that changes meanwhile.
+    """
     source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
     if isinstance(source, Path | str):
-        return read_at(Location.of(source), column_names, tell, besides)
+        return read_at(Location.of(source), column_names, tell, besides, unit)
     return table_of_frame(source, {*column_names, *besides})
 
 
@@ -175,14 +187,20 @@ def read_all_columns(source: Source, column_names: Collection[str]) -> Pieces:
     if not isinstance(source, Path | str):
         return table_of_frame(source, column_names)
     location = Location.of(source)
-    names = next(iter(read_at(location, column_names))).names
-    return read_file(location, {name for name in names if name}, _ignore)
+    names = next(iter(read_at(location, column_names, unit=None))).names
+    return read_file(location, {name for name in names if name}, _ignore, unit=None)
 
 
-def read_at(location: Location, column_names: Collection[str], tell: Tell = _ignore, besides: Collection[str] = ()) -> Pieces:
+def read_at(
+    location: Location,
+    column_names: Collection[str],
+    tell: Tell = _ignore,
+    besides: Collection[str] = (),
+    unit: PrivacyUnit | None = PrivacyUnit.RECORD,
+) -> Pieces:
     """The same of a file or database with settings; the named columns are called as in the study, whatever they are here."""
     called = location.mapping.names(column_names)
-    for piece in read_file(location, {*called.values(), *besides}, tell):
+    for piece in read_file(location, {*called.values(), *besides}, tell, unit):
         yield replace(piece, called=called)
 
 

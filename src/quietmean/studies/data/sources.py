@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.statistics import Columns
@@ -53,7 +54,7 @@ def parties_of_table(
             belongs.add(table)
         whose.add(table)
 
-    values, table = declared.all_records(read_pieces(source, column_names, tell, whose.columns), tell, seen)
+    values, table = declared.all_records(read_pieces(source, column_names, tell, whose.columns, whose.unit), tell, seen)
     whose.tell(table, tell)
     if parties is None:
         names, all_rows = belongs.parts(table, tell)
@@ -129,6 +130,10 @@ class _Whose:
     @property
     def columns(self) -> list[str]:
         return [] if self._persons is None else self._reader.columns
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return PrivacyUnit.RECORD if self._persons is None else PrivacyUnit.PERSON
 
     def add(self, table: Table) -> None:
         if self._persons is not None and table.height:

@@ -1,0 +1,206 @@
+"""The tree that DuckDB's parser makes of a query: every key of every node is known, or the query is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError
+
+Node: TypeAlias = Mapping[str, Any]
+
+# The deepest nesting of a tree: a sum of a hundred terms.
+_DEEPEST: Final = 300
+# Where a node stands in the text.
+_PLACES: Final = {"query_location", "query_location_length"}
+# What nodes are called that people write as words; those of other types are named by these.
+_CALLED: Final = {
+    "SUBQUERY": "a subquery in an expression",
+    "LAMBDA": "a lambda",
+    "VALUE_PARAMETER": "a parameter",
+    "STAR": "* in an expression",
+    "COLLATE": "COLLATE",
+    "TABLE_FUNCTION": "a table function",
+    "EXPRESSION_LIST": "VALUES",
+    "EMPTY": "SELECT without FROM",
+    "RECURSIVE_CTE_NODE": "WITH RECURSIVE",
+    "PIVOT": "PIVOT",
+    "DELIM_GET": "a lateral join",
+    "ORDER_MODIFIER": "ORDER BY",
+    "LIMIT_MODIFIER": "LIMIT",
+    "LIMIT_PERCENT_MODIFIER": "LIMIT",
+    "GROUPING_FUNCTION": "GROUPING",
+    "ARRAY_EXTRACT": "[...] of a list",
+    "ARRAY_SLICE": "[...] of a list",
+    "STRUCT_EXTRACT": "a field of a struct",
+    "POSITIONAL_REFERENCE": "a column by its place",
+    "DEFAULT": "DEFAULT",
+}
+_EXPRESSION: Final = "class type alias"
+_COMPARED: Final = {f"COMPARE_{name}": sign for name, sign in (
+    ("EQUAL", "="), ("NOTEQUAL", "<>"), ("LESSTHAN", "<"), ("GREATERTHAN", ">"), ("LESSTHANOREQUALTO", "<="),
+    ("GREATERTHANOREQUALTO", ">="), ("DISTINCT_FROM", "IS DISTINCT FROM"), ("NOT_DISTINCT_FROM", "IS NOT DISTINCT FROM"),
+)}  # fmt: skip
+COMPARISONS: Final[Mapping[str, str]] = _COMPARED
+# The keys of nodes that are read, and those that have to be as they are here, with what is refused otherwise.
+_READ: Final[dict[str, str]] = {
+    "COLUMN_REF": f"{_EXPRESSION} column_names",
+    "VALUE_CONSTANT": f"{_EXPRESSION} literal",
+    "FUNCTION": f"{_EXPRESSION} function_name filter order_bys distinct is_operator arguments qualified_name",
+    "CASE_EXPR": f"{_EXPRESSION} case_checks else_expr",
+    "OPERATOR_CAST": f"{_EXPRESSION} child try_cast type_expr",
+    "COMPARE_BETWEEN": f"{_EXPRESSION} input lower upper",
+    "STAR": f"{_EXPRESSION} relation_name exclude_list",
+    "TYPE": f"{_EXPRESSION} type_name children qualified_name",
+    **dict.fromkeys(("CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT", "COMPARE_IN"), f"{_EXPRESSION} children"),
+    **dict.fromkeys(("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_TRY"), f"{_EXPRESSION} children"),
+    **dict.fromkeys(COMPARISONS, f"{_EXPRESSION} left right"),
+    "WINDOW": f"{_EXPRESSION} function_name partitions orders arguments qualified_name",
+    "SELECT_NODE": "type modifiers cte_map select_list from_table where_clause group_expressions group_sets having qualify",
+    "SET_OPERATION_NODE": "type modifiers cte_map children",
+    "BASE_TABLE": "type alias table_name schema_name qualified_name",
+    "SUBQUERY": "type alias subquery",
+    "JOIN": "type alias left right condition join_type using_columns",
+    "DISTINCT_MODIFIER": "type",
+    "statement": "node",
+    "literal": "kind text",
+    "argument": "expression",
+    "order": "type null_order expression",
+    "orders": "type orders",
+    "case": "when_expr then_expr",
+    "with": "map",
+    "level": "materialized query_node",
+    "entry": "key value",
+}
+_AS_HERE: Final[dict[str, dict[str, tuple[Any, str]]]] = {
+    "FUNCTION": {
+        "schema": ("", "a function of a schema"),
+        "catalog": ("", "a function of a catalog"),
+        "export_state": (False, "EXPORT_STATE"),
+    },
+    "STAR": {
+        "replace_list": ([], "* REPLACE"),
+        "columns": (False, "COLUMNS()"),
+        "expr": (None, "COLUMNS()"),
+        "qualified_exclude_list": ([], "* EXCLUDE of a table"),
+        "rename_list": ([], "* RENAME"),
+    },
+    "TYPE": {"catalog": ("", "a type of a catalog"), "schema": ("", "a type of a schema")},
+    "WINDOW": {
+        "schema": ("", "a function of a schema"),
+        "catalog": ("", "a function of a catalog"),
+        "start": ("UNBOUNDED_PRECEDING", "a frame of a window"),
+        "end": ("CURRENT_ROW_RANGE", "a frame of a window"),
+        "start_expr": (None, "a frame of a window"),
+        "end_expr": (None, "a frame of a window"),
+        "offset_expr": (None, "an offset of a window"),
+        "default_expr": (None, "a default of a window"),
+        "ignore_nulls": (False, "IGNORE NULLS"),
+        "has_ignore_nulls": (False, "IGNORE NULLS"),
+        "filter_expr": (None, "FILTER of a window"),
+        "exclude_clause": ("NO_OTHER", "EXCLUDE of a window"),
+        "distinct": (False, "DISTINCT in a window"),
+        "arg_orders": ([], "ORDER BY in an argument of a window"),
+    },
+    "SELECT_NODE": {"sample": (None, "USING SAMPLE"), "aggregate_handling": ("STANDARD_HANDLING", "GROUP BY ALL")},
+    "SET_OPERATION_NODE": {
+        "setop_type": ("UNION", "a set operation other than UNION ALL"),
+        "setop_all": (True, "UNION without ALL"),
+        "left": (None, "a set operation other than UNION ALL"),
+        "right": (None, "a set operation other than UNION ALL"),
+    },
+    "BASE_TABLE": {
+        "sample": (None, "TABLESAMPLE"),
+        "column_name_alias": ([], "names of columns behind a table"),
+        "catalog_name": ("", "a table of a catalog"),
+        "at_clause": (None, "AT of a table"),
+    },
+    "SUBQUERY": {"sample": (None, "TABLESAMPLE"), "column_name_alias": ([], "names of columns behind a table")},
+    "JOIN": {
+        "sample": (None, "TABLESAMPLE"),
+        "ref_type": ("REGULAR", "a join without ON or USING"),
+        "delim_flipped": (False, "a lateral join"),
+        "duplicate_eliminated_columns": ([], "a lateral join"),
+        "is_implicit": (False, "a join without ON or USING"),
+        "ranking_expression": (None, "a nearest join"),
+        "nearest_count": (1, "a nearest join"),
+        "nearest_order_type": ("ASCENDING", "a nearest join"),
+        "nearest_approx": (False, "a nearest join"),
+    },
+    "DISTINCT_MODIFIER": {"distinct_on_targets": ([], "DISTINCT ON")},
+    "statement": {"named_param_map": ([], "a parameter")},
+    "argument": {"name": ("", "an argument by its name")},
+    "level": {
+        "aliases": ([], "names of columns behind WITH"),
+        "key_targets": ([], "USING KEY"),
+        "payload_aggregates": ([], "USING KEY"),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query and what it is called in messages."""
+
+    name: str
+
+    def refused(self, what: str, remedy: str = "Leave it out") -> InputError:
+        """That ``what`` is not on the list."""
+        return InputError(f"{what} in {self.name} is not allowed. {remedy}, or declare query_mixes_rows = true")
+
+    def read(self, node: Node, kind: str) -> Node:
+        """The node, of which every key is known. Raises :class:`InputError` for any other, and for a value that is not."""
+        as_here, read = _AS_HERE.get(kind, {}), _READ[kind].split()
+        # What it is called for people, before what is only strange.
+        for key, (value, what) in as_here.items():
+            if key in node and (node[key] != value or type(node[key]) is not type(value)):
+                raise self.refused(what)
+        for key in node:
+            if key not in read and key not in as_here and key not in _PLACES:
+                raise self.refused(f"the key {key!r} of a node {kind!r}")
+        return node
+
+    def kind(self, node: Node, known: Mapping[str, Any] | frozenset[str]) -> str:
+        """The type of a node among the ``known``. Raises :class:`InputError` for any other."""
+        kind = str(node.get("type"))
+        if kind not in known:
+            raise self.refused(called(kind))
+        return kind
+
+    def expressions(self, arguments: list[Node]) -> list[Node]:
+        return [self.read(argument, "argument")["expression"] for argument in arguments]
+
+    def parse(self, base: Any, text: str) -> Node:
+        """The node of its only SELECT. Raises :class:`InputError` for anything else."""
+        serialized = base.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()[0]
+        deep = self.refused("an expression within so many others", "Take it apart by WITH")
+        made = decode_json(serialized, dict[str, Any], lambda reason: deep, _DEEPEST)
+        if made.get("error"):
+            if made.get("error_type") != "parser":
+                raise self.refused("a statement other than SELECT")
+            line = text.count("\n", 0, int(made.get("position") or 0)) + 1
+            raise InputError(f"{self.name} cannot be read by DuckDB's parser. Mend line {line}")
+        if len(made["statements"]) != 1:
+            raise self.refused("a second statement")
+        node: Node = self.read(made["statements"][0], "statement")["node"]
+        return node
+
+
+def called(kind: str) -> str:
+    """A type of nodes, for people."""
+    return _CALLED.get(kind, kind.replace("_", " "))
+
+
+def nodes_of(node: Any) -> Iterator[Node]:
+    """A node and all below it, but what is in a subquery of an expression."""
+    if isinstance(node, Mapping):
+        yield node
+        if node.get("class") == "SUBQUERY":
+            return
+        for value in node.values():
+            yield from nodes_of(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from nodes_of(value)

@@ -1,0 +1,88 @@
+"""Which queries are computed, and which are refused: by a list of what is known, each with a name and a remedy."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data.database import open_database
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.query import CheckedQuery, empty_database
+from support.clinic import clinic, written
+
+Checked: TypeAlias = Callable[[str, PrivacyUnit], CheckedQuery]
+RECORD, PERSON = PrivacyUnit.RECORD, PrivacyUnit.PERSON
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checked]:
+    source = written(tmp_path_factory.mktemp("clinic") / "clinic.duckdb", clinic(random.Random(1), "abc"))
+    location = replace(Location.of(source), settings={"query": "q.sql"})
+    with open_database(location, "duckdb") as tables, empty_database(location) as base:
+        yield lambda text, unit: CheckedQuery(base, location, tables, text, unit)
+
+
+LISTED = tomllib.loads((Path(__file__).parents[1] / "data" / "queries.toml").read_text())
+REFUSED = [(one["says"], one["query"], PrivacyUnit(one["unit"])) for one in LISTED["refused"]] + [
+    ("a text of more than 1000 signs", "SELECT replace(note, '{}', '') AS z FROM visits".format("x" * 1001), RECORD),  # noqa: S608
+    ("a text of more than 100 signs", "SELECT replace(note, 'x', '{}') AS z FROM visits".format("y" * 101), RECORD),  # noqa: S608
+    ("an expression within so many others", "SELECT {} AS z FROM visits".format(" + ".join(["crp"] * 400)), RECORD),  # noqa: S608
+]
+COMPUTED = [(one["query"], PrivacyUnit(one["unit"])) for one in LISTED["computed"]]
+
+
+def refused(checked: Checked, text: str, unit: PrivacyUnit) -> str:
+    with pytest.raises(InputError) as caught:
+        checked(text, unit)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("words", "text", "unit"), REFUSED)
+def test_what_mixes_rows_or_persons_is_refused_by_its_name(words: str, text: str, unit: PrivacyUnit, checked: Checked) -> None:
+    sentence = refused(checked, text, unit)
+    assert re.search(words, sentence), sentence
+    # What it is, and what to do.
+    assert "q.sql" in sentence
+    assert re.search(
+        r"\. (Mend|Check|Name|Write|Leave|Cast|Make|Give|Read|Join|Use|Take|Shorten|Declare|Carry|Group|Part)", sentence
+    )
+    assert len(sentence.split()) < 50
+
+
+@pytest.mark.parametrize(("name", "call"), LISTED["calls"].items())
+def test_functions_are_listed_by_name_and_number_of_arguments(name: str, call: str, checked: Checked) -> None:
+    sentence = refused(checked, f"SELECT {call} AS z FROM visits", RECORD)  # noqa: S608
+    assert re.search(rf"the (function|aggregate) {name} |'{name}', which is no column", sentence), sentence
+
+
+@pytest.mark.parametrize(("text", "unit"), COMPUTED)
+def test_usual_queries_are_computed(text: str, unit: PrivacyUnit, checked: Checked) -> None:
+    checked(text, unit)
+
+
+def test_there_are_as_many_as_are_asked_for() -> None:
+    assert len(REFUSED) + len(LISTED["calls"]) >= 160
+    assert len(COMPUTED) >= 60
+
+
+def test_what_is_listed_is_a_scalar_function_of_the_library_and_fails_on_no_setting() -> None:
+    """Of the empty database: no name is an aggregate, a macro or volatile there."""
+    operators = {"**": "^", "@": "abs"}
+    with empty_database(Location(Path("x"))) as base:
+        for name in listed.FUNCTIONS:
+            rows = base.execute(
+                "SELECT DISTINCT function_type, stability FROM duckdb_functions() WHERE function_name = ?",
+                [operators.get(name, listed.CALLED.get(name, name))],
+            ).fetchall()
+            assert {row[0] for row in rows} == {"scalar"}, name
+            assert {row[1] for row in rows} == {"CONSISTENT"}, name
