@@ -19,6 +19,7 @@ from quietmean.cli.console import (
     print_assumptions,
     print_facts,
     print_json,
+    printable,
     progress,
     warn,
 )
@@ -141,6 +142,9 @@ def command(
         several |= {"report": report, "table": table}
         _certify_session(raw, delta, several, json)
         return
+    if "protocol" not in raw and isinstance(raw.get("no_result"), Mapping):
+        _show_without_result(raw, json)
+        return
     hints = Hints.of(raw)
     happened = read_execution(raw)
     if report is not None:
@@ -192,6 +196,16 @@ def command(
             tables_file.write(content)
             if not json:
                 out.print(f"tables in {table}", markup=False)
+
+
+def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
+    """Of a receipt without an execution: why there is no result, and what stays charged at most."""
+    end = raw["no_result"]
+    if json:
+        print_json({"no_result": end})
+        return
+    out.print(printable(f"no result: {end.get('reason')}"), markup=False)
+    out.print(printable(f"charged: {end.get('charged')}"), markup=False)
 
 
 def _require_possible(epsilon: float | None, delta: float | None, prior_sd: float | None) -> None:

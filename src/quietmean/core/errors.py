@@ -26,7 +26,14 @@ class NothingPublished(ProtocolFailure):
 
 
 class NotStarted(ProtocolFailure):
-    """A study did not start, or started without this party: nothing of its data has left, and never will in this study."""
+    """A study did not start, or started without this party: nothing of its data has left, and never will in this study.
+
+    ``refunded``: whether what was reserved for it was given back.
+    """
+
+    def __init__(self, sentence: str, *, refunded: bool = False) -> None:
+        super().__init__(sentence)
+        self.refunded = refunded
 
 
 class NotYet(QuietmeanError):

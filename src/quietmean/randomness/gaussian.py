@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ _BLOCK = 8192
 
 @cache
 def _table() -> Array:
-    table: Array = np.load(Path(__file__).with_name("inverse_normal.npy"), allow_pickle=False).astype(np.float64)
+    with resources.as_file(resources.files("quietmean.randomness") / "inverse_normal.npy") as path:
+        table: Array = np.load(path, allow_pickle=False).astype(np.float64)
     return table
 
 

@@ -108,7 +108,7 @@ def receipt_schema() -> Schema:
         "origin": {"type": "object"},
         "gate": described({"type": "object"}, "what happened at the gate before the release"),
         "no_result": described(
-            record({"reason": TEXT, "charged": TEXT}), "instead of a result that cannot be: why, and what it costs"
+            record({"reason": TEXT, "charged": TEXT}), "instead of a result: why there is none, and what it costs"
         ),
     }
     required = ["protocol", "parties", "rounds", "online", "sensitivity", "certify"]
@@ -117,6 +117,8 @@ def receipt_schema() -> Schema:
     for name, kind in sorted(receipts.items()):
         fields = {**common, **declared_fields(kind), "protocol": {"const": name}}
         kinds.append({"type": "object", "properties": fields, "required": required, "additionalProperties": False})
+    paid = {name: common[name] for name in ("certify", "origin", "no_result")}
+    kinds.append({"type": "object", "properties": paid, "required": ["certify", "no_result"], "additionalProperties": False})
     return {"$schema": DIALECT, "title": "Receipt of a quietmean study", "oneOf": kinds}
 
 

@@ -186,20 +186,32 @@ class StudyOutcome:
         }
 
 
-def save_impossible(
-    path: Path, target: Target, execution: Execution, error: ImpossibleResult, origin: Mapping[str, Any] | None = None
+def save_without_result(
+    path: Path,
+    target: Target,
+    reason: str,
+    charged: str,
+    origin: Mapping[str, Any] | None = None,
+    execution: Execution | None = None,
 ) -> None:
-    """Write the receipt of a study with an impossible result: the execution, how to certify it, and why there is no estimate.
+    """Write the receipt of a study that was paid for and has no result: why, what stays charged, and how to certify.
 
-    Its privacy cost is charged in full, as everything had been released.
+    ``execution``: as far as this party knows it; without it, what was promised beforehand is all that can be said.
     """
     receipt = {
-        **execution.to_json(),
+        **({} if execution is None else execution.to_json()),
         "certify": _how_to_certify(target),
-        "no_result": {"reason": str(error), "charged": "in full: everything had been released"},
+        "no_result": {"reason": reason, "charged": charged},
         **({} if origin is None else {"origin": to_plain(origin)}),
     }
     receipt_at(path, origin).write_json(receipt)
+
+
+def save_impossible(
+    path: Path, target: Target, execution: Execution, error: ImpossibleResult, origin: Mapping[str, Any] | None = None
+) -> None:
+    """Write the receipt of a study with an impossible result. Its privacy cost is charged in full: everything was released."""
+    save_without_result(path, target, str(error), "in full: everything had been released", origin, execution)
 
 
 def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping[str, Any] | None = None) -> None:

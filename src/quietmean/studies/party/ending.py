@@ -36,7 +36,7 @@ def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
         return NotStarted(str(error))
     refund = charge.never_started()
     in_ledger = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
-    return NotStarted(f"{error}{in_ledger}")
+    return NotStarted(f"{error}{in_ledger}", refunded=refund)
 
 
 def unsettled(result: NodeResult) -> dict[str, Any]:

@@ -11,6 +11,7 @@ USED_AFTER_THE_CHARGE: Final = (
     "cryptography.hazmat.backends.openssl.backend",
     "encodings.cp437",
     "encodings.idna",
+    "importlib.readers",
     "quietmean.statistics.tidy_tables",
     "quietmean.transcript.symbols",
     "scipy.sparse.csgraph",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from quietmean.node import NodeResult, NodeSettings, Started, run_party
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal
+from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal, save_without_result
 from quietmean.studies.party.audit import Event
 from quietmean.studies.party.ending import ended, not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import Files
@@ -94,8 +95,9 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     try:
         result = await run_party(settings, among.start)
     except NotStarted as error:
-        ended_so = not_started(error, charge)
-        _with_log(ready, result=False, reason="it did not start with this party")
+        ended_so, approved = not_started(error, charge), _with_log(ready, result=False, reason="it did not start with this party")
+        if charge is not None and not ended_so.refunded:
+            raise NotStarted(_kept_without_result(ready, among, approved, ended_so)) from None
         raise ended_so from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
@@ -107,8 +109,11 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     except tuple(_UNFINISHED) as error:
         if isinstance(error, NothingPublished) and charge is not None:
             charge.settle_unpublished(among.settings.plan.charge)
-        _with_log(ready, result=False, reason=next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind)))
-        raise
+        why = next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind))
+        approved = _with_log(ready, result=False, reason=why)
+        if charge is None or not isinstance(error, ProtocolFailure):
+            raise
+        raise type(error)(_kept_without_result(ready, among, approved, error)) from None
     say("certifying what happened")
     files, settings = among.files, among.settings
     execution, opened = opened_of(result, settings.plan)
@@ -120,7 +125,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
     account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
-        require_enough(ready, outcome)
+        require_enough(ready, among, outcome)
     origin = origin_of(files, settings, _with_log(ready, result=True), result, among.start_json)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
@@ -132,6 +137,17 @@ def _keep_impossible(ready: PreparedStudy, among: _Among, result: NodeResult, er
     approved = _with_log(ready, result=False, reason="a result that cannot be")
     origin = origin_of(among.files, among.settings, approved, result, among.start_json)
     save_impossible(ready.receipt, among.settings.plan.target, result.execution, error, origin)
+
+
+def _kept_without_result(ready: PreparedStudy, among: _Among, approved: Mapping[str, Any], error: ProtocolFailure) -> str:
+    """The sentence of an end without a result, with the receipt that says what was paid for."""
+    plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
+    most = f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} at most"
+    charged = "nothing but the sampler's part of delta: nobody published anything"
+    if not isinstance(error, NothingPublished):
+        charged = f"all that was reserved, {most}" if math.isfinite(plan.epsilon_a_priori) else "all that was reserved"
+    save_without_result(ready.receipt, plan.target, str(error), charged, origin)
+    return f"{error}; receipt {ready.receipt}"
 
 
 class _Among:
@@ -165,16 +181,17 @@ class _Among:
         return {"start": {**start, "roster": self._everybody.roster.digest}}
 
 
-def require_enough(ready: PreparedStudy, outcome: StudyOutcome) -> None:
+def require_enough(ready: PreparedStudy, among: _Among, outcome: StudyOutcome) -> None:
     """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
     target = ready.settings.plan.target
     least = least_minimum(target.parties, target.colluding)
     if outcome.parties_counted < least:
-        _with_log(ready, result=False, reason="too few parties are counted")
-        raise ProtocolFailure(
+        approved = _with_log(ready, result=False, reason="too few parties are counted")
+        error = ProtocolFailure(
             f"there is no result: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
             f"{target.colluding} may collude needs {least}, so that no two results can be made; what it cost is in the ledger"
         )
+        raise ProtocolFailure(_kept_without_result(ready, among, approved, error))
 
 
 def _with_log(ready: PreparedStudy, **end: Any) -> Mapping[str, Any]:

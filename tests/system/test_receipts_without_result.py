@@ -1,0 +1,86 @@
+"""A charge always has a receipt: however a study ends after it was paid for, unless all is given back or it can go on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, Outage, ProtocolFailure
+from quietmean.ledger import Ledger
+from quietmean.studies.outcome.json_schema import receipt_schema
+from quietmean.studies.party import part
+from support.command_lines import refused
+from support.site_files import JOIN, Site, site_in
+
+LINE = f"{JOIN} --ledger own.ledger --new-account ages --receipt end.json"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with site_in(tmp_path) as made:
+        yield made
+
+
+def ends_with(error: BaseException) -> Callable[..., Any]:
+    async def ended(*_: Any, **__: Any) -> None:
+        raise error
+
+    return ended
+
+
+def reserved() -> float:
+    with Ledger.open(Path("own.ledger")) as book:
+        return book.account("ages").charged_mu
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ProtocolFailure("bob never came"), 3),
+        (NothingPublished("nobody published"), 3),
+        (NotStarted("it started without this party"), 3),
+        (InputError("the port is in use: name another"), 2),
+        (NotYet("it goes on"), 4),
+        (Outage("no space: make room"), 75),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_end_after_a_charge_leaves_a_receipt_or_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, code: int
+) -> None:
+    monkeypatch.setattr(part, "run_party", ends_with(error))
+    said = refused(shlex.split(LINE), capsys, code, warned=True)
+    receipt = Path("end.json")
+    goes_on = code in (2, 4, 75)
+    # Nothing of a party that never started has left: all is given back.
+    refunded = isinstance(error, NotStarted)
+    assert receipt.exists() == (not goes_on and not refunded), said
+    if not receipt.exists():
+        return
+    assert f"receipt {receipt.absolute()}" in said
+    document = json.loads(receipt.read_text())
+    jsonschema.validate(document, receipt_schema())
+    assert document["no_result"]["reason"] == str(error)
+    assert document["origin"]["names"] == ["ada", "bob"]
+    main(["certify", "end.json"])
+    shown = capsys.readouterr().out
+    assert f"no result: {error}" in shown
+    assert ("at most" in shown) == (reserved() > 0), shown
+    # The same party may continue, and its receipt is replaced.
+    monkeypatch.setattr(part, "run_party", ends_with(ProtocolFailure("again")))
+    refused(shlex.split(LINE.replace("--new-account", "--account")), capsys, 3, warned=True)
+    assert json.loads(receipt.read_text())["no_result"]["reason"] == "again"
+
+
+def test_a_party_that_waits_alone_has_its_receipt_or_its_budget_back(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("study.toml").write_text(Path("study.toml").read_text().replace("[study]", "[study]\nstart_timeout = 0.3"))
+    said = refused(shlex.split(f"{LINE.replace('port 8', '')}"), capsys, 3, warned=True)
+    assert "did not start within 0.3 s" in said
+    assert Path("end.json").exists() or reserved() == 0.0
