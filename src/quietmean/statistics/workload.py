@@ -271,11 +271,10 @@ class Workload:
 
         They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
         Where persons are, pieces are of whole persons (:class:`~quietmean.statistics.persons.Grouped`).
-
-        Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
-        values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
-        is added up, so that the sensitivity holds to the last bit; 0 for none. Nor does their number: without records the vector
-        is zero, and of a party that is protected as a whole that of one record with all values missing.
+        Nothing about the values, or their number, decides whether a study goes on. Those outside the bounds are moved to the
+        nearest bound, and what stands for a missing one is fixed; no record is a zero vector, or where a party is protected as a
+        whole one of missing values. ``step``: that of the plan's grid, to which each unit is rounded before anything is added up,
+        so that the sensitivity holds to the last bit; 0 for none.
         """
         if isinstance(records, Groups):
             return self._encoded(*sums_of(self, records, step))
