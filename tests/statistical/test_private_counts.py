@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import CountVisibility, Neighbouring
+from quietmean.core.domain import CountVisibility, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Encoded
@@ -172,6 +172,8 @@ def test_a_rule_on_numbers_of_records_does_not_tell_them() -> None:
     for records in (3, 300):
         with pytest.raises(InputError, match="smallest_records: the study keeps numbers of records private"):
             strict.refuse_records(records, CountVisibility.PRIVATE)
+        with pytest.raises(InputError, match="smallest_records: the study keeps numbers of records private"):
+            strict.refuse_records(records, CountVisibility.PUBLIC, PrivacyUnit.PARTY)
     strict.refuse_records(300, CountVisibility.PUBLIC)
     with pytest.raises(InputError, match="fewer than 20 records"):
         strict.refuse_records(3, CountVisibility.PUBLIC)

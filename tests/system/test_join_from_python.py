@@ -153,8 +153,9 @@ def test_what_is_refused_before_anything_is_sent() -> None:
     assert "never" in said
     assert "largest_epsilon" in _message(lambda: qm.contract(STUDY, "roster.toml", "north.key"))
     write_policy(smallest_records=1000)
+    assert "smallest_records" in refused()
+    write_policy()
     assert "nobody said yes" in refused()
-    assert "smallest_records" in refused(accept=qm.contract(STUDY, "roster.toml", "north.key"))
     write_policy(unattended=True, budget={"epsilon": 1.0})
     assert "account 'wards'" in _message(
         lambda: qm.join(STUDY, "roster.toml", "north.key", data=frame(0), account="wards", yes=True)

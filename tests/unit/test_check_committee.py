@@ -126,7 +126,7 @@ def test_a_contributor_is_in_order(study: CommitteeStudy) -> None:
     [
         ("late", "time", "contributions came until"),
         ("data", "data", "column 'pay' is not among"),
-        ("records", "data", "5"),
+        ("records", "data", "set the rule to 0"),
         ("budget", "ledger", "allows"),
         ("drop away", "drop", "does not answer"),
         ("drop of another study", "drop", "another study"),

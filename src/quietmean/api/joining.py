@@ -120,8 +120,8 @@ async def joined(
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
         preparation = rooms.party.Preparation(files, options, account, silent_person(report))
-        agreement = preparation.agree(plan_of(files))
-        ready = preparation.prepare(data)
+        agreement = preparation.agree(plan_of(files), data)
+        ready = preparation.prepare()
         for sentence in budget_warnings(agreement.plan.target):
             warn(sentence)
         return ready

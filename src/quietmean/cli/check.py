@@ -228,15 +228,14 @@ def _look_at_store_and_ledger(
 
 def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
-    from quietmean.studies.party import planned_values
+    from quietmean.studies.party import planned_values, require_number
     from quietmean.studies.party.people import People
 
     plan = contract.plan
     findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
-        rules.refuse_records(len(records), files.study.count, files.study.unit)
-        files.study.require_records(len(records))
+        require_number(len(records), files.study, contract.plans, rules)
         encoded = files.encode(records, plan)
         settings = files.settings(plan, encoded, SiteOptions(store=store), planned_values(files, contract.choice, records))
     except InputError as error:

@@ -152,7 +152,7 @@ class FileCheck:
     ) -> list[Finding]:
         from quietmean.studies.data import account_name, records_of
         from quietmean.studies.outcome.forecast import Forecast
-        from quietmean.studies.party import payer_for
+        from quietmean.studies.party import payer_for, require_number
         from quietmean.studies.party.people import People
 
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
@@ -165,8 +165,7 @@ class FileCheck:
             if forecast is not None:
                 forecast.require_hope()
             records = records_of(data, study.workload.columns, notes.append, study.rows)
-            rules.refuse_records(len(records), study.count, study.unit)
-            study.require_records(len(records))
+            require_number(len(records), study, [plan], rules)
             encoded = study.workload.encode(records, step=plan.value_step)
             plan.admit(encoded.vector, encoded.weight)
         except InputError as error:

@@ -124,8 +124,8 @@ def command(
         shown.say("calibrating the noise")
         choice = files.plan(agreed.plan, agreed.no_privacy)
         with shown.asking():
-            contract = preparation.agree(choice)
-        ready = preparation.prepare(data, pages.outputs)
+            contract = preparation.agree(choice, data)
+        ready = preparation.prepare(pages.outputs)
         shown.warn(budget_warnings(contract.plan.target))
         end = asyncio.run(take_part(ready, shown.say))
         document = {**end.to_json(), **choice_document(choice), **pages.to_json()}

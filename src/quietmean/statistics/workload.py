@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -14,10 +14,10 @@ from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Neighbouring, P
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
-from quietmean.core.readable import count_of
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
+from quietmean.statistics.encoded import Encoded
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.grouping import Groups, sums_of
@@ -39,35 +39,6 @@ NOBODYS = Flag("nothing-present", "No party has a record of this: nothing is kno
 _ROWS = 4096
 _UNTESTED = Flag("untested", "no test, as the rows of one person are not independent: with rows first or last there is one")
 _DEPENDENT = "the rows of one person are not independent, so nothing is said about a population"
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records, or of its persons.
-
-    Without any, both are 0. Where counts are private, the weight is the room that every party has, and ``beyond`` is how many
-    records it has above that. ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes
-    of this party only.
-    """
-
-    vector: Vector = field(repr=False)
-    weight: float
-    clamped: int = field(repr=False)
-    missing: int = field(repr=False)
-    beyond: int = field(default=0, repr=False)
-
-
-def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
-    """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
-    clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
-    outside = count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
-    kinds = [
-        (clamped, f"{outside} as the nearest bound"),
-        (missing, count_of(missing, "cell holds no number", "cells hold no number")),
-        (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
-    ]
-    phrase = " and ".join(sentence for count, sentence in kinds if count)
-    return [f"{phrase} (for you only: who else learns these numbers learns something about the data)"] if phrase else []
 
 
 def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
@@ -298,12 +269,17 @@ class Workload:
             return self._encoded(total, count, outside, missing)
         inside = self.inside(np.vstack(whole) if whole else np.full((1, len(self.columns)), np.nan))
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
-        return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
+        return self._encoded(self._rounded(means, step)[0], count, outside, missing)
 
     def _encoded(self, total: Vector, count: int, outside: int, missing: int) -> Encoded:
-        if not self.hides_count:
-            return Encoded(total, float(count), outside, missing)
-        return Encoded(total, float(self.most_records), outside, missing, max(count - self.most_records, 0))
+        beyond = max(count - self.most_records, 0) if self.hides_count else 0
+        return Encoded(total, self.weight_of(count), outside, missing, beyond)
+
+    def weight_of(self, count: int) -> float:
+        """The public weight of a party that has so many units."""
+        if not self.unit.within_party:
+            return 1.0
+        return float(self.most_records if self.hides_count else count)
 
     def of_person(self, grouped: Grouped, *, step: float = 0.0) -> Array:
         """The vector of each person by itself, shape (persons, d): no two are further apart than the sensitivity, at one party.

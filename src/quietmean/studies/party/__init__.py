@@ -26,6 +26,7 @@ from quietmean.studies.party.preparing import (
     PreparedStudy,
     auditor_for,
     planned_values,
+    require_number,
     require_places,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "place_of",
     "planned_values",
     "require_digest",
+    "require_number",
     "require_places",
     "signatories",
     "start_request",

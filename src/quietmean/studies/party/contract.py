@@ -175,6 +175,13 @@ class Contract(Agreement):
             else ""
         )
 
+    def _needs(self) -> list[tuple[str, str]]:
+        """What it says of a site that it takes part, where the protocol has no weight 0."""
+        if not (self.plan.protocol.needs_records and self.target.unit.within_party):
+            return []
+        unit = self.target.unit
+        return [("needs", f"Each site needs at least one {unit}. That a site takes part says that it has one.")]
+
     def _rows(self) -> str:
         """Which rows of a person count, and at how many parties one person may be; nothing where persons are not the unit."""
         workload = self.study.workload
@@ -293,6 +300,7 @@ class Contract(Agreement):
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
             ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}{self._rows()}, under {target.neighbouring}{self._counts()}"),
+            *self._needs(),
             *([] if first else [cost]),
             ("against", self._against()),
             collude,

@@ -1,4 +1,4 @@
-"""One party hands in its file: policy, contract and yes, then its data, the charge, and what it contributes, durable here."""
+"""One party hands in its file: policy, contract, its data and the yes, then the charge, and what it contributes, durable here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from quietmean.studies.party.files import own_keys
 from quietmean.studies.party.payment import Payer, account_of, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Person, auditor_for, charge_of
+from quietmean.studies.party.preparing import Person, auditor_for, charge_of, require_number
 
 
 @dataclass(frozen=True)
@@ -113,15 +113,14 @@ def hand_in(
     public = study.public_records(study.contributions_expected(sealed.admitted))
     if public is not None:
         Forecast(study, plan, public).require_hope()
+    notes: list[str] = []
+    records = records_of(data, study.workload.columns, notes.append, study.rows)
+    with auditor.refusals():
+        require_number(len(records), study, [plan], rules)
     data_set = account_of(payer, data_name, site)
     in_advance = ConsentInAdvance.of(site)
     consent = Consent(rules, in_advance, person.questions, person.warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
-    notes: list[str] = []
-    records = records_of(data, study.workload.columns, notes.append, study.rows)
-    with auditor.refusals():
-        rules.refuse_records(len(records), study.count, study.unit)
-    study.require_records(len(records))
     encoded = study.workload.encode(records, step=plan.value_step)
     person.tell_owner(encoded, notes)
     # The folder of the keys for this study: that of the identity key, unless a store has one of its own.

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import CountVisibility, PrivacyUnit, in_words_of
@@ -50,9 +50,9 @@ class PolicyRules(BaseModel):
     least_colluding: int = Field(default=1, ge=0)
     smallest_parties: int = Field(default=2, ge=2)
     # Of this site: so that it is not recognised by what changes with it.
-    smallest_records: int = Field(default=1, ge=0)
+    smallest_records: int = Field(default=0, ge=0)
     # Of each party, as it says before the start: the fewest and the most, and which part of all one may have.
-    records: tuple[PositiveInt, PositiveInt] | None = None
+    records: tuple[NonNegativeInt, PositiveInt] | None = None
     largest_share: float = Field(default=1.0, gt=0, le=1)
     units: tuple[PrivacyUnit, ...] | None = None
     statistics: tuple[str, ...] | None = None
@@ -191,16 +191,16 @@ class Policy:
         self._raise(self.broken(contract))
 
     def refuse_records(self, records: int, count: CountVisibility, unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
-        """Raises :class:`InputError` where this site has too few records; of a private count always, if the site has such a rule:
-        whether it takes part would say something about its number."""
-        if count == CountVisibility.PRIVATE and self.rules.smallest_records > 1:
+        """Raises :class:`InputError` where this site has too few records; of a private number always, if it has such a rule:
+        whether it takes part would say something about it. Where a whole party is the unit its number is as private."""
+        if (count == CountVisibility.PRIVATE or not unit.within_party) and self.rules.smallest_records:
             self._raise(
                 [
                     "smallest_records: the study keeps numbers of records private, and whether this site takes part must not "
-                    "tell whether it has enough: set the rule to 1 for such studies"
+                    "tell whether it has enough: set the rule to 0 for such studies"
                 ]
             )
-        if count == CountVisibility.PUBLIC and records < self.rules.smallest_records:
+        if records < self.rules.smallest_records:
             fewer = in_words_of(unit, f"this site has fewer than {self.rules.smallest_records} records")
             self._raise([f"smallest_records: {fewer}"])
 

@@ -175,36 +175,40 @@ class PartyPreparation:
 
 
 class Preparation(PartyPreparation):
-    """One party's way into a study: :meth:`agree`, then :meth:`prepare`."""
+    """One party's way into a study: :meth:`agree`, then :meth:`prepare`. What its data can refuse is said before the yes."""
 
     def __init__(self, files: Files, options: SiteOptions, data_name: str, person: Person) -> None:
         super().__init__(files, options, data_name, person)
         self._files = files
 
-    def agree(self, choice: Choice) -> Contract:
-        """The yes to a study in which parties connect, by this plan.
+    def agree(self, choice: Choice, data: Source) -> Contract:
+        """The yes to a study in which parties connect, by this plan, after the data were read.
 
-        Raises :class:`InputError` without one, and as :meth:`Consent.to` does.
+        Raises :class:`InputError` without one, and as :meth:`Consent.to` does; for a source that is none, a public number of
+        records that does not fit, and a hopeless study.
         """
-        self._contract = Contract.of(self._files, choice)
-        self._consent(self._contract)
-        return self._contract
-
-    def prepare(self, data: Source, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> PreparedStudy:
-        """Read the data, and charge the study before anything leaves.
-
-        Nothing of the data is kept but this party's vector. ``pages``: what is written beside the receipt, by what the receipt
-        says of the execution. Raises :class:`InputError` for data that do not fit, too few records, a hopeless study, a budget
-        that does not allow it, or an approval that another execution used up; or for a file that cannot be written.
-        """
-        files, contract, options = self._files, self._contract, self._options
-        # What is missing for it is said before anything is read.
-        files.require_folder(options, self._policy.folder)
-        records = files.records(data)
+        files = self._files
+        self._contract = contract = Contract.of(files, choice)
+        self._auditor = self._auditor_for(contract)
         with self._auditor.refusals():
-            self._policy.refuse_records(len(records), files.study.count, files.study.unit)
-        files.study.require_records(len(records))
-        forecast = files.forecast(contract.plan, records)
+            self._policy.refuse(contract)
+        # What is missing for it is said before anything is read.
+        files.require_folder(self._options, self._policy.folder)
+        self._records = files.records(data)
+        with self._auditor.refusals():
+            require_number(len(self._records), files.study, choice.plans, self._policy)
+        self._forecast = files.forecast(contract.plan, self._records)
+        self._consent(contract)
+        return contract
+
+    def prepare(self, pages: Callable[[Mapping[str, Any]], Iterable[Output]] = lambda origin: ()) -> PreparedStudy:
+        """Make this party's vector, and charge the study before anything leaves.
+
+        Nothing of the data is kept but this vector. ``pages``: what is written beside the receipt, by what the receipt says of
+        the execution. Raises :class:`InputError` for a budget that does not allow it, or an approval that another execution used
+        up; or for a file that cannot be written.
+        """
+        files, contract, options, records = self._files, self._contract, self._options, self._records
         encoded = files.encode(records, contract.plan)
         self._person.tell_owner(encoded, files.owner_notes)
         smaller = planned_values(files, contract.choice, records)
@@ -217,7 +221,18 @@ class Preparation(PartyPreparation):
         if payer is not None:
             payer = payer.of(records.in_order, People(records, records.source, files.home, self._person.note))
         settings, charge = self._pay(payer, settings, contract.charge, contract.epsilon_a_priori)
-        return PreparedStudy(files, settings, forecast, self.approval, charge, self._auditor, receipt)
+        return PreparedStudy(files, settings, self._forecast, self.approval, charge, self._auditor, receipt)
+
+
+def require_number(records: int, study: StudyTerms, plans: Iterable[Plan], policy: Policy) -> None:
+    """Raises :class:`InputError` where a public number of records does not fit: the others would see it anyway.
+
+    Of a number that is private nothing depends on it.
+    """
+    policy.refuse_records(records, study.count, study.unit)
+    study.require_records(records)
+    for plan in plans:
+        plan.require_room(study.workload.weight_of(records))
 
 
 def require_places(places: Sequence[Output], store: Path) -> None:
