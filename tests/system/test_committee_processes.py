@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,3 +140,35 @@ def test_one_member_is_killed_for_good_and_one_is_started_again(
         assert contributions["missing"] == [entry.name for entry in study.sealed.entries if entry.name in names[-3:]]
         truth = np.mean([PAY[name] for name in honest])
         assert abs(document["estimate"] - truth) < 8 * document["standard_error"]
+
+
+@pytest.mark.slow
+def test_a_member_that_comes_when_the_others_have_ended_is_told_so(
+    tmp_path: Path, free_ports: Callable[[int], list[int]]
+) -> None:
+    """It waited for an hour without a word: its line has the end of the wait, and what else may have happened."""
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(MEMBERS, free_ports(5), strict=True)}
+    committee = {"contribute_by": soon(20), "grace": 1.0, "minimum": 3}
+    names = tuple(PAY)
+    study = CommitteeStudy(tmp_path, {"epsilon": 10.0, "round_timeout": 5.0}, committee, MEMBERS, names, addresses)
+    box = tmp_path / "box"
+    box.mkdir()
+    for name in names:
+        register = Register(tmp_path / f"register of {name}")
+        contributor = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)
+        encoded = study.sealed.study.workload.encode(np.array([[PAY[name]]]), step=study.plan.value_step)
+        (box / f"{name}.contribution").write_bytes(contributor.contribute(encoded).to_file())
+        os.utime(box / f"{name}.contribution", (0, 0))
+    members = Processes(study, box)
+    try:
+        for name in MEMBERS[:-1]:
+            members.start(name)
+        assert len(members.results()) == 4
+        members.start(MEMBERS[-1])
+        members.until(MEMBERS[-1], "the time to start has passed: they may have gone on without this party")
+        said = (tmp_path / f"{MEMBERS[-1]}.err").read_text()
+        assert re.search(r"agreement: waiting for m\d, m\d, m\d, m\d until \d\d", said), said
+    finally:
+        for process in members.running.values():
+            process.kill()
+            process.wait()

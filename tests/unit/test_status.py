@@ -221,7 +221,7 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
     [
         (
             AgreementWaits(("bob",), UNTIL),
-            {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"], "until": UNTIL},
+            {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"], "until": UNTIL, "past": False},
         ),
         (ROUND, {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"], "until": UNTIL}),
         (

@@ -14,12 +14,16 @@ from quietmean.node.phase import Phase
 
 @dataclass(frozen=True, slots=True)
 class AgreementWaits:
-    """The agreement on the public seed still needs these parties, and waits for them ``until`` then (ISO 8601)."""
+    """The agreement on the public seed still needs these parties, and waits for them ``until`` then (ISO 8601).
+
+    ``past``: whether the time to start is over, so that others may have started, or ended, without this party.
+    """
 
     kind: ClassVar[str] = "agreement"
     phase: Phase = field(default=Phase.AGREEMENT, init=False)
     waiting_for: tuple[str, ...]
     until: str
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ def sentence(event: Mapping[str, Any]) -> str:
             return str(event["reason"])
         case "over":
             return "this party's part is over: the result is from its store"
+        case "agreement" if event.get("past") and names:
+            return f"agreement: waiting for {names}{end}; the time to start has passed: they may have gone on without this party"
         case kind:
             return f"{kind}: waiting for {names}{end}" if names else str(kind)
 

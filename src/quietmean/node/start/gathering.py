@@ -78,7 +78,7 @@ class Gathering:
         # Who refused it, and what others say of the public seed who are in a round.
         self._refusing: set[PartyId] = set()
         self._checks: dict[PartyId, bytes] = {}
-        self._reported: tuple[str, ...] | None = None
+        self._reported: AgreementWaits | None = None
 
     @property
     def standing(self) -> Standing:
@@ -251,9 +251,10 @@ class Gathering:
 
     def _report_missing(self) -> None:
         missing = tuple(self._settings.names[party] for party in sorted(self._occasion.missing(self._standing, self._informed)))
-        if missing != self._reported:
-            self._reported = missing
-            self._report(AgreementWaits(missing, iso_time(self._occasion.until)))
+        event = AgreementWaits(missing, iso_time(self._occasion.until), self._occasion.past)
+        if event != self._reported:
+            self._reported = event
+            self._report(event)
 
     # --- announcements ----------------------------------------------------------------------------------------------
 

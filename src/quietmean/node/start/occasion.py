@@ -46,6 +46,10 @@ class Occasion(Protocol):
     def until(self) -> float:
         """When the wait ends, in seconds since 1970."""
 
+    @property
+    def past(self) -> bool:
+        """Whether others may have started without this party."""
+
     def start(self, tasks: Tasks) -> None:
         """The wait begins."""
 
@@ -87,6 +91,7 @@ class WhenAllAreThere:
 
     repeats = False
     pause = _REPEAT
+    past = False
 
     def __init__(self, settings: NodeSettings, links: Mapping[PartyId, PeerLink], closed: Closed | None) -> None:
         self._settings, self._links, self._closed = settings, links, closed
@@ -152,6 +157,10 @@ class ByTime:
     @property
     def pause(self) -> float:
         return min(max(_REPEAT, _PART_OF_THE_WAIT * (self._terms.start_by - self._now())), _LONG_BEFORE)
+
+    @property
+    def past(self) -> bool:
+        return self._now() > self._terms.start_by + _THERE
 
     @property
     def until(self) -> float:
