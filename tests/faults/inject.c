@@ -12,7 +12,7 @@
  * clock: CLOCK_REALTIME is ARGUMENT seconds ahead; a monotonic clock stays as it is
  *
  * KIND: create, write, truncate, sync, rename, link, unlink, mkdir, or any. A call matches by its path, or its new path, which begins
- * with PREFIX. Processes count together, in the file "counts"; the rules may change while they run. The file "log" has, for each
+ * with PREFIX, or is what stands before a "$" at its end. Processes count together, in the file "counts"; the rules may change while they run. The file "log" has, for each
  * call under a prefix, a line of fields between tabs, and the bytes if they are kept:
  *
  *     ACTED KIND RESULT ERRNO OFFSET SIZE KEPT PATH NEW-PATH
@@ -163,6 +163,13 @@ static long long grows(const struct call *call) {
     return call->offset + call->size > there ? call->offset + call->size - there : 0;
 }
 
+/* Whether a path begins with a prefix, or is the one before a prefix's last "$". */
+static int under(const char *path, const char *prefix) {
+    size_t size = strlen(prefix);
+    if (size && prefix[size - 1] == '$') return strlen(path) == size - 1 && !strncmp(path, prefix, size - 1);
+    return !strncmp(path, prefix, size);
+}
+
 /* Holds the lock until ended(). */
 static void begun(struct call *call) {
     pthread_mutex_lock(&alone);
@@ -170,8 +177,7 @@ static void begun(struct call *call) {
     read_rules();
     for (int number = 0; number < n_rules; number++) {
         struct rule *rule = &rules[number];
-        if (strncmp(call->path, rule->prefix, strlen(rule->prefix)) && (!call->other[0] || strncmp(call->other, rule->prefix, strlen(rule->prefix))))
-            continue;
+        if (!under(call->path, rule->prefix) && !under(call->other, rule->prefix)) continue;
         call->seen = 1;
         if (strcmp(rule->kind, "any") && strcmp(rule->kind, call->kind)) continue;
         if (rule->action == KEEP) { call->keeps = 1; continue; }

@@ -102,7 +102,7 @@ def places_of_faults(calls: Sequence[Call]) -> list[Call]:
     return [call for call in calls if call.kind != "map"]
 
 
-def require_all_seen(calls: Sequence[Call], folder: Path) -> dict[str, int]:
+def require_all_seen(calls: Sequence[Call], folder: Path, made_before: Sequence[Path] = ()) -> dict[str, int]:
     """How often each file was written; fails where a file has bytes that the injector did not see being written."""
     sizes: dict[str, int] = {}
     writes: dict[str, int] = {}
@@ -126,7 +126,8 @@ def require_all_seen(calls: Sequence[Call], folder: Path) -> dict[str, int]:
             sizes.pop(call.path, None)
     mapped = {call.path for call in calls if call.kind == "map" and not call.path.endswith(_INDEX)}
     assert not mapped, f"written through a memory map, which no fault reaches: {mapped}"
-    there = {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.name.endswith(_INDEX)}
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(_INDEX)]
+    there = {str(path): path.stat().st_size for path in files if path not in made_before}
     unseen = {path: size for path, size in there.items() if sizes.get(path) != size}
     assert not unseen, f"written by calls that the injector does not see: {unseen}"
     return writes

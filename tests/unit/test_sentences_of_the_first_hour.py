@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from quietmean.cli.console import Progress
 from quietmean.cli.main import main
 from quietmean.cli.run import _watch
 from quietmean.core.assumptions import any_coalition
+from quietmean.core.outage import room_beside
 from quietmean.node import Identity
 from quietmean.node.monitor.events import AgreementWaits, RoundBegun, Stalled, event_json
 from quietmean.node.phase import Phase
@@ -132,6 +134,22 @@ def test_what_a_study_on_one_machine_waits_for_is_said(capsys: pytest.CaptureFix
         "3 processes, mixing: round 1 of 2, a waits for b until 2090-01-01 12:00",
     ]
     assert capsys.readouterr().err == "quietmean: a: no space beside a.store: make room, the study goes on\n"
+
+
+def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each of five parties waits for it; what is missing is computed, and the time is this machine's."""
+    room = room_beside(tmp_path / "a.store", 10**18)
+    report = _watch(cast(Progress, SimpleNamespace(say=print)), 5)
+    for name in "abcde":
+        reason = f"no space beside run/{name}.store: make room, the study goes on"
+        report(name, event_json(Stalled(reason, room, f"2026-11-28T16:40:0{ord(name) % 5}+00:00")))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"quietmean: a: no space beside run/a\.store: make room, the study goes on\. "
+        r"\d+\.\d MB are free there, and \d+\.\d MB or more are missing\. This party waits until [-: \d]+",
+        line,
+    )
+    assert "missing" not in room_beside(tmp_path / "a.store", 1)
 
 
 @pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("contribute", True), ("run", False), ("relay", False)])

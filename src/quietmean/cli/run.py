@@ -226,7 +226,7 @@ def _what_starts(target: Target) -> str:
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
     """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is told once."""
-    from quietmean.node.monitor import until
+    from quietmean.node.monitor import sentence, until
 
     told: set[str] = set()
 
@@ -237,9 +237,12 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
             line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
         elif event["event"] == "agreement":
             line.say(f"{parties} processes, {event['phase']}{late}")
-        elif event["event"] == "stalled" and event["reason"] not in told:
-            told.add(event["reason"])
-            warn(f"{name}: {event['reason']}")
+        elif event["event"] == "stalled":
+            # All have one disk: the first one says so for all.
+            reason = event["reason"].replace(f"{name}.", "")
+            if reason not in told:
+                warn(f"{name}: {sentence(event)}")
+            told.add(reason)
 
     return report
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import sqlite3
+import struct
+from collections.abc import Iterator
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
@@ -55,6 +58,8 @@ _OF_SQLITE: Final = {
     sqlite3.SQLITE_PERM: (Trouble.NOT_WRITABLE, "access permission denied"),
     sqlite3.SQLITE_NOMEM: (Trouble.MEMORY, "out of memory"),
     sqlite3.SQLITE_CORRUPT: (Trouble.DAMAGED, "database disk image is malformed"),
+    # Statements of ours fit the tables that we made.
+    sqlite3.SQLITE_ERROR: (Trouble.DAMAGED, "SQL logic error"),
 }
 _BY_WORDS: Final = {words: trouble for trouble, words in _OF_SQLITE.values()}
 # Of the driver, for a text that is no UTF-8.
@@ -115,6 +120,15 @@ def refuse_damage(error: BaseException, subject: str, remedy: str = "restore it"
         raise InputError(f"{subject} is damaged ({_words(error)}): {remedy}") from None
 
 
+@contextlib.contextmanager
+def reading_rows(subject: str, remedy: str = "restore it") -> Iterator[None]:
+    """Raises :class:`InputError` where what is read of a database has another type, or another text, than what is written."""
+    try:
+        yield
+    except (InputError, ValueError, TypeError, LookupError, OverflowError, struct.error):
+        raise InputError(f"{subject} is damaged (it holds what is never written): {remedy}") from None
+
+
 def is_forbidden(error: BaseException, path: Path) -> bool:
     """Whether the error is that this process may not write to ``path``, and the file system says so as well."""
     if trouble_of(error) is not Trouble.NOT_WRITABLE:
@@ -135,6 +149,15 @@ def require_space(path: Path, size: int) -> None:
         )
 
 
+def room_beside(path: Path, needed: int) -> str:
+    """In words: what is free for a file at ``path``, and what is missing where it grows by ``needed`` bytes at least."""
+    free = free_beside(path)
+    if free is None:
+        return ""
+    missing = f", and {(needed - free) / 1e6:.1f} MB or more are missing" if free < needed else ""
+    return f"{free / 1e6:.1f} MB are free there{missing}"
+
+
 def free_beside(path: Path) -> int | None:
     """How many bytes a file at ``path`` may grow by; None where that cannot be asked."""
     with contextlib.suppress(OSError):
@@ -143,5 +166,7 @@ def free_beside(path: Path) -> int | None:
 
 
 def _words(error: BaseException) -> str:
-    """Nothing of what is in the file."""
-    return "it holds a text that is none" if isinstance(error, UnicodeDecodeError) or _NO_TEXT in str(error) else reason_of(error)
+    """Nothing of what is in the file, which SQLite quotes behind its own words."""
+    if isinstance(error, UnicodeDecodeError) or _NO_TEXT in str(error):
+        return "it holds a text that is none"
+    return re.split(r"[:(]| - ", reason_of(error))[0].strip()

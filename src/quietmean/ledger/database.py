@@ -7,12 +7,13 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.growing_file import write_log_anew
-from quietmean.core.outage import Trouble, refuse_damage, refuse_outage, trouble_of
+from quietmean.core.outage import Trouble, reading_rows, refuse_damage, refuse_outage, trouble_of
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
@@ -109,6 +110,10 @@ class LedgerDatabase:
     def close(self) -> None:
         self._database.close()
 
+    def decoded(self) -> AbstractContextManager[None]:
+        """For whatever makes values of rows: see :func:`quietmean.core.outage.reading_rows`."""
+        return reading_rows(f"ledger {self.path}")
+
     def rows(self, query: str, *arguments: object) -> list[Any]:
         return self._database.execute(query, arguments).fetchall()
 
@@ -148,6 +153,8 @@ class LedgerDatabase:
                 self.change("INSERT OR IGNORE INTO fact VALUES ('key', ?)", Seed.from_os().secret)
                 self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._database.execute(f"PRAGMA user_version = {SCHEMA}")
+        # A crash must not lose the names of the file and of its log: SQLite goes on where the folder's fsync fails.
+        sync_folder(self.path.parent)
         self._check_kind()
 
     def _check_kind(self) -> None:
@@ -200,8 +207,6 @@ def _make_file(path: Path, create: bool) -> None:
     try:
         # SQLite gives its side files the rights of the main file.
         os.close(open_private(path, os.O_RDWR | (os.O_CREAT if create else 0)))
-        # The folder's entry must be on disk too, or a crash could lose the file.
-        sync_folder(path.parent)
     except OSError as error:
         refuse_outage(error, path)
         raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}): choose a writable place") from None

@@ -19,11 +19,15 @@ ENTRY = (
 def entry_of(row: Any) -> LedgerEntry:
     """Return the entry of a row with the columns :data:`ENTRY`."""
     study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note, part, known = row
-    reserved, charged, certified = (columns[first : first + 3] for first in (0, 3, 6))
     fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
-    charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
+    certified = None if columns[6] is None else _charge_of(*columns[6:])
+    charges = (_charge_of(*columns[:3]), _charge_of(*columns[3:6]), certified)
     about = part, None if known is None else bytes(known)
     return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note, *about)
+
+
+def _charge_of(mu: float, beta: float, tv: float) -> Charge:
+    return Charge(float(mu), float(beta), float(tv))
 
 
 def save_entry(database: LedgerDatabase, entry: LedgerEntry) -> None:

@@ -38,7 +38,10 @@ class Group:
 
 def groups(database: LedgerDatabase, where: str, *arguments: object) -> Iterator[Group]:
     for row in database.rows(f"SELECT {_COLUMNS} FROM people WHERE {where} ORDER BY rowid", *arguments):  # noqa: S608
-        yield _group(*row)
+        # Not while it waits for its caller, whose errors are others.
+        with database.decoded():
+            group = _group(*row)
+        yield group
 
 
 def sketches_of(database: LedgerDatabase, account: str) -> tuple[Sketch, ...]:

@@ -190,7 +190,8 @@ class Ledger:
         """What a person said of the account when it was made, if anything."""
         with self._database.transaction("DEFERRED"):
             row = self._database.row("SELECT value FROM fact WHERE name = ?", f"claim {name}")
-            return "" if row is None else bytes(row[0]).decode()
+            with self._database.decoded():
+                return "" if row is None else bytes(row[0]).decode()
 
     # --- studies -----------------------------------------------------------------------------------------------------
 
@@ -344,22 +345,25 @@ class Ledger:
 
     def _numbered(self, name: str) -> tuple[Account, Numbered]:
         """The account, and its entries by their numbers."""
-        _, data_set, unit, relation, refund = self._row_of(name)
         budgets = self._database.rows(f"SELECT {_BUDGET} FROM budget WHERE account = ? ORDER BY number", name)  # noqa: S608
         rows = self._database.rows(f"SELECT number, {ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
-        entries = {number: entry_of(row) for number, *row in rows}
         freezes = self._database.rows(f"SELECT {_FREEZE} FROM freeze WHERE account = ? ORDER BY number", name)  # noqa: S608
-        account = Account(
-            name,
-            data_set,
-            PrivacyUnit(unit),
-            Neighbouring(relation),
-            Refund(refund),
-            tuple(Budget(*row) for row in budgets),
-            tuple(entries.values()),
-            tuple(Freeze(*row) for row in freezes),
-            shares(self._database, name, entries),
-        )
+        with self._database.decoded():
+            _, data_set, unit, relation, refund = self._row_of(name)
+            if not budgets:
+                raise ValueError("an account is made with its budget")
+            entries = {number: entry_of(row) for number, *row in rows}
+            account = Account(
+                name,
+                data_set,
+                PrivacyUnit(unit),
+                Neighbouring(relation),
+                Refund(refund),
+                tuple(_budget_of(*row) for row in budgets),
+                tuple(entries.values()),
+                tuple(Freeze(*row) for row in freezes),
+                shares(self._database, name, entries),
+            )
         return account, entries
 
     def _grow(self, request: SpendingRequest, named: str, stamp: str) -> None:
@@ -415,10 +419,13 @@ class Ledger:
     def _entries(self, study: str) -> list[LedgerEntry]:
         """Of all accounts that are charged with the study, the one that was named first."""
         rows = self._database.rows(f"SELECT {ENTRY} FROM entry WHERE study = ? ORDER BY number", study)  # noqa: S608
-        return [entry_of(row) for row in rows]
+        with self._database.decoded():
+            return [entry_of(row) for row in rows]
 
     def _digests(self, inputs: Inputs) -> tuple[bytes, ...]:
-        return inputs.digests(self._database.row("SELECT value FROM fact WHERE name = 'key'")[0])
+        row = self._database.row("SELECT value FROM fact WHERE name = 'key'")
+        with self._database.decoded():
+            return inputs.digests(row[0])
 
     def _command(self, account: str) -> str:
         return f"quietmean ledger --ledger {self._path} --account {account}"
@@ -428,6 +435,10 @@ class Ledger:
 _NAMED = "FROM input JOIN entry USING (study) WHERE ifnull(entry.known, x'') <> x'2a'"
 _CHARGED_WITH = f"SELECT entry.account, input.digest {_NAMED}"
 _DIGESTS_OF = f"SELECT input.digest {_NAMED} AND entry.account = ?"
+
+
+def _budget_of(epsilon: float, delta: float, mu: float, set_at: str, additive_delta: float) -> Budget:
+    return Budget(float(epsilon), float(delta), float(mu), set_at, float(additive_delta))
 
 
 def _stamp(when: datetime) -> str:

@@ -7,10 +7,10 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.outage import outage_of, refuse_damage, refuse_outage
+from quietmean.core.outage import outage_of, reading_rows, refuse_damage, refuse_outage
 from quietmean.core.party import PartyId
 from quietmean.core.portability import open_private
 from quietmean.node.folder.slot import Slot, SlotKind
@@ -44,9 +44,9 @@ class Outbox:
             self._database.executescript(_TABLES)
             self._database.execute("INSERT OR IGNORE INTO session VALUES (?)", (session,))
             sessions = [row[0] for row in self._database.execute("SELECT name FROM session")]
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             refuse_outage(error, path)
-            refuse_damage(error, f"file {path}", "check the disk; what this party sent through the folder is in no other")
+            refuse_damage(error, f"file {path}", _DAMAGED)
             raise InputError(f"file {path} cannot be used ({reason_of(error)}): it is made by join, beside its store") from None
         if sessions != [session]:
             self.close()
@@ -62,21 +62,23 @@ class Outbox:
             return cls(path, session, party)
 
     def next_number(self, receiver: PartyId) -> int:
-        (last,) = self._execute(
-            "SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", (SlotKind.REQUEST, receiver)
-        ).fetchone()
-        return 1 if last is None else int(last) + 1
+        ((last,),) = self._rows("SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", SlotKind.REQUEST, receiver)
+        with self._decoded():
+            return 1 if last is None else int(last) + 1
 
     def answered(self, receiver: PartyId) -> set[int]:
         """Numbers of the requests that this party has answered."""
-        rows = self._execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (SlotKind.ANSWER, receiver))
-        return {int(number) for (number,) in rows}
+        rows = self._rows("SELECT number FROM file WHERE kind = ? AND receiver = ?", SlotKind.ANSWER, receiver)
+        with self._decoded():
+            return {int(number) for (number,) in rows}
 
     def waiting(self) -> Iterator[tuple[Slot, bytes]]:
         """What was put, or not yet, and nobody told that it was received."""
-        rows = self._execute("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
-        for kind, number, receiver, file in rows:
-            yield Slot(SlotKind(kind), number, self._party, receiver), file
+        rows = self._rows("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
+        with self._decoded():
+            return iter(
+                [(Slot(SlotKind(kind), int(number), self._party, int(to)), bytes(file)) for kind, number, to, file in rows]
+            )
 
     def add(self, slot: Slot, file: bytes, request: bytes | None = None) -> None:
         """``request``: the digest of what is asked, of a request."""
@@ -90,21 +92,35 @@ class Outbox:
 
     def last_request(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
         """The number of the last request with this digest, and its answer if that has come."""
-        row = self._execute(
+        rows = self._rows(
             "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",
-            (SlotKind.REQUEST, receiver, request),
-        ).fetchone()
-        return None if row is None else (int(row[0]), row[1])
+            SlotKind.REQUEST,
+            receiver,
+            request,
+        )
+        with self._decoded():
+            return next(((int(number), answer if answer is None else bytes(answer)) for number, answer in rows), None)
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.OperationalError):
             self._database.close()
 
-    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+    def _execute(self, statement: str, values: tuple[object, ...]) -> None:
         """One statement, which is a transaction. Raises :class:`Outage` for what the disk refuses."""
+        self._rows(statement, *values)
+
+    def _rows(self, statement: str, *values: object) -> list[Any]:
         try:
-            return self._database.execute(statement, values)
-        except (sqlite3.Error, OSError, MemoryError) as error:
+            return self._database.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError, MemoryError, UnicodeDecodeError) as error:
             if (outage := outage_of(error, self._path)) is not None:
                 raise outage from None
+            refuse_damage(error, f"file {self._path}", _DAMAGED)
             raise
+
+    def _decoded(self) -> contextlib.AbstractContextManager[None]:
+        return reading_rows(f"file {self._path}", _DAMAGED)
+
+
+# No other file has what others may have seen of this one.
+_DAMAGED = "check the disk; what this party sent through the folder is in no other"

@@ -70,10 +70,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """The disk or the memory of this machine refuses for now; it is tried again. ``reason``: what to do, too."""
+    """The disk or the memory of this machine refuses for now; it is tried again. ``reason``: what to do, too.
+
+    ``room``: how much there is, and is missing at least; ``until``: when this party waits no longer, ISO 8601 in UTC.
+    """
 
     kind: ClassVar[str] = "stalled"
     reason: str
+    room: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)

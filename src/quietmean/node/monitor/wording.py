@@ -25,7 +25,7 @@ def sentence(event: Mapping[str, Any]) -> str:
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
         case "stalled":
-            return str(event["reason"])
+            return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
         case "over":
             return "this party's part is over: the result is from its store"
         case "agreement" if event.get("past") and names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 from quietmean.core.errors import Outage
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import Report, Stalled
+from quietmean.node.monitor import Report, Stalled, iso_time
 from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Payload
 from quietmean.node.session.failure_detector import LONGEST_WAIT
 from quietmean.node.session.session import StudySession
@@ -31,7 +32,7 @@ class Patience:
     """How long a party waits for its own machine, in all: as long as others may wait for a party."""
 
     def __init__(self, report: Report, settings: NodeSettings) -> None:
-        self._report = report
+        self._report, self._settings = report, settings
         self._left = max(settings.start_timeout, LONGEST_WAIT * settings.round_timeout)
         self._pause = _FIRST_PAUSE
         self._reported = ""
@@ -42,7 +43,7 @@ class Patience:
             raise outage
         if str(outage) != self._reported:
             self._reported = str(outage)
-            self._report(Stalled(str(outage)))
+            self._report(Stalled(str(outage), self._settings.room(), iso_time(time.time() + self._left)))
         pause = min(self._pause, self._left)
         self._pause = min(2 * self._pause, _LAST_PAUSE)
         self._left -= pause

@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
-from quietmean.core.outage import require_space
+from quietmean.core.outage import require_space, room_beside
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine
 from quietmean.core.waits import require_wait
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
 from quietmean.node.opening import Opening
-from quietmean.node.storage import Store, input_digest
+from quietmean.node.storage import Store, input_digest, size_of
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.randomness import Encapsulated, Seed
@@ -186,8 +186,16 @@ class NodeSettings:
 
     def require_space(self) -> None:
         """Before the start: what any study of this dimension stores at least finds room. Raises :class:`Outage`."""
+        require_space(self.store, self._least_stored)
+
+    def room(self) -> str:
+        """How much there is beside the store, and what is missing at least; empty where that cannot be asked."""
+        return room_beside(self.store, max(0, self._least_stored - size_of(self.store)))
+
+    @property
+    def _least_stored(self) -> int:
         # State and result, with four bytes a coordinate where they are on a grid.
-        require_space(self.store, 2 * 4 * self.plan.target.dimension)
+        return 2 * 4 * self.plan.target.dimension
 
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""

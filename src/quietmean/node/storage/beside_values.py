@@ -18,7 +18,8 @@ class KeptBesideValues(StoreDatabase):
 
     def gossip(self) -> list[bytes]:
         """The gossiped logs that each party last sent with a message, encoded."""
-        return [bytes(packed) for (packed,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
+        with self._decoded():
+            return [bytes(packed) for (packed,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
 
     def keep_remarks(self, remarks: Sequence[str]) -> None:
         """The protocol's remarks on the mixing phase, which cannot be derived from its later state."""
@@ -27,7 +28,8 @@ class KeptBesideValues(StoreDatabase):
                 self._database.execute("INSERT OR REPLACE INTO fact VALUES ('remarks', ?)", (json.dumps(list(remarks)).encode(),))
 
     def remarks(self) -> tuple[str, ...]:
-        return tuple(json.loads(self._fact("remarks") or b"[]"))
+        with self._decoded():
+            return tuple(json.loads(self._fact("remarks") or b"[]"))
 
     def first_audit(self, audit: bytes) -> bytes:
         """How far the site's audit log had come when this was first asked for: whatever process sends it, it is the same."""
@@ -50,15 +52,16 @@ class KeptBesideValues(StoreDatabase):
 
     def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
         rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
-        return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
+        with self._decoded():
+            return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
 
     # --- votes at the gate -------------------------------------------------------------------------------------------
 
     def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
         """(digest, passes) of all votes at the gate that are known here, the own one included."""
-        return {
-            row[0]: (bytes(row[1]), bool(row[2])) for row in self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
-        }
+        rows = self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
+        with self._decoded():
+            return {party: (bytes(digest), bool(passes)) for party, digest, passes in rows}
 
     def save_vote(self, party: PartyId, digest: bytes, passes: bool) -> None:
         """A party's vote. There is only one of each party."""
@@ -94,7 +97,8 @@ class KeptBesideValues(StoreDatabase):
     def encapsulated(self) -> dict[PartyId, Encapsulated]:
         """What this party encapsulated to others, or they to it, by their place in the roster."""
         rows = self._rows("SELECT party, secret, ciphertext FROM encapsulated ORDER BY party")
-        return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
+        with self._decoded():
+            return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
 
     def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
         """Before any of it is sent, or before what came with it counts."""

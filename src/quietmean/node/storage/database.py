@@ -6,12 +6,13 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, Outage, reason_of
 from quietmean.core.growing_file import write_log_anew
-from quietmean.core.outage import Trouble, is_forbidden, outage_of, refuse_damage, trouble_of
+from quietmean.core.outage import Trouble, is_forbidden, outage_of, reading_rows, refuse_damage, trouble_of
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.node.net import Payload
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
@@ -97,6 +98,8 @@ class StoreDatabase:
             self.close()
             if trouble_of(error) is Trouble.IN_USE:
                 raise InputError(f"store {self._path} is in use: this party runs already, stop that process first") from None
+            if isinstance(error, sqlite3.IntegrityError):
+                raise self._damaged(reason_of(error).partition(":")[0]) from None
             if isinstance(error, sqlite3.Error):
                 raise InputError(f"store {self._path} is not usable ({reason_of(error)}): choose another file") from None
             raise
@@ -117,6 +120,10 @@ class StoreDatabase:
 
     def _damaged(self, reason: str) -> InputError:
         return InputError(f"store {self._path} is damaged ({reason}): {_DAMAGED}")
+
+    def _decoded(self) -> AbstractContextManager[None]:
+        """For whatever makes values of rows: see :func:`quietmean.core.outage.reading_rows`."""
+        return reading_rows(f"store {self._path}", _DAMAGED)
 
     def _outage_in(self, error: Exception) -> Outage | None:
         # A place that forbids it is a mistake, unless it has this store: then a disk has failed.
@@ -203,10 +210,13 @@ class StoreDatabase:
 
     def _fact(self, name: str) -> bytes | None:
         row = self._maybe("SELECT value FROM fact WHERE name = ?", name)
-        return None if row is None else bytes(row[0])
+        with self._decoded():
+            return None if row is None else bytes(row[0])
 
     def _required_fact(self, name: str) -> bytes:
-        return bytes(self._one("SELECT value FROM fact WHERE name = ?", name)[0])
+        row = self._one("SELECT value FROM fact WHERE name = ?", name)
+        with self._decoded():
+            return bytes(row[0])
 
     def _set_fact(self, name: str, value: bytes) -> None:
         self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))

@@ -1,0 +1,84 @@
+"""Commands as copies of one prepared process, which has imported what they import: ``python -m faults.commands``.
+
+It reads orders, a line of JSON each: to start a command in a folder, with an environment of its own and files for what it prints;
+or to tell which have ended. What a fault strikes in a command's folder does not strike what it prints.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from quietmean.cli.main import main as command
+from quietmean.core.crash import hide_error_texts
+
+_PAUSE = 0.01
+
+
+def _begin(order: dict[str, Any]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()
+    for number, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(handle, number)
+        os.close(handle)
+    os.chdir(order["folder"])
+    sys.stdin, sys.stdout, sys.stderr = (open(number, mode, closefd=False) for number, mode in ((0, "r"), (1, "w"), (2, "w")))  # noqa: SIM115
+    os.environ.update(order["environment"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = 1
+    try:
+        hide_error_texts()
+        command(order["line"])
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        if order["modules"]:
+            Path(order["modules"]).write_text("\n".join(name for name in sys.modules if name.startswith("quietmean")))
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def _ended(seconds: float) -> dict[int, int]:
+    """Exit codes of those that have ended, by their numbers, as soon as there is one."""
+    end = time.monotonic() + seconds
+    codes: dict[int, int] = {}
+    while not codes and time.monotonic() < end:
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                codes[found[0]] = os.waitstatus_to_exitcode(found[1])
+        except ChildProcessError:
+            return codes
+        time.sleep(_PAUSE)
+    return codes
+
+
+def main() -> None:
+    """Until the end of the orders."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "prepare" in order:
+            for name in order["prepare"]:
+                importlib.import_module(name)
+            answer: object = None
+        elif "line" in order:
+            answer = _begin(order)
+        else:
+            answer = _ended(order["seconds"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
