@@ -35,7 +35,9 @@ def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD)
 
     Fails for a kind that takes none of what is tried: add a column that it takes.
     """
-    required = [one for name, one in parameters_of(kind).items() if one.default in (OPEN, ()) and name != "share"]
+    wanted = parameters_of(kind).items()
+    # A count has a column or a condition.
+    required = [one for name, one in wanted if (one.default in (OPEN, ()) or name == "column") and name != "share"]
     optional = [one for one in parameters_of(kind).values() if one.default is None and str in one.kinds]
     # Some need what they call optional: both arms of a comparison.
     tried = itertools.chain(_possible(kind, unit, required), _possible(kind, unit, [*required, *optional]))
