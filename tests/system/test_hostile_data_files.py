@@ -81,10 +81,12 @@ def test_a_process_that_reads_a_file_may_end_as_it_likes(
     for module in ("python_calamine", "narwhals"):
         pytest.importorskip(module)
     (tmp_path / name).write_bytes(start + bytes(4096))
-    much = "from quietmean.core.portability import limit_memory; limit_memory(2**30); bytearray(2**31)"
+    limited = "from quietmean.core.portability import limit_process; limit_process(2**30, 1)"
+    much, long = f"{limited}; bytearray(2**31)", f"{limited}\nwhile True: pass"
+    broken = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     begin, run = subprocess.Popen, subprocess.run
     endless = "import time; print('Sentinel', flush=True); time.sleep(60)"
-    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much, "print('Sentinel')", endless):
+    for program in ("import os; os.abort()", broken, "import sys; sys.exit(1)", much, long, "print('Sentinel')", endless):
 
         def other(command: list[str], program: str = program, **options: Any) -> Any:
             return run([command[0], "-c", program], **options | ({"timeout": 0.3} if program == endless else {}))
@@ -438,11 +440,43 @@ def test_a_name_is_no_pattern(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is not limited there")
 def test_who_has_less_memory_is_content_with_it() -> None:
     program = (
-        "import resource; from quietmean.core.portability import limit_memory; least = 2**30;"
-        "resource.setrlimit(resource.RLIMIT_AS, (least, least)); limit_memory(2**33);"
+        "import resource; from quietmean.core.portability import limit_process; least = 2**30;"
+        "resource.setrlimit(resource.RLIMIT_AS, (least, least)); limit_process(2**33, 9);"
         "assert resource.getrlimit(resource.RLIMIT_AS) == (least, least)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are not limited there")
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods", "t.parquet", "t.feather", "t.sav", "t.dta", "t.xpt"])
+def test_each_process_that_reads_a_file_is_limited(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them runs the module that it was begun with, which says its limits before it opens a file."""
+    began: list[list[str]] = []
+
+    def other(command: list[str], **options: Any) -> Any:
+        began.append(command)
+        raise OSError("nothing is begun")
+
+    start = {"t.xlsx": b"PK\x03\x04", "t.ods": b"PK\x03\x04", "t.parquet": b"PAR1", "t.feather": b"ARROW1", "t.sav": b"$FL2"}
+    other_start = {"t.dta": b"<stata_dta>", "t.xpt": b"HEADER RECORD*******LIB"}
+    (tmp_path / name).write_bytes((start | other_start)[name] + bytes(400))
+    with monkeypatch.context() as patch:
+        patch.setattr("quietmean.studies.data.apart.subprocess.run", other)
+        patch.setattr("quietmean.studies.data.apart.subprocess.Popen", other)
+        with pytest.raises(InputError):
+            read_columns(tmp_path / name, AGE)
+    module = began[0][began[0].index("-m") + 1]
+    program = (
+        "import resource, runpy, sys; from quietmean.core import portability; limit = portability.limit_process\n"
+        "def limited(*asked):\n"
+        "    limit(*asked)\n"
+        "    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]\n"
+        "    sys.exit(10 if all(0 < one <= 2**33 for one in limits) else 11)\n"
+        "portability.limit_process = limited; sys.argv = ['x', 'parquet', '/nowhere', '9']\n"
+        f"runpy.run_module({module!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False)
+    assert done.returncode == 10
 
 
 # --- workbooks -------------------------------------------------------------------------------------------------------

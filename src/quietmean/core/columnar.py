@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
-from quietmean.core.portability import TooManyCellsError, limit_memory
+from quietmean.core.portability import TooManyCellsError, limit_process
 
 PARQUET: Final = "parquet"
 ARROW: Final = "arrow"
-# The exit code of a process whose file has too many cells; and the most memory that it gets, in bytes.
+# The exit code of a process whose file has too many cells; the most memory that it gets, in bytes, and seconds of processor time.
 TOO_LARGE = 4
 MOST_MEMORY = 8 * 2**30
+MOST_PROCESSOR = 3600
 # Whole numbers below this one are floats, exactly.
 _EXACT = 2**53
 # Days since 1970 that Python's dates hold, and its spans of time.
@@ -337,12 +338,12 @@ def write(contents: Iterator[bytes]) -> None:
 
 
 def run(contents: Callable[[], Iterator[bytes]]) -> None:
-    """What the process does, with bounded memory."""
+    """What the process does, with bounded memory and processor time."""
     # Each thread of a library takes room for itself, beforehand.
     os.environ |= {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "4", "MALLOC_ARENA_MAX": "4"}
     # Nor is more of a file read ahead than is needed next.
     os.environ |= {"POLARS_ROW_GROUP_PREFETCH_SIZE": "2"}
-    limit_memory(MOST_MEMORY)
+    limit_process(MOST_MEMORY, MOST_PROCESSOR)
     try:
         write(contents())
     except (MemoryError, TooManyCellsError):

@@ -130,16 +130,17 @@ class TooManyCellsError(Exception):
     """A file has more cells than memory is for, and than are to be read."""
 
 
-def limit_memory(limit: int) -> None:
-    """This process gets no more than ``limit`` bytes, or what it had to be content with before; not limited on Windows.
+def limit_process(memory: int, seconds: int) -> None:
+    """This process gets no more bytes and seconds of processor time, or what it had to be content with before; not on Windows.
 
-    Nor does it write an image of itself where it ends.
+    Its system ends it where it takes more time, also when the process that began it is gone. Nor does it write an image of itself
+    where it ends.
     """
     if sys.platform != "win32":
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for kind, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
+            hard = resource.getrlimit(kind)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (limit, limit))
 
 
 def open_private(path: Path, flags: int) -> int:

@@ -16,13 +16,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from quietmean.core.portability import TooManyCellsError, limit_memory
+from quietmean.core.portability import TooManyCellsError, limit_process
 
 EXCEL: Final = "excel"
 OTHER: Final = "other"
 # Exit codes of a process that cannot print the sheets, besides 1.
 PASSWORD, TOO_LARGE = 3, 4
 MOST_MEMORY = 4 * 2**30
+MOST_PROCESSOR = 3600
 
 # A row with something in it: its number, from 1, and its cells, each None, a truth value, a number or a text.
 Row: TypeAlias = tuple[int, list[Any]]
@@ -148,7 +149,7 @@ def _cell(parser: Any, element: Any) -> tuple[int, Any]:
 
 def main(kind: str, path: str, max_cells: int) -> None:
     """What the process does."""
-    limit_memory(MOST_MEMORY)
+    limit_process(MOST_MEMORY, MOST_PROCESSOR)
     try:
         content = packed(kind, path, max_cells)
     except (MemoryError, TooManyCellsError):
