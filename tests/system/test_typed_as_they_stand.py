@@ -75,7 +75,7 @@ def test_an_analyst_types_the_start_page(account: dict[str, str]) -> None:
     done = typed(script, account)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("a priori (whatever happens)") == 2
-    assert "a width of 2 needs" in done.stdout
+    assert "a width of 2 of the population's interval needs" in done.stdout
     again = typed(script, account)
     assert again.returncode == 2
     assert "quietmean-demo exists already" in again.stderr

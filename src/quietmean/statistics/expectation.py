@@ -66,9 +66,14 @@ class Drawn:
     hopeful: Mask
 
     @property
+    def sampled(self) -> bool:
+        """Is there an interval of a population?"""
+        return not np.isnan(self.population).all()
+
+    @property
     def width(self) -> float:
         """The width of the population's interval, or of the noise's where there is none: the median over studies."""
-        return _middle(self.noise if np.isnan(self.population).all() else self.population)
+        return _middle(self.population if self.sampled else self.noise)
 
     @property
     def power(self) -> float:
@@ -154,18 +159,18 @@ class Expectation:
             _smallest(lambda factor: does(1.0, factor), _LEAST_FACTOR),
         )
 
+    def assumed(self, statistic: Statistic) -> dict[str, float]:
+        """The standard deviations that :meth:`needed` takes for columns of which nobody guessed one, by name."""
+        columns, expect = self.workload.columns, dict(statistic.expect)
+        return {
+            name: USUAL_SPREAD * columns[name].width
+            for name in _columns_of(statistic, self.workload)
+            if columns[name].numeric and not (columns[name].guess or columns[name].origin)
+            if not (name == statistic.subject and "sd" in expect)
+        }
+
     def _spreads(self, statistic: Statistic) -> tuple[float, ...]:
-        columns = self.workload.columns
-        expect = dict(statistic.expect)
-        named = _columns_of(statistic, self.workload)
-        guessed = all(
-            columns[name].guess
-            or columns[name].origin
-            or not columns[name].numeric
-            or (name == statistic.subject and "sd" in expect)
-            for name in named
-        )
-        return (USUAL_SPREAD,) if guessed else (SPREADS[0], USUAL_SPREAD, SPREADS[1])
+        return (SPREADS[0], USUAL_SPREAD, SPREADS[1]) if self.assumed(statistic) else (USUAL_SPREAD,)
 
     @cached_property
     def _latest(self) -> dict[str, _Studies]:

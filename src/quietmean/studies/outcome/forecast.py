@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from quietmean.core.readable import percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
-from quietmean.statistics.expectation import Drawn, Expectation, Expected, best_bins
+from quietmean.statistics.expectation import SPREADS, Drawn, Expectation, Expected, best_bins
 from quietmean.statistics.kinds.histogram import Histogram
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -37,14 +38,18 @@ class Needed:
     epsilon: float | None
     reason: str = ""
     counted: str = "records"
+    # Of which interval a width is, and the standard deviations that nobody guessed, by column.
+    interval: str = ""
+    assumed: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "counted"}
-        return {name: value for name, value in fields.items() if value not in ("", None) or name == "epsilon"}
+        return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
 
     @property
     def sentence(self) -> str:
-        goal = f"a width of {self.goal:g}" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        interval = "the population's interval" if self.interval == "population" else "the noise's interval"
+        goal = f"a width of {self.goal:g} of {interval}" if self.what == "width" else f"a power of {100 * self.goal:g} %"
         of = f" of {self.term}" if self.term else ""
         if self.reason:
             return f"{self.statistic}: no {self.what}, {self.reason}"
@@ -55,7 +60,9 @@ class Needed:
         if self.epsilon is not None:
             ways.append(f"epsilon {self.epsilon:.3g} with the {self.counted} planned")
         nothing = f"more than any number of {self.counted} or epsilon"
-        return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}"
+        spreads = " and ".join(f"{spread:.3g} of {name}" for name, spread in self.assumed.items())
+        typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
+        return f"{self.statistic}: {goal}{of} needs {', or '.join(ways) if ways else nothing}{typical}"
 
 
 def noise_of_total(plan: Plan) -> float:
@@ -120,6 +127,8 @@ class Forecast:
         text = f"{term.statistic.text}: expected width of the 95 % interval{named} {_range(term.noise)} from the noise"
         if term.population is not None:
             text += f", {_range(term.population)} for the population; noise is {_range(term.ratio)} times sampling error"
+        if _depends_on_spread(term):
+            text += f"; ranges are over standard deviations of {SPREADS[0]:.0%} to {SPREADS[1]:.0%} of the bounds"
         if term.power is not None:
             text += f"; power {100 * term.power:.0f} % at the 5 % level"
         if term.flagged >= _WORTH_SAYING:
@@ -154,7 +163,7 @@ class Forecast:
 
     def needed(self, width: float | None, power: float | None) -> list[Needed]:
         """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
-        needed = []
+        needed, spread = [], {term.statistic.text for term in self.expected if _depends_on_spread(term)}
         for statistic in self.study.workload.statistics:
             for aim, goal in (("width", width), ("power", power)):
                 if goal is None:
@@ -178,6 +187,8 @@ class Forecast:
                         math.ceil(self.parties * more) if possible else None,
                         self._epsilon(less_noise),
                         counted=self._counted,
+                        interval=_interval(self.expectation.drawn(statistic)) if aim == "width" else "",
+                        assumed=self.expectation.assumed(statistic) if statistic.text in spread else {},
                     )
                 )
         return needed
@@ -209,6 +220,16 @@ class Forecast:
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
         deviation = self.noise / self.records / (self.study.workload.sensitivity * share / math.sqrt(2))
         return {"best_bins": best_bins(columns[statistic.column], self.records, deviation)}
+
+
+def _interval(drawn: Drawn) -> str:
+    """Of what the width is that is asked for."""
+    return "population" if drawn.sampled else "noise"
+
+
+def _depends_on_spread(term: Expected) -> bool:
+    """Is its width a range, over what nobody guessed?"""
+    return any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
 
 
 def _range(pair: tuple[float, float]) -> str:
