@@ -254,7 +254,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for extra, word in (
         (["--target", "0", "--corrupt", "0"], "target 0 is corrupt"),
         (["--target", "3", "--trials", "9"], "9 trials"),
-        (["--target", "3", "--corrupt", "x"], "not numbers"),
+        (["--target", "3", "--corrupt", "x"], "not one of the parties"),
         (["--target", "3", "--observed", str(path)], "list of [party, round]"),
     ):
         with pytest.raises(SystemExit) as stop:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_as
 from quietmean.core.party import PartyId
+from quietmean.core.readable import some_of
 
 if TYPE_CHECKING:
     from quietmean.privacy import Adversary, PrivacyAnalysis
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 # Seconds of one core.
 EFFORT = 180.0
+# The most parties that an error names.
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,7 @@ class AdversaryOptions:
     Parameters
     ----------
     corrupt
-        Parties that collude, such as 0,4,7; an empty text for none.
+        Parties that collude, by their names in the receipt or their numbers, such as north,east or 0,4,7; an empty text for none.
     observed
         JSON file with intercepted messages, a list of [party, round].
     observe_fraction
@@ -77,26 +82,51 @@ class AdversaryOptions:
 
         return Effort(EFFORT if self.effort is None else self.effort, 1 if self.workers is None else self.workers)
 
-    def adversary(self, analysis: PrivacyAnalysis) -> Adversary:
-        """The one that was named. Messages that are named, or drawn, stand in place of those that the target says are read."""
+    def adversary(self, analysis: PrivacyAnalysis, names: Sequence[str] = ()) -> Adversary:
+        """The one that was named; ``names``: of the parties, where the file has them.
+
+        Messages that are named, or drawn, stand in place of those that the target says are read.
+        """
         from quietmean.privacy import Adversary
         from quietmean.randomness import Seed
 
         unsaid = self.observed is None and self.observe_fraction is None
         read = analysis.terms.eavesdropper.observed if unsaid else read_observations(self.observed)
-        corrupt = parse_parties(self.corrupt or "")
+        corrupt = parse_parties(self.corrupt or "", names)
         if self.observe_fraction is not None:
             seed = Seed.public("observe", self.seed or 0)
             read |= Adversary.random_eavesdropper(self.observe_fraction, analysis.transcript, seed).observed
         return Adversary(corrupt, read)
 
 
-def parse_parties(text: str) -> frozenset[PartyId]:
-    """Parties from a text such as "0,4,7". Raises :class:`InputError` for anything but whole numbers."""
-    try:
-        return frozenset(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InputError(f"corrupt parties {text!r} are not numbers: give them as 0,4,7") from None
+def parse_parties(text: str, names: Sequence[str] = ()) -> frozenset[PartyId]:
+    """Parties from a text such as "0,4,7" or "north,east"; ``names``: of the parties, where the file has them.
+
+    Raises :class:`InputError` for anything else.
+    """
+    return frozenset(parse_party(part.strip(), names) for part in text.split(",") if part.strip())
+
+
+def parse_party(text: str, names: Sequence[str] = ()) -> PartyId:
+    """A party by its name, or by its number from 0. Raises :class:`InputError` for anything else."""
+    if text in names:
+        return names.index(text)
+    with suppress(ValueError):
+        return int(text)
+    there = f"the file names {some_of(names, _MOST_NAMED)}" if names else "the file has no names, give numbers such as 0,4,7"
+    raise InputError(f"{text!r} is not one of the parties: {there}")
+
+
+def party_text(party: PartyId, names: Sequence[str]) -> str:
+    """What a party is called: by its name, where the file has one."""
+    return names[party] if party < len(names) else f"party {party}"
+
+
+def names_in(raw: Mapping[str, Any]) -> list[str]:
+    """Of the parties in a receipt; none where it has no name for each."""
+    origin = raw.get("origin")
+    names = origin.get("names") if isinstance(origin, Mapping) else None
+    return [str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else []
 
 
 def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:

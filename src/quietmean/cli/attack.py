@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.adversary import parse_parties, read_observations
+from quietmean.cli.adversary import names_in, parse_parties, parse_party, party_text, read_observations
 from quietmean.cli.certify import DELTA
 from quietmean.cli.console import out, print_json, progress
 from quietmean.cli.newest import execution_or_newest
@@ -43,7 +44,7 @@ class TrialOptions:
 def command(
     execution: Path | None = None,
     *,
-    target: int,
+    target: str,
     corrupt: str = "",
     observed: Path | None = None,
     how: Annotated[TrialOptions, Parameter(name="*")] = TrialOptions(),
@@ -60,9 +61,9 @@ def command(
     execution
         Execution file or receipt (JSON); by default the receipt of the newest run in this folder.
     target
-        The party under attack.
+        The party under attack, by its name in the receipt or its number from 0.
     corrupt
-        Parties that collude, such as 0,4,7; default none.
+        Parties that collude, such as north,east or 0,4,7; default none.
     observed
         JSON file with intercepted messages, a list of [party, round].
     delta
@@ -78,11 +79,12 @@ def command(
     hinted = Hints.of(raw).delta
     happened = Execution.from_json(raw)
     read = happened.eavesdropper.observed if observed is None else read_observations(observed)
-    adversary = Adversary(parse_parties(corrupt), read)
-    with progress(f"attacking party {target}"):
+    names = names_in(raw)
+    adversary, attacked = Adversary(parse_parties(corrupt, names), read), parse_party(target, names)
+    with progress(f"attacking {party_text(attacked, names)}"):
         result = attack(
             happened,
-            target,
+            attacked,
             adversary,
             trials=how.trials,
             seed=how.seed,
@@ -92,13 +94,13 @@ def command(
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
     else:
-        _show(result)
+        _show(result, names)
 
 
-def _show(result: AttackResult) -> None:
+def _show(result: AttackResult, names: Sequence[str]) -> None:
     mu, certified = _down(result.mu_lower), result.mu_certified
     out.print(
-        f"party {result.target} against {result.adversary}, {result.trials} trials with each of two values: "
+        f"{party_text(result.target, names)} against {result.adversary}, {result.trials} trials with each of two values: "
         f"mu is at least {mu} ({result.confidence:.0%} confidence), certified is {epsilon_text(certified)}"
     )
     out.print(

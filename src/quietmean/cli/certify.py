@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from quietmean.cli.adversary import AdversaryOptions
+from quietmean.cli.adversary import AdversaryOptions, names_in
 from quietmean.cli.console import (
     gate_sentence,
     out,
@@ -165,7 +165,7 @@ def command(
         explained: dict[str, Any]
         certificate: Certificate | CoalitionCertificate
         if against.explicit:
-            explained = {"adversary": against.adversary(analysis)}
+            explained = {"adversary": against.adversary(analysis, names_in(raw))}
             document, certificate = _against_one(happened, analysis, explained["adversary"], epsilon, prior_sd, matrix)
         else:
             usual = usual_colluders(happened.parties) if hints.colluding is None else hints.colluding
@@ -179,7 +179,7 @@ def command(
     if json:
         print_json(document)
     else:
-        _show(document, privacy_facts(analysis, certificate), delta, str(analysis.terms.relation))
+        _show(document, privacy_facts(analysis, certificate), delta, str(analysis.terms.relation), names_in(raw))
     if report is not None and isinstance(happened, Execution):
         # The answer first: the page only shows it.
         with only_shown(f"page {report}", warn):
@@ -349,7 +349,8 @@ def _against_coalitions(
     return document, coalitions
 
 
-def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str) -> None:
+def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str, names: Sequence[str]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     print_facts(facts)
@@ -361,7 +362,12 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
         table.add_column(title, justify="right")
     for row, party in enumerate(document["honest"]):
         extra = [f"{document['delta'][row]:.3g}"] if "at_epsilon" in document else []
-        table.add_row(str(party), f"{document['mu_upper'][row]:.4f}", epsilon_text(document["epsilon"][row]), *extra)
+        table.add_row(
+            escape(names[party]) if names else str(party),
+            f"{document['mu_upper'][row]:.4f}",
+            epsilon_text(document["epsilon"][row]),
+            *extra,
+        )
     out.print(table)
     out.print(f"claim: {document['guarantee']}", markup=False)
     if document["numbers"] != EXACT:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -175,7 +176,9 @@ def command(
             out.print(
                 f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml", markup=False
             )
-        out.print(f"{save} holds the study; quietmean invite {save} --key YOUR.key makes the invitation", markup=False)
+        out.print(
+            f"{save} holds the study; quietmean invite {quote(str(save))} --key YOUR.key makes the invitation", markup=False
+        )
         if proposed is not None:
             out.print(proposed, markup=False)
 
@@ -195,8 +198,8 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
     else:
         return None
     return (
-        f"{why}: a committee opens one file of each with nearly the error of a trusted curator, whoever else colludes, with "
-        f"--committee 5 --contribute-by TIME; quietmean plan --study {path} --parties N says what each gives"
+        f"{why}: a committee opens one file of each with nearly the error of a trusted curator, with "
+        f"--committee 5 --contribute-by TIME; quietmean plan --study {quote(str(path))} --parties N says what each gives"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.cli.console import out, output_options, warn
@@ -108,7 +109,7 @@ def write_privacy_page(
 
     read = Stated.of_receipt(outcome.receipt(origin), title)
     stated = replace(read, names=names, account=account, influence=outcome.influence_sentences)
-    commands = [f"quietmean certify {receipt.name}"]
+    commands = [f"quietmean certify {quote(receipt.name)}"]
     write_officer_page(
         OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, output_options.force
     )

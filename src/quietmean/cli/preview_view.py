@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from quietmean.cli.console import err, out, output_options, printable, whole_words
@@ -27,7 +28,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
         return
     show(preview)
     if preview.proposed:
-        out.print(f"{proposal(preview)}: see quietmean data {printable(Location.of(data).path.name)} STUDY", markup=False)
+        out.print(f"{proposal(preview)}: see quietmean data {quote(printable(Location.of(data).path.name))} STUDY", markup=False)
 
 
 def proposal(preview: Preview) -> str:

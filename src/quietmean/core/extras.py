@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from shlex import quote
 from typing import Any
 
 from quietmean.core.errors import InputError
@@ -31,9 +32,8 @@ def require_report(purpose: str) -> None:
 
 def no_report_sentence(receipt: str) -> str:
     """Instead of a page: how to get it."""
-    return (
-        f"no page was written, pages need an extra: {command_for('report')}, then quietmean certify {receipt} --report PAGE.html"
-    )
+    then = f"quietmean certify {quote(receipt)} --report PAGE.html"
+    return f"no page was written, pages need an extra: {command_for('report')}, then {then}"
 
 
 def command_for(extra: str) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,12 @@ Recognises = Callable[[bytes], bool]
 _LARGEST = 256 * 2**20
 # How to say in Python that a file may be replaced.
 FROM_PYTHON = "force=True"
+# Ends of names that say what is in a file.
+_DOCUMENTS = frozenset(
+    f".{end}"
+    for ends in ("csv doc docx gz htm html jpeg jpg json md", "parquet pdf png rtf svg tex toml tsv txt", "xls xlsx xml zip")
+    for end in ends.split()
+)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -38,6 +44,7 @@ class Output:
     A file that is there stays, with two exceptions: ``own`` recognises by its content an earlier version of this very document,
     such as the receipt of the same party in the same study; ``kind``, where the user says ``force``, any file of the same kind.
     ``saying_so``: how that is said, from Python otherwise than to a command. ``private``: only its owner may read it.
+    ``ends``: how its name may end, the usual end first; none where any name will do.
     """
 
     path: Path
@@ -48,10 +55,14 @@ class Output:
     force: bool = False
     private: bool = False
     saying_so: str = "--force"
+    ends: Sequence[str] = ()
 
     def require_free(self, content: bytes | None = None) -> None:
         """Before anything is computed. Raises :class:`InputError` where the file could not be written; ``content``: what is to be
         written, where that is known already, which may be there."""
+        if self.ends and self.path.suffix.lower() in _DOCUMENTS - {*self.ends}:
+            right = self.path.with_suffix(self.ends[0])
+            raise InputError(f"{self.path} would hold {self.what} as {self.ends[0][1:].upper()}: name it {right}")
         folder = self.path.parent
         if not folder.is_dir():
             raise self._impossible(f"no folder {folder}")

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
@@ -202,7 +203,7 @@ def _make_file(path: Path, create: bool) -> None:
     if not create and not path.exists():
         raise InputError(
             f"ledger {path} does not exist: check the path, or make it with "
-            f"quietmean ledger --ledger {path} --account NAME --budget EPSILON DELTA"
+            f"quietmean ledger --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA"
         )
     try:
         # SQLite gives its side files the rights of the main file.

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -428,7 +429,7 @@ class Ledger:
             return inputs.digests(row[0])
 
     def _command(self, account: str) -> str:
-        return f"quietmean ledger --ledger {self._path} --account {account}"
+        return f"quietmean ledger --ledger {quote(str(self._path))} --account {quote(account)}"
 
 
 # Of accounts that were named, and not of those that have some of a study's persons.

@@ -23,6 +23,7 @@ def page_at(path: Path, kind: str, whose: str, force: bool = False) -> Output:
         path,
         f"the {kind}",
         "--report" if kind == "certificate" else "",
+        ends=(".html", ".htm"),
         own=lambda content: bool(whose) and head + whose.encode() + b'"' in content[:_HEAD],
         kind=lambda content: head in content[:_HEAD],
         force=force,

@@ -31,7 +31,7 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
         agreed = approval.get("contract") if isinstance(approval, Mapping) else None
         return (fields.get("format"), fields.get("party"), agreed) == (SESSION_RECEIPT, contract.own.name, contract.digest)
 
-    return Output(path, "the receipt", "receipt", own=own, private=True)
+    return Output(path, "the receipt", "receipt", own=own, private=True, ends=(".json",))
 
 
 def receipt_of(part: PartOfSession, standing: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:
         existing = json_object(content).get("origin")
         return bool(whose) and isinstance(existing, Mapping) and study_and_party(existing) == whose
 
-    return Output(path, "the receipt", "--receipt", own=own)
+    return Output(path, "the receipt", "--receipt", own=own, ends=(".json",))
 
 
 def gate_summary(record: GateRecord) -> dict[str, Any]:
