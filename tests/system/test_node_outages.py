@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.core.errors import ProtocolFailure
+from quietmean.core.errors import InputError, Outage, ProtocolFailure
 from quietmean.core.party import PartyId
+from quietmean.ledger import Ledger
 from quietmean.node import NodeResult, NodeSettings, run_party
 from quietmean.node.local import runner
 from quietmean.node.local.child_settings import ChildSettings
@@ -72,6 +74,10 @@ class SmallDisk:
     def __init__(self, place: Path) -> None:
         self.place = place
 
+    def forbid(self) -> None:
+        """Nothing can be written any more."""
+        subprocess.run([MOUNT, "-o", "remount,ro", str(self.place)], check=True)
+
     def resize(self, size: int) -> None:
         subprocess.run([MOUNT, "-o", f"remount,size={size}", str(self.place)], check=True)
 
@@ -88,6 +94,22 @@ def small_disk(place: Path, size: int) -> Iterator[SmallDisk]:
         yield SmallDisk(place)
     finally:
         subprocess.run([UMOUNT, "-l", str(place)], check=True)
+
+
+def test_a_place_without_the_right_to_write_is_a_mistake_unless_it_has_the_store(tmp_path: Path) -> None:
+    """Linux makes a file system read-only once its disk has failed: the store that is there is not to be named anew."""
+    study = Study(tmp_path, make_plan(3))
+    with small_disk(tmp_path / "disk", 1_000_000) as disk:
+        settings = replace(study.settings(0), store=disk.place / "own.store")
+        study.close()
+        settings.open_store().close()
+        disk.forbid()
+        with pytest.raises(Outage, match="mend it or make room, the study goes on"):
+            settings.open_store()
+        with pytest.raises(InputError, match="choose a writable place"):
+            replace(settings, store=disk.place / "another.store").open_store()
+        with pytest.raises(InputError, match="choose a writable place"):
+            Ledger.open(disk.place / "own.ledger", create=True)
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, Outage
-from quietmean.core.outage import outage_of, require_space
+from quietmean.core.outage import Trouble as Kind
+from quietmean.core.outage import outage_of, refuse_outage, require_space, trouble_of
 from quietmean.core.output import Output
 from quietmean.ledger import Ledger
 from quietmean.node.folder.outbox import Outbox
@@ -61,6 +62,60 @@ def test_older_layers_have_words_only(text: str) -> None:
 )
 def test_other_errors_are_not(error: Exception) -> None:
     assert outage_of(error, Path("s")) is None
+
+
+def of_sqlite(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = code
+    return error
+
+
+NOT_WRITABLE = [
+    of_sqlite(sqlite3.SQLITE_CANTOPEN),
+    of_sqlite(sqlite3.SQLITE_CANTOPEN | 2 << 8),
+    of_sqlite(sqlite3.SQLITE_READONLY),
+    of_sqlite(sqlite3.SQLITE_PERM),
+]
+
+
+@pytest.mark.parametrize("error", NOT_WRITABLE, ids=lambda error: str(error.sqlite_errorcode))
+def test_what_cannot_be_opened_is_a_mistake_only_where_the_file_system_forbids_it(
+    error: sqlite3.OperationalError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full or failing disk gives the same error as a folder without rights, also when a file is opened first."""
+    path = tmp_path / "own.store"
+    for _ in range(2):
+        with pytest.raises(Outage, match=r"mend it or make room, then run the same command again"):
+            refuse_outage(error, path)
+        path.touch()
+    refuse_outage(error, tmp_path / "nowhere" / "own.store")
+    refuse_outage(error, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("quietmean.core.outage.is_mounted_read_only", lambda folder: True)
+        refuse_outage(error, path)
+    for forbidden in (tmp_path, path):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "access", lambda place, mode, forbidden=forbidden: place != forbidden)
+            refuse_outage(error, path)
+
+
+def test_every_error_of_sqlite_is_of_one_kind() -> None:
+    """By its primary code, whatever the extended one is: a caller's word about a file follows from that alone."""
+    expected = {
+        Kind.FULL: {sqlite3.SQLITE_FULL},
+        Kind.FAILS: {sqlite3.SQLITE_IOERR},
+        Kind.MEMORY: {sqlite3.SQLITE_NOMEM},
+        Kind.IN_USE: {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL},
+        Kind.NOT_WRITABLE: {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM},
+        Kind.DAMAGED: {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR},
+    }
+    found: dict[Kind | None, set[int]] = {}
+    for code in range(1, 29):
+        (trouble,) = {trouble_of(of_sqlite(code | extended << 8)) for extended in (0, 1, 3, 40)}
+        found.setdefault(trouble, set()).add(code)
+    assert {trouble: codes for trouble, codes in found.items() if trouble is not None} == expected
+    # Memory is not a disk that fails.
+    assert trouble_of(of_sqlite(sqlite3.SQLITE_IOERR_NOMEM)) is Kind.MEMORY
 
 
 # --- a store -----------------------------------------------------------------------------------------------------------

@@ -78,8 +78,8 @@ def trouble_of(error: BaseException) -> Trouble | None:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_IOERR_NOMEM:
             return Trouble.MEMORY
-        if code is not None and code & 0xFF in _OF_SQLITE:
-            return _OF_SQLITE[code & 0xFF][0]
+        if code is not None:
+            return _OF_SQLITE[code & 0xFF][0] if code & 0xFF in _OF_SQLITE else None
         return Trouble.DAMAGED if str(error).startswith(_NO_TEXT) else _BY_WORDS.get(str(error))
     if isinstance(error, ImportError | RuntimeError):
         return Trouble.MEMORY if any(words in str(error) for words in _MEMORY_IN_WORDS) else None

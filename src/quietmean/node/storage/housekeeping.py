@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from quietmean.core.errors import InputError
-from quietmean.core.outage import Trouble, refuse_outage, trouble_of
+from quietmean.core.outage import Trouble, outage_of, refuse_outage, trouble_of
 
 _TABLES = {"fact", "inbox", "state"}
 _MAGIC = b"SQLite format 3\0"
@@ -79,13 +79,15 @@ def require_store(store: Path) -> None:
     other = InputError(f"file {store} exists already and is no store: name another store, nothing is overwritten")
     try:
         # With its log: a process or a disk may have ended while what is in that was copied here. SQLite takes the log away again.
-        with closing(_opened(store)) as database:
+        with closing(_opened(store, "mode=rw" if _has_log(store) else "immutable=1")) as database:
             tables = _tables_of(database)
     except sqlite3.Error as error:
         if trouble_of(error) is Trouble.IN_USE:
             # Of another process: the node says so.
             return
-        refuse_outage(error, store)
+        # Of a place that forbids it, too: whose log cannot be read there may be this party's.
+        if (outage := outage_of(error, store)) is not None:
+            raise outage from None
         raise other from None
     except (InputError, UnicodeDecodeError):
         raise other from None
@@ -102,19 +104,24 @@ def empty(store: Path) -> None:
         store.with_name(store.name + ending).unlink(missing_ok=True)
 
 
-def _opened(store: Path) -> sqlite3.Connection:
+def _has_log(store: Path) -> bool:
+    """Whether there is something beside it that belongs into it."""
+    logs = (store.with_name(store.name + ending) for ending in ("-wal", "-journal"))
+    return any(log.is_file() and log.stat().st_size for log in logs)
+
+
+def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     try:
         with store.open("rb") as file:
             start = file.read(len(_MAGIC))
-        database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?mode=rw", uri=True, timeout=0, isolation_level=None)
+        database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?{mode}", uri=True, timeout=0, isolation_level=None)
     except FileNotFoundError:
         raise InputError(f"store {store} does not exist: quietmean stores FOLDER lists those of a folder") from None
     except (OSError, sqlite3.Error) as error:
         refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: check the path and your rights") from None
-    journal = store.with_name(f"{store.name}-journal")
     # The first page may be half written, and its journal takes it away again.
-    if start != _MAGIC and not (journal.is_file() and journal.stat().st_size):
+    if start != _MAGIC and not _has_log(store):
         database.close()
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")
     return database
