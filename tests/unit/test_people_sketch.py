@@ -12,8 +12,10 @@ from scipy.stats import binom, poisson
 
 from quietmean.ledger import Ledger
 from quietmean.ledger.people import LEAST_COMMON, LEAST_PART, MOST_KEPT, PERSONS, ROWS, Sketch
+from quietmean.statistics import Column, Columns
+from quietmean.studies.data import records_of
 from quietmean.studies.data.persons import identities_of
-from quietmean.studies.party.people import people_key
+from quietmean.studies.party.people import KEY_NAME, People, people_key
 
 KEY = bytes(range(32))
 
@@ -112,3 +114,13 @@ def test_the_key_is_in_a_file_of_its_own_and_neither_it_nor_anybody_in_the_ledge
     assert key not in content
     assert not any(one.encode() in content for one in identifiers)
     assert not any(one.tobytes() in content for one in persons)
+
+
+def test_that_the_key_is_made_is_said_once_with_its_place(tmp_path: Path) -> None:
+    data, told = tmp_path / "ages.csv", list[str]()
+    data.write_text("age\n30\n40\n50\n60\n")
+    for _ in range(2):
+        records = records_of(data, Columns([Column(name="age", low=0, high=100)]), told.append)
+        assert People(records, data, tmp_path, told.append).sketch is not None
+    (said,) = told
+    assert said.startswith(f"{tmp_path / KEY_NAME} is made")

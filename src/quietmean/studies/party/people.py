@@ -53,8 +53,13 @@ class People:
 
     @cached_property
     def _key(self) -> bytes | None:
+        path = self.folder / KEY_NAME
+        there = path.exists()
         try:
-            return people_key(self.folder)
+            key = people_key(self.folder)
+            if not there:
+                self.tell(f"{path} is made: keep it there, and secret, for by it the ledger recognises people")
+            return key
         except InputError as error:
             self.tell(f"nobody is recognised in the ledger: {error}")
             return None
