@@ -95,7 +95,7 @@ async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     """One process of a party, until it is bound."""
     party, loop = own.party, asyncio.get_running_loop()
     assert own.start is not None
-    own = replace(own, start=replace(own.start, before_bound=disk.bound.add, clock=lambda: MORNING.timestamp() + loop.time()))
+    own = replace(own, before_bound=disk.bound.add, start=replace(own.start, clock=lambda: MORNING.timestamp() + loop.time()))
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
     one = Gathering(own, cast(Store, disk), links, lambda event: None)
     world.running[party] = one

@@ -124,7 +124,8 @@ class Visits:
             store=self.folder / f"p{party}.store",
             round_timeout=INTERVAL,
             start_timeout=study.required_deadlines.start_timeout(datetime.fromtimestamp(START_BY, UTC)),
-            start=StartTerms(self.minimum, START_BY, planned_values, self.bound[party].add, lambda: self.asks),
+            start=StartTerms(self.minimum, START_BY, planned_values, lambda: self.asks),
+            before_bound=self.bound[party].add,
             folder=folder,
         )
 

@@ -75,13 +75,14 @@ class Parties:
     def _of(self, place: int, plan: Plan, when: datetime, smaller: Mapping[int, Plan], start_timeout: float) -> NodeSettings:
         value, name = np.full(plan.target.dimension, 0.01 * (place + 1)), NAMES[place]
         planned_values = {size: PlannedValue(one, one.admit(value.copy())) for size, one in smaller.items()}
-        start = StartTerms(4, when.timestamp(), planned_values, self.bound.setdefault(name, []).append)
+        start = StartTerms(4, when.timestamp(), planned_values)
         return NodeSettings(
             identity=self.identities[place],
             roster=self.roster,
             plan=plan,
             value=plan.admit(value),
             store=self.folder / f"{name}.store",
+            before_bound=self.bound.setdefault(name, []).append,
             round_timeout=5.0,
             start_timeout=start_timeout,
             start=start,
@@ -347,7 +348,7 @@ def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -
     async def run() -> BaseException | NodeResult:
         settings = parties.settings(3600.0)
         assert settings[4].start is not None
-        settings[4] = replace(settings[4], start=replace(settings[4].start, before_bound=knows_another))
+        settings[4] = replace(settings[4], before_bound=knows_another)
         others = [asyncio.create_task(parties.run(one)) for one in settings[:4]]
         (outcome,) = await asyncio.gather(parties.run(settings[4]), return_exceptions=True)
         # The others are bound and go on without it, which has sent nothing of its data.

@@ -14,6 +14,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, Outage, ProtocolFailure
 from quietmean.ledger import Ledger
+from quietmean.node import NodeSettings
 from quietmean.studies.outcome.json_schema import receipt_schema
 from quietmean.studies.party import part
 from support.command_lines import refused
@@ -83,4 +84,29 @@ def test_a_party_that_waits_alone_has_its_receipt_or_its_budget_back(site: Site,
     Path("study.toml").write_text(Path("study.toml").read_text().replace("[study]", "[study]\nstart_timeout = 0.3"))
     said = refused(shlex.split(f"{LINE.replace('port 8', '')}"), capsys, 3, warned=True)
     assert "did not start within 0.3 s" in said
-    assert Path("end.json").exists() or reserved() == 0.0
+    assert "what was reserved in the ledger is given back" in said
+    assert not Path("end.json").exists()
+    assert reserved() == 0.0
+
+
+def test_who_waited_in_vain_pays_for_the_attempt_that_starts(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = LINE.replace("--new-account", "--account")
+    never_came = NotStarted("did not start for want of bob", for_good=False)
+    for line in (LINE, again, again):
+        monkeypatch.setattr(part, "run_party", ends_with(never_came))
+        assert "given back" in refused(shlex.split(line), capsys, 3, warned=True)
+        assert reserved() == 0.0
+
+    async def bound(settings: NodeSettings, *_: Any) -> None:
+        assert settings.before_bound is not None
+        settings.before_bound("ab" * 32)
+        raise never_came
+
+    # From here on something may have left: whatever the error says, it is charged.
+    for how in (bound, ends_with(never_came)):
+        monkeypatch.setattr(part, "run_party", how)
+        assert "stays in the ledger" in refused(shlex.split(again), capsys, 3, warned=True)
+        assert reserved() > 0.0
+    assert Path("end.json").exists()

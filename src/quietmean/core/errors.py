@@ -26,14 +26,15 @@ class NothingPublished(ProtocolFailure):
 
 
 class NotStarted(ProtocolFailure):
-    """A study did not start, or started without this party: nothing of its data has left, and never will in this study.
+    """A study did not start, or started without this party: nothing of its data has left.
 
-    ``refunded``: whether what was reserved for it was given back.
+    ``for_good``: it never will in this study; else the same command may try again. ``refunded``: whether what was reserved for it
+    was given back.
     """
 
-    def __init__(self, sentence: str, *, refunded: bool = False) -> None:
+    def __init__(self, sentence: str, *, for_good: bool = True, refunded: bool = False) -> None:
         super().__init__(sentence)
-        self.refunded = refunded
+        self.for_good, self.refunded = for_good, refunded
 
 
 class NotYet(QuietmeanError):

@@ -277,7 +277,7 @@ class Ledger:
         with self._database.transaction("IMMEDIATE"):
             if self._entry(study) is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            if self._database.row("SELECT 1 FROM fact WHERE name = ?", f"given back {study}") is not None:
+            if self.was_given_back(study):
                 raise InputError(
                     f"study {study} was given back in ledger {self._path}, since nothing of it would ever leave: the party's "
                     "store is an older copy, it must not be restored"
@@ -311,6 +311,10 @@ class Ledger:
                 entry, _ = rules.settled(self._account(each.account), replace(each, refund=True), Charge(0.0), stamp, note)
                 save_entry(self._database, entry)
             return True
+
+    def was_given_back(self, study: str) -> bool:
+        """Return whether all of a study was given back, see :meth:`give_back`: it is never bound."""
+        return self._database.row("SELECT 1 FROM fact WHERE name = ?", f"given back {study}") is not None
 
     def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.

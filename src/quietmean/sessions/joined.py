@@ -97,7 +97,8 @@ class JoinedSession:
         try:
             await self._stack.enter_async_context(self._series)
         except NotStarted as error:
-            ended_so = not_started(error, ready.charge)
+            # One that waits for all goes on from its store.
+            ended_so = not_started(error, ready.charge if error.for_good else None)
             ready.auditor.write(Event.ENDED, {"result": False, "reason": "it did not start with this party"})
             raise ended_so from None
         except BaseException:

@@ -55,24 +55,18 @@ class PlannedValue:
     value: Admitted
 
 
-def _nothing(study: str) -> None:
-    """The default of who is told."""
-
-
 @dataclass(frozen=True)
 class StartTerms:
     """Of a study that starts with those who are there: ``start_quorum`` is the least number of parties.
 
     They start at ``start_by`` (seconds since 1970), or all as soon as they are there. ``smaller``: for each number of parties
-    from the least on, without that of all. ``before_bound`` is called with the digest of the attempt before this party is bound
-    to it, as often as it takes: it writes that into the ledger. ``asked_to_start``: whether this party's person asked for a start
-    before its time, with ``start_quorum`` parties; only the first convener's counts.
+    from the least on, without that of all. ``asked_to_start``: whether this party's person asked for a start before its time,
+    with ``start_quorum`` parties; only the first convener's counts.
     """
 
     start_quorum: int
     start_by: float
     smaller: Mapping[int, PlannedValue]
-    before_bound: Callable[[str], None] = _nothing
     asked_to_start: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.time
 
@@ -90,11 +84,12 @@ class NodeSettings:
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
     ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
     settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
-    start, if not with all; ``agreed``: what each party revealed at the start, once it is over. ``links``: which keys protect what
-    parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``: what this party shares
-    by these with each other one, once the start is over. ``weights``: which the parties may state before the start. ``passing``:
-    the store goes with its folder, and need not outlive a power cut. ``machine``: of a member of a committee, which has no value:
-    its machine among those of the roster, instead of the plan's. Raises
+    start, if not with all. ``before_bound`` is called with the digest of the attempt before this party is bound to it, as often
+    as it takes: it writes that into the ledger. ``agreed``: what each party revealed at the start, once it is over. ``links``:
+    which keys protect what parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``:
+    what this party shares by these with each other one, once the start is over. ``weights``: which the parties may state before
+    the start. ``passing``: the store goes with its folder, and need not outlive a power cut. ``machine``: of a member of a
+    committee, which has no value: its machine among those of the roster, instead of the plan's. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
@@ -115,6 +110,7 @@ class NodeSettings:
     audit: bytes = b""
     folder: FolderSettings | None = None
     start: StartTerms | None = None
+    before_bound: Callable[[str], None] | None = None
     agreed: Mapping[PartyId, Opening] = field(default_factory=dict, repr=False)
     links: Links = Links.X25519
     pairs: PairKeys | None = None

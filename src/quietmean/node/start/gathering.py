@@ -114,7 +114,7 @@ class Gathering:
     async def until_bound(self) -> Attempt:
         """The attempt to which this party is bound.
 
-        Raises :class:`NotStarted` if there is none and never will be, and :class:`ProtocolFailure` if there is none yet.
+        Raises :class:`NotStarted` if there is none.
         """
         attempt = await self._supervisor.run(self._until_bound())
         if self.error is not None:
@@ -141,8 +141,9 @@ class Gathering:
     def _due(self) -> Standing:
         try:
             return self._occasion.due(self._standing, self._informed)
-        except NotStarted:
-            self._save(self._machine.give_up(self._standing))
+        except NotStarted as error:
+            if error.for_good:
+                self._save(self._machine.give_up(self._standing))
             raise
 
     def handle(self, sender: PartyId, frame: Start, position: Position) -> AnswerFrame:
@@ -208,8 +209,8 @@ class Gathering:
         if bound.bound and not self._standing.bound and bound.attempt is not None and self._may_be_bound:
             try:
                 # First the ledger, then the store: what the store says was done, the ledger knows.
-                if self._settings.start is not None:
-                    self._settings.start.before_bound(quorum_study(self._settings.study, bound.attempt.proposal))
+                if self._settings.before_bound is not None:
+                    self._settings.before_bound(quorum_study(self._settings.study, bound.attempt.proposal))
             except QuietmeanError as error:
                 self._failure = error
                 return

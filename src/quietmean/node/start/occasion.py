@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from quietmean.core.errors import NotStarted, ProtocolFailure
+from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.reasons import grouped
@@ -62,8 +62,7 @@ class Occasion(Protocol):
     def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
         """The standing after what it is time for; ``informed``: who has taken in where this party is.
 
-        Raises :class:`NotStarted` where this party waits no more, for good, and another :class:`ProtocolFailure` where it may be
-        started again.
+        Raises :class:`NotStarted` where this party waits no more.
         """
 
     def settled(self, peer: PartyId, standing: Standing) -> bool:
@@ -113,7 +112,7 @@ class WhenAllAreThere:
             return standing
         reasons = grouped({self._settings.names[party]: self._links[party].trouble for party in sorted(missing)})
         until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
-        raise ProtocolFailure(f"the study did not start {until} for want of {reasons}")
+        raise NotStarted(f"the study did not start {until} for want of {reasons}", for_good=False)
 
     def settled(self, peer: PartyId, standing: Standing) -> bool:
         return False

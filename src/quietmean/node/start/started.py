@@ -43,6 +43,7 @@ class Started:
             plan=planned.plan,
             value=planned.value,
             start=None,
+            before_bound=None,
             agreed=agreed,
             shared=shared,
         )

@@ -33,10 +33,10 @@ def ended(auditor: Auditor, approval: Mapping[str, Any], **end: Any) -> dict[str
 def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
     """The same with what became of the charge, which is given back unless the ledger knows an attempt of this party."""
     if charge is None:
-        return NotStarted(str(error))
+        return NotStarted(str(error), for_good=error.for_good)
     refund = charge.never_started()
     in_ledger = ", and what was reserved in the ledger is given back" if refund else ", what was reserved stays in the ledger"
-    return NotStarted(f"{error}{in_ledger}", refunded=refund)
+    return NotStarted(f"{error}{in_ledger}", for_good=error.for_good, refunded=refund)
 
 
 def unsettled(result: NodeResult) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Payer:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
-            study = execution()
+            study = _attempt(book, execution())
             account = self._charge(book, name, plan, study, plan.refunds if refund is None else refund, charge)
         return ChargedStudy(self.ledger, account, study)
 
@@ -178,7 +178,7 @@ class Payer:
             target = plan.target
             book.check(
                 self.account,
-                study,
+                _attempt(book, study),
                 charge,
                 name=name,
                 unit=target.unit,
@@ -228,7 +228,7 @@ class ChargedStudy:
             book.bind(self.study, bytes.fromhex(attempt))
 
     def never_started(self) -> bool:
-        """Give all back: this party is in no attempt to start, and never will be. False if the ledger knows one."""
+        """Give all back: this party is in no attempt to start under this charge. False if the ledger knows one."""
         with Ledger.open(self.ledger) as book:
             return book.give_back(self.study, when=datetime.now(UTC), note="not started with this party: nothing left it")
 
@@ -249,6 +249,13 @@ def _new(account: str, budget: PolicyBudget, unit: PrivacyUnit) -> str:
 def _reason(plan: Plan) -> str:
     """Why no bound is known, for a protocol that has none."""
     return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
+
+
+def _attempt(book: Ledger, study: str) -> str:
+    """The ``study``, or where that was given back, as it did not start, the next attempt at it: that is charged anew."""
+    while book.was_given_back(study):
+        study = digest({"format": "quietmean-charge-again-1", "study": study})
+    return study
 
 
 def _begun(store: Path) -> bool:

@@ -149,7 +149,11 @@ class PartyPreparation:
         if payer is not None:
             payer.require_budget(self._own.terms.name, settings, charge)
         charged = self._reserve(payer, settings.plan, lambda: execution_id(settings), charge, epsilon, refund)
-        return settings if charged is None else _bound_in_ledger(settings, charged), charged
+        if charged is None or (settings.start is None and not isinstance(self._own.terms, StudyTerms)):
+            # Each round of a session that waits for all has a start of its own.
+            return settings, charged
+        # The ledger knows of an attempt to start before this party is bound to it.
+        return replace(settings, before_bound=charged.bind), charged
 
     def _reserve(
         self,
@@ -251,13 +255,6 @@ def planned_values(files: Files, choice: Choice, records: Records | GroupedRows)
         return plan.admit(encoded.vector, encoded.weight, wipe=True)
 
     return {size: PlannedValue(plan, admitted(plan)) for size, plan in choice.smaller.items()}
-
-
-def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
-    """The ledger knows of an attempt to start before this party is bound to it."""
-    if settings.start is None:
-        return settings
-    return replace(settings, start=replace(settings.start, before_bound=charge.bind))
 
 
 def auditor_for(policy: Policy, identity: Identity, contract: Agreement) -> Auditor:
