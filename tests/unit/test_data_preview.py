@@ -122,6 +122,19 @@ def test_a_file_that_is_read_well_needs_nothing(tmp_path: Path) -> None:
     assert preview.gained == 0
 
 
+@pytest.mark.parametrize(
+    ("program", "number"), [("excel", 45322), ("sas", 23406), ("stata", 2022278400000), ("unix", 1706659200)]
+)
+def test_whose_numbers_of_days_these_are_is_proposed(program: str, number: int, tmp_path: Path) -> None:
+    """By the bounds that the study declares: in 2024 lie those of one program alone."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"age,sex,visit\n61.5,f,{number}\n42,m,{number}\n")
+    preview = Preview.of(path, COLUMNS)
+    assert preview.proposed == {"dates": program}
+    assert preview.sentences[0].startswith("column 'visit': no cell holds a value")
+    assert read_columns(f"{path}#dates={program}", COLUMNS)[:, 2].tolist() == [30, 30]
+
+
 def test_only_what_shows_it_to_its_owner_makes_a_preview() -> None:
     import quietmean
 

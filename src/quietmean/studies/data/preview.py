@@ -31,6 +31,10 @@ _OTHER_WAYS = (
     {"decimal": "point"},
     {"dates": "day-first"},
     {"dates": "month-first"},
+    {"dates": "excel"},
+    {"dates": "sas"},
+    {"dates": "stata"},
+    {"dates": "unix"},
 )
 # And of how records are read, which are tried where the owner is told of them.
 _OTHER_RECORDS = {"multiline": ("true",), "rownames": ("true", "false")}
@@ -205,8 +209,10 @@ def _proposal(
         if location.settings.get(name) == value:
             continue
         other = replace(location, settings={**location.settings, **way})
-        after = _understood(table, [column for column, _ in numeric], other)
-        gains = [more - now for more, (_, now) in zip(after, numeric, strict=True)]
+        # A setting of dates changes no number, and one of numbers no date.
+        concerned = [(column, now) for column, now in numeric if (name == "dates") == bool(column.since)]
+        after = _understood(table, [column for column, _ in concerned], other)
+        gains = [more - now for more, (_, now) in zip(after, concerned, strict=True)]
         if min(gains, default=0) >= 0 and sum(gains) > best.get(name, (0, ""))[0]:
             best[name] = sum(gains), value
     return {name: value for name, (_, value) in best.items()}, sum(gain for gain, _ in best.values())
