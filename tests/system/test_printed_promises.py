@@ -6,8 +6,10 @@ tables, Python, receipt and session.
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import quietmean
 from quietmean.cli.console import print_privacy
 from quietmean.cli.main import main
 from quietmean.cli.pages import write_privacy_page, write_report
@@ -198,3 +201,22 @@ def test_a_session_promises_the_same_in_its_lines_and_its_data(tmp_path: Path) -
     assert figures["planned"].is_bound_of(contract.epsilon_a_priori)
     assert figures["everybody"].is_bound_of(everybody)
     assert numbers_of(contract.to_json(), {"epsilon_if_all_others_collude": everybody}) == []
+
+
+def test_no_epsilon_is_rounded_to_the_nearest() -> None:
+    """What is computed is rounded up, in one place: a format with a precision would understate it half of the time."""
+    nearest = re.compile(r"\.\d+[gf]$")
+    formatted = [
+        (path.name, ast.unparse(part.value), ast.unparse(part.format_spec).strip("f'\""))
+        for path in Path(quietmean.__file__).parent.rglob("*.py")
+        for part in ast.walk(ast.parse(path.read_text()))
+        if isinstance(part, ast.FormattedValue) and part.format_spec is not None
+    ]
+    # A delta at an epsilon; and functions that round a bound in its direction.
+    other = re.compile(r"additive|ceil|floor")
+    found = {
+        (name, value)
+        for name, value, spec in formatted
+        if nearest.search(spec) and "epsilon" in value and not other.search(value)
+    }
+    assert {name for name, _ in found} <= {"payment.py"}

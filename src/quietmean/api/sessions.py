@@ -20,6 +20,7 @@ from quietmean.api import rooms
 from quietmean.api.joining import JoinKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
+from quietmean.core.readable import epsilon_text
 from quietmean.core.site_options import SiteOptions, path_of
 
 Result = TypeVar("Result")
@@ -63,7 +64,7 @@ class _Rounds:
 
     def __repr__(self) -> str:
         study = self.contract.study
-        spent = f"{self.begun} begun, epsilon {self.epsilon:.4g} of {study.epsilon:g} at delta {study.delta:g}"
+        spent = f"{self.begun} begun, epsilon {epsilon_text(self.epsilon)} of {study.epsilon:g} at delta {study.delta:g}"
         return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import counted_text
+from quietmean.core.readable import counted_text, epsilon_text
 from quietmean.core.tables import Tabular
 from quietmean.planning.accuracy import stated_variance
 from quietmean.protocols.execution import Execution
@@ -72,7 +72,7 @@ class RoundMean(Tabular, Generic[Party]):
         missed = f", {self.missed} missed before" if self.missed else ""
         counted, by = counted_text(len(self.counted), len(self.in_part)), self.execution.protocol.checked_by
         unchecked = "" if by is None or by["lies_excluded"] else ", unchecked"
-        return f"RoundMean(round {self.round}{missed}, {counted}{unchecked}, epsilon so far {self.epsilon:.4g})"
+        return f"RoundMean(round {self.round}{missed}, {counted}{unchecked}, epsilon so far {epsilon_text(self.epsilon)})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)

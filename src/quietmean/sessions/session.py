@@ -14,7 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.engine import Engine, MemoryEngine
@@ -59,7 +59,7 @@ class Session:
     def __repr__(self) -> str:
         terms, name = self.terms, self.terms.plan.protocol.name
         rounds, size = count_of(terms.rounds, "round"), count_of(terms.dimension, "coordinate")
-        spent = f"{self.begun} of {rounds}, epsilon {self.epsilon:.4g} of {terms.epsilon:g} at delta {terms.delta:g}"
+        spent = f"{self.begun} of {rounds}, epsilon {epsilon_text(self.epsilon)} of {terms.epsilon:g} at delta {terms.delta:g}"
         return f"Session({name}, {terms.parties} parties, {size}, {spent})"
 
     def __enter__(self) -> Self:

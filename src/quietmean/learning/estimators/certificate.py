@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.readable import epsilon_text
 from quietmean.learning.sites import SiteRounds
 from quietmean.privacy import Charge, CoalitionCertificate, compose
 from quietmean.protocols.execution import Execution
@@ -57,7 +58,7 @@ class FitCertificate:
         self.__dict__.update(state, executions=tuple(map(Execution.from_json, state["executions"])))
 
     def __repr__(self) -> str:
-        cost = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} for one {self.unit} under {self.neighbouring}"
+        cost = f"epsilon {epsilon_text(self.epsilon)} at delta {self.delta:g} for one {self.unit} under {self.neighbouring}"
         return f"FitCertificate({cost}, {len(self.executions)} releases, {self.colluding} colluding)"
 
     @cached_property

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.readable import percent_text
+from quietmean.core.readable import bound_text, percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
@@ -58,7 +58,7 @@ class Needed:
             parties = f"{_round_up(self.parties or 1):,.0f} parties of this size"
             ways.append(f"{_round_up(self.records):,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
-            ways.append(f"epsilon {self.epsilon:.3g} with the {self.counted} planned")
+            ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
         nothing = f"more than any number of {self.counted} or epsilon"
         spreads = " and ".join(f"{spread:.3g} of {name}" for name, spread in self.assumed.items())
         typical = f"; assumes a standard deviation of {spreads}" if spreads else ""
@@ -147,7 +147,7 @@ class Forecast:
         if "parties_needed" in needed and self.study.unit.within_party:
             ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
         if "epsilon_needed" in needed:
-            ways.append(f"epsilon {needed['epsilon_needed']:.3g}")
+            ways.append(f"epsilon {bound_text(needed['epsilon_needed'])}")
         would = f"; {' or '.join(ways)} would do" if ways else f"; no number of {self._counted} and no epsilon would help"
         return f"{term.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
+from quietmean.core.readable import epsilon_text
 from quietmean.core.start_quorum import least_minimum
 from quietmean.ledger import Account
 from quietmean.node import NodeResult, NodeSettings, Started, run_party
@@ -142,7 +143,7 @@ def _keep_impossible(ready: PreparedStudy, among: _Among, result: NodeResult, er
 def _kept_without_result(ready: PreparedStudy, among: _Among, approved: Mapping[str, Any], error: ProtocolFailure) -> str:
     """The sentence of an end without a result, with the receipt that says what was paid for."""
     plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
-    most = f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} at most"
+    most = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} at most"
     charged = "nothing but the sampler's part of delta: nobody published anything"
     if not isinstance(error, NothingPublished):
         charged = f"all that was reserved, {most}" if math.isfinite(plan.epsilon_a_priori) else "all that was reserved"
