@@ -28,7 +28,7 @@ WAYS = {
     "half of a write": ("short", 1, 0),
 }
 # Of so many places one is tried in every run.
-SAMPLE = 40
+SAMPLE = 60
 
 
 @pytest.fixture(scope="module")

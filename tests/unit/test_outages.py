@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,18 @@ from quietmean.core.outage import Trouble as Kind
 from quietmean.core.outage import outage_of, refuse_outage, require_space, trouble_of
 from quietmean.core.output import Output
 from quietmean.ledger import Ledger
+from quietmean.node import Identity
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.randomness import Seed
+from quietmean.studies.agreement.distrust import Distrusted
+from quietmean.studies.agreement.study_keys import write_private
+from quietmean.studies.party.people import people_key
+from quietmean.studies.party.register import Register
 from support.disk import KINDS, STATEMENT_ERRORS, SYSTEM_ERRORS, Trouble, failing_disk
+
+KEY = Identity.generate().public_key
 
 
 def system(number: int) -> OSError:
@@ -198,6 +206,46 @@ def test_a_file_of_a_command(number: int, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(Outage, match=r"make room, then run the same command again"):
         Output(tmp_path / "plan.json", "the plan").write(b"{}")
     assert list(tmp_path.iterdir()) == []
+
+
+def _keys(folder: Path) -> None:
+    """As a key that is made once."""
+    if not (folder / "keys").exists():
+        write_private(folder / "keys", b"keys")
+
+
+WRITTEN: dict[str, Callable[[Path], object]] = {
+    "receipt": lambda folder: Output(folder / "receipt", "the receipt").write(b"{}"),
+    "private file": _keys,
+    "register": lambda folder: Register(folder).put("study", b"d" * 32, "north"),
+    "distrusted keys": lambda folder: Distrusted(folder / "distrusted").add(KEY),
+    "key for people": people_key,
+}
+
+
+@pytest.mark.parametrize("write", WRITTEN.values(), ids=list(WRITTEN))
+def test_what_may_not_be_on_the_disk_is_written_anew(
+    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name was there, and the folder's fsync failed: the same once more does all of it again, and not only says so."""
+    sync, synced = os.fsync, list[bool]()
+
+    def fails(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise system(errno.EIO)
+        sync(handle)
+
+    def recorded(handle: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(handle).st_mode))
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(Outage, match="then run the same command again"):
+            write(tmp_path)
+    monkeypatch.setattr(os, "fsync", recorded)
+    write(tmp_path)
+    assert synced[-2:] == [False, True]
 
 
 def test_a_ledger(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ class Output:
         try:
             there = _content(self.path)
         except OSError as error:
+            refuse_outage(error, self.path)
             raise self._impossible(reason_of(error)) from None
         if there is None or there == content:
             return there

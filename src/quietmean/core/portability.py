@@ -196,6 +196,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     # Left by a process with the same number that crashed.
     fresh.unlink(missing_ok=True)
+    new = not path.exists()
     try:
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             owner_only(file.fileno())
@@ -208,7 +209,13 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
         fresh.unlink(missing_ok=True)
         raise
     if durable:
-        sync_folder(path.parent)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            # Whoever finds it later would take it for one whose name is on the disk.
+            if new:
+                path.unlink(missing_ok=True)
+            raise
 
 
 def put_inside(root: Path, folders: Sequence[str], name: str, fresh: str, content: bytes) -> None:

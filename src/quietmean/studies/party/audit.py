@@ -123,6 +123,7 @@ class AuditLog:
         except FileNotFoundError:
             raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
         except OSError as error:
+            refuse_outage(error, self.path)
             raise InputError(f"audit log {self.path} cannot be read ({error.strerror}): check the path and your rights") from None
 
     def append(self, identity: Identity, make: Callable[[All, int, str, str], LogEntry]) -> LogHead:
