@@ -41,7 +41,7 @@ class SessionFiles(PartyFiles):
         """
         contract, study, store = self.contract, self.contract.study, self.store(options.store)
         if study.unit.within_party:
-            if records is None or records < 1:
+            if records is None or records < 0:
                 raise InputError("this session protects records: give records, how many this party has in every round")
         elif records is not None:
             raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
@@ -49,7 +49,7 @@ class SessionFiles(PartyFiles):
         seal = Seal(contract.digest, tuple(range(len(self.roster))))
         start_wait, round_wait = study.waits
         # One zero that is repeated: no round takes it, and a vector may be large.
-        zeros, weight = np.broadcast_to(0.0, (study.dimension,)), float(records or 1)
+        zeros, weight = np.broadcast_to(0.0, (study.dimension,)), 1.0 if records is None else float(records)
         smaller = {plan.target.parties: PlannedValue(plan, plan.admit(zeros, weight)) for plan in contract.plans[1:]}
         return NodeSettings(
             identity=self.identity,

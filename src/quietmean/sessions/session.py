@@ -166,9 +166,12 @@ class Session:
         for party, value in listed.items():
             if party not in range(parties):
                 raise InputError(f"there is no party {party}: they are 0 to {parties - 1}")
-            if value is None or (by_record and len(value) == 0):
+            if value is None:
                 continue
             array = _numbers(value, party)
+            if by_record and not array.size:
+                # A party without records is there: a list of none has no columns.
+                array = array.reshape(0, dimension)
             if array.shape[-1:] != (dimension,) or array.ndim != 1 + by_record:
                 shape = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
                 raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {shape}")

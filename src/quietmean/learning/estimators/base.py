@@ -126,13 +126,15 @@ class Private(BaseEstimator):  # type: ignore[misc]
         if site_of(self.site).members is not None:
             if groups is not None or self.parties is not None or (supervised and y is None):
                 raise InvalidInput("at a site X and y are the rows of this party alone: leave out lists, groups and parties")
-            rows, outcome = self._checked(X, y, supervised, reset)
+            rows, outcome = self._checked(X, y, supervised, reset, least=0)
             return [rows], [outcome]
         listed = _listed(X, supervised) if y is None else None
         if listed is not None:
             if groups is not None:
                 raise InvalidInput("a list has the data of one party each: leave out groups, or give one table")
-            held = [self._checked(part, other, supervised, reset and not index) for index, (part, other) in enumerate(listed)]
+            held = [
+                self._checked(part, other, supervised, reset and not index, least=0) for index, (part, other) in enumerate(listed)
+            ]
             self._require_parties(len(held))
             return [part for part, _ in held], [other for _, other in held]
         rows, outcome = self._checked(X, y, supervised, reset)
@@ -141,11 +143,11 @@ class Private(BaseEstimator):  # type: ignore[misc]
         parts = [rows[holder == party] for party in range(count)]
         return parts, [None if outcome is None else outcome[holder == party] for party in range(count)]
 
-    def _checked(self, X: Any, y: Any, supervised: bool, reset: bool) -> tuple[Array, Any]:
-        """By scikit-learn's rules, but no message quotes a cell."""
-        outcomes = {"y": y} if supervised else {}
+    def _checked(self, X: Any, y: Any, supervised: bool, reset: bool, least: int = 1) -> tuple[Array, Any]:
+        """By scikit-learn's rules, but no message quotes a cell. ``least``: so many rows, none of one party's."""
+        more = {"dtype": np.float64, "ensure_all_finite": False, "ensure_min_samples": least, **({"y": y} if supervised else {})}
         try:
-            validated = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **outcomes)
+            validated = validate_data(self, X, reset=reset, **more)
         except ValueError as error:
             if "could not convert" in str(error) or "invalid literal" in str(error):
                 raise InvalidInput("X holds texts, not numbers only: encode them as numbers between public bounds") from None

@@ -64,7 +64,7 @@ class Centres:
         vectors[*at, 1:] = self._place * (inside - self._middle) / self._reach
         # A row with a missing value is in no cluster.
         vectors[np.isnan(rows).any(axis=1)] = 0.0
-        return vectors.reshape(len(inside), -1)
+        return vectors.reshape(len(inside), count * (1 + columns))
 
     def move(self, mean: RoundMean[Any]) -> None:
         """To the ratios of noisy sums and counts."""
@@ -238,7 +238,8 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         session = self._open()
         by_party = session.terms.unit == PrivacyUnit.PARTY
         vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
-        party_vectors = [vector.mean(axis=0) if by_party else vector for vector in vectors]
+        # Of a party without records that counts as a whole there is no mean: nothing of it is in any cluster.
+        party_vectors = [vector.sum(axis=0) / max(len(vector), 1) if by_party else vector for vector in vectors]
         mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), party_vectors, strict=True)))
         self._kept.move(mean)
         self._executions.append(mean.execution)

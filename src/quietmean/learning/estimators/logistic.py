@@ -321,8 +321,8 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         self._certify(certificate if self._before is None else certificate.after(self._before))
 
     def _trained(self, model: dict[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
-        """What a party makes of the public model by itself."""
-        for _ in range(self.local_steps):
+        """What a party makes of the public model by itself: nothing else, without records."""
+        for _ in range(self.local_steps if len(rows) else 0):
             wrong = _wrong(model, rows, targets)
             model = {
                 "w": model["w"] - self.local_rate * (rows.T @ wrong / len(rows) + self.penalty * model["w"]),

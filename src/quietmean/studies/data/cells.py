@@ -46,6 +46,15 @@ _STRANGE_WORDS = {
 }
 
 
+# And about a column of which none can.
+_UNREADABLE = {
+    "numbers": ("a number", "Declare its levels if it holds names (--levels)"),
+    "dates": ("a date", "Say how its dates are written, or declare something else"),
+    "truth": ("a truth value", "Declare its levels (--levels)"),
+    "levels": ("a declared level", "Declare the levels as they are spelled (--levels)"),
+}
+
+
 @dataclass
 class ColumnReader:
     """Reads one declared column of a source, piece by piece, and keeps what its owner should know of cells not understood.
@@ -59,6 +68,8 @@ class ColumnReader:
     strange: int = 0
     unclear: int = 0
     lines: list[int] = field(default_factory=list)
+    # Does any cell hold a value?
+    understood: bool = False
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for a factor of what is no number."""
@@ -71,9 +82,18 @@ class ColumnReader:
         values, strange = understood(cells, self.column, numerals, self.location)
         rows = [int(row) for row in np.flatnonzero(strange)]
         self.strange += len(rows)
+        self.understood = self.understood or bool((values >= (-math.inf if self.column.numeric else 0.0)).any())
         self.unclear += sum(is_unclear(cells[row], self.column, numerals, self.location) for row in rows)
         self.lines += [table.lines[row] for row in rows[: MOST_NAMED - len(self.lines)]]
         return values
+
+    def unreadable(self, place: str) -> str:
+        """What is wrong where there are cells and none holds a value, in a sentence; empty elsewhere."""
+        if self.understood or not self.strange:
+            return ""
+        what, remedy = _UNREADABLE[kind_of(self.column)]
+        remedy = "Say how its cells are written" if self.unclear else remedy
+        return f"Column {self.column.name!r}: no cell of {place} holds {what}. {remedy}"
 
     def tell(self, place: str, word: str, tell: Tell) -> None:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""

@@ -138,6 +138,14 @@ class Declared:
         """After the last piece: its owner is told what was not understood."""
         for reader in self._readers.values():
             reader.tell(table.place, table.word, tell)
+            if unreadable := reader.unreadable(table.place):
+                tell(unreadable)
+
+    def require_readable(self, place: str) -> None:
+        """Raises :class:`InputError` for a column of which no cell can be read: for who sees all data, before anything starts."""
+        for reader in self._readers.values():
+            if unreadable := reader.unreadable(place):
+                raise InputError(unreadable)
 
 
 def values_of(table: Table, columns: Columns, location: Location) -> Array:

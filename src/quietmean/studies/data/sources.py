@@ -37,7 +37,8 @@ def parties_of_table(
     ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n, or
     person r. A row that names no party is in nobody's records. ``persons``: where they are the unit; by the site's mapping.
     ``tell`` gets sentences for the owner of the data. Raises :class:`InputError` unless exactly one of the two is given, for less
-    than two parties, for more parties than rows or persons, and for a person at more parties than the study says.
+    than two parties, for more parties than rows or persons, for a column that cannot be read, and for a person at more parties
+    than the study says.
     """
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
@@ -55,6 +56,7 @@ def parties_of_table(
         whose.add(table)
 
     values, table = declared.all_records(read_pieces(source, column_names, tell, whose.columns, whose.unit), tell, seen)
+    declared.require_readable(table.place)
     whose.tell(table, tell)
     if parties is None:
         names, all_rows = belongs.parts(table, tell)

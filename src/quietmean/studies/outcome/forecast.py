@@ -87,13 +87,18 @@ class Forecast:
         return self.plan.target.parties
 
     @property
+    def drawn(self) -> float:
+        """How many records are drawn: one at least, as nothing is to be expected of none."""
+        return max(self.records, 1.0)
+
+    @property
     def noise(self) -> float:
         """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
         return noise_of_total(self.plan)
 
     @cached_property
     def expectation(self) -> Expectation:
-        return Expectation(self.study.workload, self.noise, self.records, self.plan.value_step, self.studies)
+        return Expectation(self.study.workload, self.noise, self.drawn, self.plan.value_step, self.studies)
 
     @property
     def expected(self) -> tuple[Expected, ...]:
@@ -156,7 +161,7 @@ class Forecast:
             return {}
         remedies = {}
         if math.isfinite(term.records):
-            remedies["records_needed"] = math.ceil(self.records * term.records)
+            remedies["records_needed"] = math.ceil(self.drawn * term.records)
             remedies["parties_needed"] = math.ceil(self.parties * term.records)
         epsilon = self._epsilon(term.less_noise)
         return remedies | ({} if epsilon is None else {"epsilon_needed": epsilon})
@@ -183,7 +188,7 @@ class Forecast:
                         self.expectation.drawn(statistic).term,
                         aim,
                         goal,
-                        math.ceil(self.records * more) if possible else None,
+                        math.ceil(self.drawn * more) if possible else None,
                         math.ceil(self.parties * more) if possible else None,
                         self._epsilon(less_noise),
                         counted=self._counted,
@@ -218,8 +223,8 @@ class Forecast:
             return {}
         share = math.sqrt(term.budget_part) or 1.0
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
-        deviation = self.noise / self.records / (self.study.workload.sensitivity * share / math.sqrt(2))
-        return {"best_bins": best_bins(columns[statistic.column], self.records, deviation)}
+        deviation = self.noise / self.drawn / (self.study.workload.sensitivity * share / math.sqrt(2))
+        return {"best_bins": best_bins(columns[statistic.column], self.drawn, deviation)}
 
 
 def _interval(drawn: Drawn) -> str:

@@ -133,4 +133,4 @@ def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome
     parts = outcome.execution.parts
     counted = float(parts @ weights)
     # What rounding to the grid may hide is taken for noise.
-    return workload.decode(parts @ values / counted, plan.value_step / 2, counted, step=plan.value_step)
+    return workload.decode(parts @ values / (counted or 1.0), plan.value_step / 2, counted, step=plan.value_step)
