@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.core.query_statement import QueryStatement
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
@@ -23,6 +25,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.accounts import WhoseAccount
 from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.policy import PolicyRules
 from support.kinds import SESSION, STUDY, Kind
 from support.pages import blocks
 from support.site_policy import write_policy
@@ -350,3 +353,18 @@ def _in_words(default: Any) -> str:
     if isinstance(default, bool | tuple):
         return str(default).lower() if isinstance(default, bool) else "none"
     return f"{default:.10g}"
+
+
+def test_a_policy_forbids_queries_that_mix_rows_unless_it_allows_them() -> None:
+    asked = contract(STUDY)
+    assert isinstance(asked, Contract)
+    mixed = replace(asked, query=QueryStatement(mixes_rows=True, codes=("ab",)))
+    assert Policy().broken(asked) == []
+    (broken,) = Policy().broken(mixed)
+    assert broken.startswith("query_mixes_rows: the query over these data mixes rows")
+    assert Policy(PolicyRules(query_mixes_rows=True)).broken(mixed) == []
+    assert Policy(PolicyRules(query_mixes_rows=True)).digest != Policy().digest
+    assert "lets rows decide about other rows" in str(mixed)
+    assert "Their digests are ab" in str(mixed)
+    assert mixed.to_json()["query"] == {"mixes_rows": True, "codes": ["ab"]}
+    assert [one["key"] for one in mixed.to_json()["assumptions"]][-2:] == ["query", "codes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -180,6 +181,7 @@ class Study:
         notes: list[str] = []
         terms = self._terms
         names, parts = rooms.sources.parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
+        query = rooms.sources.query_of_data(data, self.columns, terms.unit)
         records = float(sum(map(terms.workload.units_in, parts)))
         choice = terms.choice(len(parts))
         choice.plan.require_target_kept(a_priori_above_target)
@@ -192,8 +194,8 @@ class Study:
         executed = rooms.here.execute(terms, choice.plan, encoded, report=lambda party, event: None)
         if executed.remark:
             warnings.warn(executed.remark, stacklevel=3)
-        took = executed.network
-        return rooms.result.StudyResult(terms, executed.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
+        took, outcome = executed.network, replace(executed.outcome, query=query)
+        return rooms.result.StudyResult(terms, outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 
 
 def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:

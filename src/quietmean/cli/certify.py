@@ -32,6 +32,7 @@ from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of, epsilon_text, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
@@ -176,6 +177,9 @@ def command(
                 document |= _nats_of_any(analysis, explained["size"], prior_sd or half_range(analysis.sensitivity))
             if record is not None:
                 document["gate"] = gate_summary(record)
+    origin = raw.get("origin")
+    declared = QueryStatement.of_json(origin.get("query") if isinstance(origin, Mapping) else None).assumptions
+    document["assumptions"] = [*document["assumptions"], *assumptions_json(declared)]
     if json:
         print_json(document)
     else:

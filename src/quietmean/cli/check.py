@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +78,7 @@ def command(
     """
     from quietmean.cli.identity import load_identity
     from quietmean.sessions.files import SessionFiles, contract_of, is_session, load_files
-    from quietmean.studies.data import account_name
+    from quietmean.studies.data import account_name, query_statement
     from quietmean.studies.party import Contract, Files, Policy, payer_for
 
     require_wait("wait", wait, 0.0)
@@ -94,6 +95,10 @@ def command(
     with progress("calibrating the noise"):
         contract = contract_of(files, agreed.plan, agreed.no_privacy)
     shared = contract.plan
+    if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
+        # What is wrong with the data is found below.
+        with suppress(InputError):
+            contract = replace(contract, query=query_statement(data, files.workload.columns, files.study.unit))
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
     findings = [policy_finding(rules, contract)]

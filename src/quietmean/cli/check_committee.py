@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,6 +130,7 @@ class FileCheck:
 
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""
+        from quietmean.studies.data import query_statement
         from quietmean.studies.party import Contract, Policy
         from quietmean.studies.party.by_file import SharingContributor
         from quietmean.studies.party.committee_file import CommitteeContributor
@@ -137,7 +139,10 @@ class FileCheck:
         rules = Policy.load(self.node.policy)
         keys = contributor_keys(self.sealed, self.identity, self.key, self.node.store)
         own_place(self.sealed, self.identity, keys, self.key)
-        contract = Contract.by_file(self.sealed, self.identity, choice, keys.voucher)
+        study, contract = self.sealed.study, Contract.by_file(self.sealed, self.identity, choice, keys.voucher)
+        # What is wrong with the data is found below.
+        with suppress(InputError):
+            contract = replace(contract, query=query_statement(data, study.workload.columns, study.unit))
         rules.refuse(contract)
         kind = SharingContributor if self.sealed.study.committee is None else CommitteeContributor
         contributor = kind(self.sealed, choice.plan, self.identity, keys)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,7 +153,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import save_impossible, save_refusal
-    from quietmean.studies.data.sources import parties_of_table
+    from quietmean.studies.data.sources import parties_of_table, query_of_data
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.outcome.here import execute
 
@@ -161,6 +161,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     names, parts = parties_of_table(
         data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append, study.persons
     )
+    query = query_of_data(data, study.workload.columns, study.unit)
     target = study.target(len(parts))
     units = sum(study.workload.units_in(part) for part in parts)
     for sentence in budget_warnings(target, units):
@@ -186,10 +187,11 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         except ImpossibleResult as error:
             save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
+    local = replace(local, outcome=replace(local.outcome, query=query))
     if local.remark:
         warn(local.remark)
     seconds = time.monotonic() - begun
-    origin = _origin(plan, names)
+    origin = {**_origin(plan, names), **query.to_json()}
     local.outcome.save_receipt(folder / "receipt.json", origin)
     pages = Pages(folder / "receipt.json", folder / "report.html", folder / "privacy.html")
     document = {

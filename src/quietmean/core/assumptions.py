@@ -41,6 +41,8 @@ class Key(StrEnum):
     ALONE = "one-study"
     NO_NOISE = "no-noise"
     OVERFLOW = "overflow"
+    QUERY = "query"
+    CODES = "codes"
 
 
 @dataclass(frozen=True, slots=True)

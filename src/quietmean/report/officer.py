@@ -79,7 +79,8 @@ class OfficerPage:
         }
 
     def _assumptions(self) -> tuple[Assumption, ...]:
-        return for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
+        standing = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
+        return (*standing, *self.stated.stamps.query.assumptions)
 
     @property
     def summary(self) -> str:

@@ -397,4 +397,5 @@ def _sent(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def _assumptions(report: StudyReport) -> list[dict[str, str]]:
-    return [assumption.to_json() for assumption in for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)]
+    standing = for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)
+    return [assumption.to_json() for assumption in (*standing, *report.stamps.query.assumptions)]

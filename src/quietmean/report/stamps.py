@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from quietmean.core.domain import Links
 from quietmean.core.origin import study_and_party
+from quietmean.core.query_statement import QueryStatement
 from quietmean.report import words
 
 _DIGESTS = ("plan", "roster", "session")
@@ -17,7 +18,7 @@ _DIGESTS = ("plan", "roster", "session")
 class Stamps:
     """``finished``: when, as text; ``version``: of the software; ``digests``: of what, and SHA-256; what is not stated is empty.
 
-    ``keys``: what protects what the parties told each other.
+    ``keys``: what protects what the parties told each other. ``query``: what the owner of the data declared of the one over them.
     ``absent``: parties without whom the study began, who are not among its parties. ``whose``: of which party of which study a
     page is, see :func:`study_and_party`.
     """
@@ -28,6 +29,7 @@ class Stamps:
     absent: tuple[str, ...] = ()
     whose: str = ""
     keys: str = ""
+    query: QueryStatement = field(default_factory=QueryStatement)
 
     @classmethod
     def of_origin(cls, origin: Mapping[str, Any]) -> Self:
@@ -43,6 +45,7 @@ class Stamps:
             digests=tuple((name, digest) for name, digest in digests.items() if isinstance(digest, str) and digest),
             absent=tuple(map(str, absent)) if isinstance(absent, list) else (),
             whose=study_and_party(origin),
+            query=QueryStatement.of_json(origin.get("query")),
             keys=next((links.text for links in Links if links == origin.get("links")), ""),
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quietmean.studies.data.preview import Preview as Preview
     from quietmean.studies.data.reading import Source as Source
     from quietmean.studies.data.reading import location_of as location_of
+    from quietmean.studies.data.reading import query_statement as query_statement
     from quietmean.studies.data.reading import read_columns as read_columns
     from quietmean.studies.data.reading import read_table as read_table
     from quietmean.studies.data.records import Records as Records
@@ -28,7 +29,7 @@ else:
         "location": "Location account_name",
         "mapping": "FrameOfPersons",
         "preview": "Preview",
-        "reading": "Source location_of read_columns read_table",
+        "reading": "Source location_of query_statement read_columns read_table",
         "records": "Records",
     }
     _PLACES = {name: f"studies.data.{module}" for module, names in _NAMES.items() for name in names.split()}

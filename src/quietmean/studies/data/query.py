@@ -78,7 +78,7 @@ class CheckedQuery:
         self._loaded: dict[str, _Loaded] = {}
         self._person = person
         self._levels = Levels(self._query, self._base, self._find, person)
-        self._relation = self._levels.top(self._node)
+        self.relation = self._levels.top(self._node)
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
@@ -198,17 +198,17 @@ class CheckedQuery:
     def pieces(self, column_names: Collection[str]) -> Pieces:
         """The named columns of what the query says. Raises :class:`InputError` where one is absent."""
         needed = {plain_name(name) for name in column_names}
-        names = [plain_name(one.name) for one in self._relation.fields]
+        names = [plain_name(one.name) for one in self.relation.fields]
         # What is not asked for may stand there twice, as a join has it.
         require_distinct(self._location.name, [name if name in needed else "" for name in names])
         if not needed <= set(names):
             raise heading_absent(self._location.name, needed, tuple(names))
         names = [name if name in needed or names.count(name) == 1 else "" for name in names]
-        places = {place: self._relation.fields[place].type for place, name in enumerate(names) if name in needed}
+        places = {place: self.relation.fields[place].type for place, name in enumerate(names) if name in needed}
         yield from pieces_of(
             self._base,
             "duckdb",
-            self._relation.sql,
+            self.relation.sql,
             self._location,
             tuple(names),
             {place: (f"c{place}", kind) for place, kind in places.items()},

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.persons import PersonRows
 from quietmean.statistics.transforms import Transform
 from quietmean.studies.data.cells import ColumnReader
-from quietmean.studies.data.formats import read_file
+from quietmean.studies.data.formats import digests_of_codes, read_file
 from quietmean.studies.data.frames import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.mapping import FrameOfPersons
@@ -163,6 +164,21 @@ def location_of(source: Source) -> Location:
     if isinstance(source, FrameOfPersons):
         return replace(location_of(source.data), mapping=source.mapping)
     return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
+
+
+def query_statement(source: Source, columns: Columns, unit: PrivacyUnit) -> QueryStatement:
+    """What the owner of a source declares of its query; it is checked, and no row of data is read.
+
+    Raises :class:`InputError` for a query that is not on the list, and for codes of which two rows have the same key.
+    """
+    source = source.data if isinstance(source, FrameOfPersons | GroupedFrame) else source
+    if not isinstance(source, Path | str):
+        return QueryStatement()
+    location = Location.of(source)
+    if location.mixes_rows:
+        return QueryStatement(mixes_rows=True)
+    codes = digests_of_codes(location, location.mapping.names(_named(columns)).values(), unit)
+    return QueryStatement(codes=tuple(sorted(codes.values())))
 
 
 def read_table(source: Source, column_names: Collection[str], tell: Tell = _ignore) -> Table:

@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, Persons, joined
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.persons import Identities, PersonReader, require_persons
-from quietmean.studies.data.reading import Declared, Source, location_of, read_columns, read_person_rows, read_pieces
+from quietmean.studies.data.reading import (
+    Declared,
+    Source,
+    location_of,
+    query_statement,
+    read_columns,
+    read_person_rows,
+    read_pieces,
+)
 from quietmean.studies.data.table import MOST_NAMED, Table, where
 from quietmean.studies.data.text import Tell
 
@@ -92,6 +101,14 @@ def parties_of_data(
         if isinstance(table, list | tuple | np.ndarray):
             raise InputError(f"{name!r} is no table: a dict has one table for each party, by its name; columns make a data frame")
     return list(data), _parts_of_tables(list(data.values()), columns, tell, persons)
+
+
+def query_of_data(data: Any, columns: Columns, unit: PrivacyUnit) -> QueryStatement:
+    """What the owners of all these declare of their queries. Raises :class:`InputError` as :func:`query_statement` does."""
+    sources = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, list | tuple) else [data]
+    said = [query_statement(source, columns, unit) for source in sources]
+    codes = {digest for one in said for digest in one.codes}
+    return QueryStatement(any(one.mixes_rows for one in said), tuple(sorted(codes)))
 
 
 def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | None, persons: Persons | None) -> list[Any]:

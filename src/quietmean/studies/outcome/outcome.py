@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from quietmean.core.fact import Fact
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
+from quietmean.core.query_statement import QueryStatement
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.influence import Influence, influence_of
@@ -38,7 +39,7 @@ class StudyOutcome:
     """A finished study: the estimates of its statistics, its privacy, and how far one party can have moved them.
 
     Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
-    values lost with parties that dropped out.
+    values lost with parties that dropped out. ``query``: what the owner of the data declared of the one over them.
     """
 
     workload: Workload
@@ -50,6 +51,7 @@ class StudyOutcome:
     party_epsilon: float | None
     gate: GateRecord | None = None
     influence: StudyInfluence | None = None
+    query: QueryStatement = field(default_factory=QueryStatement)
 
     def __repr__(self) -> str:
         cost = self.certificate.terms.figures(self.a_priori, self.epsilon)
@@ -113,8 +115,9 @@ class StudyOutcome:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """All that the certificate takes for granted, with what the study says of persons."""
-        return for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
+        """All that the certificate takes for granted, with what the study says of persons, and this party's owner of a query."""
+        standing = for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
+        return (*standing, *self.query.assumptions)
 
     def certificate_json(self) -> dict[str, Any]:
         return {

@@ -15,6 +15,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
@@ -48,7 +49,8 @@ class Signatory:
 class Agreement(ABC):
     """What all parties have alike, but for who they are, and what a site's policy and its approvers look at.
 
-    ``sealed``: where it came sealed by a convener. ``contributes``: by file, and connects to nobody. ``target``: of all that is
+    ``sealed``: where it came sealed by a convener. ``contributes``: by file, and connects to nobody. ``query``: what
+    this party's owner declares of the one over its data. ``target``: of all that is
     asked for, ``plan``: of one execution by all, the first of ``plans``, of all numbers of parties with which it may start.
     ``asks_for``: kind and text of each statistic; ``used`` and ``declared``: columns.
     """
@@ -57,6 +59,7 @@ class Agreement(ABC):
     party: PartyId
     sealed: Sealed | None
     contributes: bool = False
+    query: QueryStatement = QueryStatement()
 
     @property
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
 from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
@@ -45,7 +46,8 @@ class Contract(Agreement):
 
     ``contributes``: by file, and connects to nobody.
 
-    Nothing in it depends on anybody's data, so all parties of a study have the same, but for who they are.
+    Nothing in it depends on anybody's data, so all parties of a study have the same, but for who they are and what the owner of
+    their data declares of a query.
     """
 
     study: StudyTerms
@@ -54,6 +56,7 @@ class Contract(Agreement):
     choice: Choice
     sealed: Sealed | None = None
     contributes: bool = False
+    query: QueryStatement = field(default_factory=QueryStatement)
 
     @classmethod
     def of(cls, files: Files, choice: Choice) -> Self:
@@ -233,7 +236,8 @@ class Contract(Agreement):
             **self._quorum_json(),
             **self._deadlines_json(),
             **({} if self.committee is None else {"committee": self.committee.to_json()}),
-            "assumptions": assumptions_json(plan.assumptions),
+            "assumptions": assumptions_json((*plan.assumptions, *self.query.assumptions)),
+            **self.query.to_json(),
         }
 
     def _cost(self) -> str:
@@ -309,7 +313,7 @@ class Contract(Agreement):
             *self._connection_lines(),
             *(("expected", sentence) for sentence in expected),
             *(("one party can move", sentence) for sentence in self._moved()),
-            *((ASSUMED, str(assumption)) for assumption in plan.assumptions),
+            *((ASSUMED, str(assumption)) for assumption in (*plan.assumptions, *self.query.assumptions)),
             ("digest", self.digest),
         ]
 

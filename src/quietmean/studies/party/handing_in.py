@@ -16,7 +16,7 @@ from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
-from quietmean.studies.data import Source, records_of
+from quietmean.studies.data import Source, query_statement, records_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
@@ -106,7 +106,8 @@ def hand_in(
     choice = sealed.choice()
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
-    contract = Contract.by_file(sealed, identity, choice, keys.voucher)
+    query = query_statement(data, study.workload.columns, study.unit)
+    contract = replace(Contract.by_file(sealed, identity, choice, keys.voucher), query=query)
     auditor = auditor_for(rules, identity, contract)
     with auditor.refusals():
         rules.refuse(contract)
@@ -136,7 +137,7 @@ def hand_in(
             auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
 
     contribution = contributor.contribute(encoded, charge)
-    head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest})
+    head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest, **query.to_json()})
     # Nothing reads the private values any more.
     encoded.vector.fill(0.0)
     records.wipe()

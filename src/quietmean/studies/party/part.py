@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
+from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import epsilon_text
 from quietmean.core.start_quorum import least_minimum
 from quietmean.ledger import Account
@@ -124,6 +125,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
         _keep_impossible(ready, among, result, error)
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
+    outcome = replace(outcome, query=QueryStatement.of_json(ready.approval.get("query")))
     account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
         require_enough(ready, among, outcome)

@@ -65,6 +65,8 @@ class PolicyRules(BaseModel):
     # Whether who sealed the study may be trusted for the keys of more parties than may collude.
     trust_convener: bool = True
     no_privacy: bool = True
+    # Whether a query over the data of this site may let rows decide about others, as its owner declares.
+    query_mixes_rows: bool = False
     # Whether the keys of a study must rest on ML-KEM-768 besides X25519.
     require_post_quantum: bool = False
     # Whether --yes is an answer, where nobody is there to be asked.
@@ -155,7 +157,13 @@ class Policy:
     def digest(self) -> str:
         """SHA-256 of all that it says, hexadecimal."""
         rules = self.rules.model_dump(mode="json")
-        for later, unsaid in (("largest_nats", 0), ("require_post_quantum", False), ("records", None), ("largest_share", 1)):
+        for later, unsaid in (
+            ("query_mixes_rows", False),
+            ("largest_nats", 0),
+            ("require_post_quantum", False),
+            ("records", None),
+            ("largest_share", 1),
+        ):
             # Digests from before there was this rule stay what they are.
             if rules[later] == unsaid:
                 del rules[later]
@@ -282,6 +290,11 @@ def _no_privacy(policy: Policy, agreement: Agreement) -> Iterator[str]:
         yield f"{agreement.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 
+def _query(policy: Policy, agreement: Agreement) -> Iterator[str]:
+    if agreement.query.mixes_rows and not policy.rules.query_mixes_rows:
+        yield "the query over these data mixes rows, as they declare: allowed only where a policy says query_mixes_rows = true"
+
+
 def _post_quantum(policy: Policy, agreement: Agreement) -> Iterator[str]:
     if policy.rules.require_post_quantum and not agreement.post_quantum:
         yield f"the study's keys: {agreement.keys}"
@@ -337,6 +350,7 @@ _RULES: dict[str, Callable[[Policy, Agreement], Iterator[str]]] = {
     "statistics": _statistics,
     "protocols": _protocols,
     "no_privacy": _no_privacy,
+    "query_mixes_rows": _query,
     "require_post_quantum": _post_quantum,
     "never": _never,
     "column": _columns,

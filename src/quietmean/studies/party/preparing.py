@@ -21,7 +21,7 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.data import GroupedRows, Records, Source
+from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.accounts import WhoseAccount
@@ -130,7 +130,7 @@ class PartyPreparation:
             begun=own.begun(self._options.store),
             auditor=self._auditor,
         )
-        self.approval = consent.to(contract)
+        self.approval = {**consent.to(contract), **contract.query.to_json()}
 
     def _auditor_for(self, contract: Agreement) -> Auditor:
         return auditor_for(self._policy, self._own.identity, contract)
@@ -188,16 +188,18 @@ class Preparation(PartyPreparation):
     def agree(self, choice: Choice, data: Source) -> Contract:
         """The yes to a study in which parties connect, by this plan, after the data were read.
 
-        Raises :class:`InputError` without one, and as :meth:`Consent.to` does; for a source that is none, a public number of
-        records that does not fit, and a hopeless study.
+        Raises :class:`InputError` without one, and as :meth:`Consent.to` does; for a source that is none, a query that is not on
+        the list, a public number of records that does not fit, and a hopeless study.
         """
         files = self._files
-        self._contract = contract = Contract.of(files, choice)
+        contract = Contract.of(files, choice)
         self._auditor = self._auditor_for(contract)
         with self._auditor.refusals():
             self._policy.refuse(contract)
         # What is missing for it is said before anything is read.
         files.require_folder(self._options, self._policy.folder)
+        query = query_statement(data, files.workload.columns, files.study.unit)
+        self._contract = contract = replace(contract, query=query)
         self._records = files.records(data)
         with self._auditor.refusals():
             require_number(len(self._records), files.study, choice.plans, self._policy)
