@@ -75,7 +75,7 @@ class DropBox:
         path = folder / JOURNAL
         try:
             make_folders(folder)
-            journal = os.open(path, _CREATED, 0o644)
+            journal = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
             try:
                 if not try_lock(journal):
                     raise InputError(f"another drop writes into folder {folder}: end that one, or name another with --folder")
@@ -183,7 +183,7 @@ class DropBox:
         self._close_segments()
         self._number += 1
         for member in range(self._members):
-            handle = os.open(self._path(self._number, member), _CREATED | os.O_EXCL, 0o644)
+            handle = os.open(self._path(self._number, member), os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o644)
             self._segments.append(GrowingFile(handle, 0))
             self._segments[-1].write(segment_front(self._session, member))
         sync_folder(self._folder)
@@ -262,7 +262,7 @@ class DropBox:
             return
         before = [places for number, places in ends[:-BATCH] if number == self._number]
         for member, end in enumerate(ends[-1][1]):
-            segment = GrowingFile(os.open(self._path(self._number, member), _EXISTING), end)
+            segment = GrowingFile(os.open(self._path(self._number, member), os.O_RDWR | _BINARY), end)
             self._segments.append(segment)
             segment.settle()
             segment.write_anew(before[-1][member] if before else 0)
@@ -274,5 +274,4 @@ class DropBox:
         )
 
 
-_EXISTING: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
-_CREATED: Final = _EXISTING | os.O_CREAT
+_BINARY: Final = getattr(os, "O_BINARY", 0)
