@@ -204,6 +204,30 @@ def test_any_bytes_move_at_most_one_record_of_several_lines(count: int, tmp_path
     assert moved[1] <= 0.05 * moved[0], moved
 
 
+@pytest.mark.parametrize(
+    ("notes", "changed"),
+    [
+        # A line that is a record stands between a mark that is left open and one that would close it.
+        (["x", "x", "%below", "x"], b'30,a,"open'),
+        (["x", "x", "two%lines", "%below"], b'30,a,"'),
+        (["%below", "x", "x", "%%"], b'30,a,"open'),
+        # It closes what the record before it leaves open, of which several lines are left.
+        (["x", "1,a%2,b%", "x", "x"], b'x",a,9'),
+        (["1,a%2,b%", "one%two%three%", "two%lines", "x"], b'x",a,9'),
+    ],
+)
+@pytest.mark.parametrize("end", ENDS, ids=["LF", "CR LF", "CR"])
+def test_what_a_damaged_record_would_take(notes: list[str], changed: bytes, end: str, tmp_path: Path) -> None:
+    for place in range(4):
+        records = [as_a_program_writes(100 + at, note.replace("%", end)) for at, note in enumerate(notes)]
+        records[place] = changed
+        values = of_several_lines(tmp_path / "t.csv", end, records)
+        assert len(values) == 4, (place, records)
+        lost = {at for at in range(4) if at != place and 100.0 + at not in values[:, 0]}
+        assert lost <= {place - 1}
+        assert not lost or changed.startswith(b"x")
+
+
 @pytest.mark.parametrize("most", [2, 3, 64])
 def test_a_record_has_as_many_lines_as_the_setting_allows(most: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"

@@ -349,6 +349,39 @@ def test_levels_and_codes_in_single_precision(holder: str, kind: pa.DataType, tm
     np.testing.assert_allclose(values[:, 1], [0.1, 0.5, 2.5, NAN, NAN, 0.6], rtol=1e-6)
 
 
+# --- days of programs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "day"),
+    [
+        # Its 29 February 1900 never was.
+        ("excel", "1", "1900-01-01"),
+        ("excel", "59", "1900-02-28"),
+        ("excel", "60", None),
+        ("excel", "61", "1900-03-01"),
+        ("excel", "45322,75", "2024-01-31"),
+        ("excel", "2958465", "9999-12-31"),
+        ("excel", "2958466", None),
+        ("excel-1904", "0", "1904-01-01"),
+        ("sas", "0", "1960-01-01"),
+        ("sas", "-1", "1959-12-31"),
+        ("sas", "-21916.5", "1899-12-29"),
+        ("stata", "1706659200000", "2014-01-30"),
+        ("spss", "13926038400", "2024-01-31"),
+        ("unix", "-0.5", "1969-12-31"),
+        ("unix", "1706745599", "2024-01-31"),
+        ("unix", "1706745600", "2024-02-01"),
+        ("unix", "99999999999999", None),
+        ("unix", "0x4b", None),
+        ("unix", "1e4", None),
+    ],
+)
+def test_numbers_of_days(program: str, number: str, day: str | None) -> None:
+    found = date_of(number, program)
+    assert (None if found is None else found.isoformat()) == day
+
+
 # --- nothing may stand behind ---------------------------------------------------------------------------------------------
 
 

@@ -190,3 +190,12 @@ def test_blanks_between_columns_are_said(tmp_path: Path) -> None:
         assert read(f"{path}#delimiter=blanks") == (TWO, [])
     path.write_text('"age" "arm"\n"1" 61 "a"\n"a b" 62 "b"\n')
     assert read(f"{path}#delimiter=blanks,rownames=true") == (TWO, [])
+
+
+@pytest.mark.parametrize(
+    "content", ["age arm;sex\n61 a;f\n", "A report of age and arm\nAge;Arm\n61;a\n", "age arm\n\nage,weight\n61,82\n"]
+)
+def test_blanks_are_not_advised_where_a_delimiter_stands(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(InputError, match=r"^column '(age|arm)' is not among the "):
+        read_columns(tmp_path / "t.csv", COLUMNS)

@@ -250,7 +250,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
     stated = DELIMITERS.get(location.settings.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
-    has_blanks = False
+    by_blanks, divided = False, bool(stated)
     for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
         if line > location.skip + HEADING_LINES:
             break
@@ -270,8 +270,9 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
                 closed = between not in ("", BLANKS) and content.rstrip(" ").endswith(between)
                 return _Heading(heading, between, line, next_start, end, closed)
         widest = widest or max((heading for _, heading in ways), key=len)
-        has_blanks = has_blanks or (names is not None and names <= set(_names_in(content, BLANKS)))
-    if has_blanks:
+        by_blanks = by_blanks or (names is not None and names <= set(_names_in(content, BLANKS)))
+        divided = divided or any(len(heading) > 1 for _, heading in ways)
+    if by_blanks and not divided:
         raise InputError(
             f"{location.name} has no delimiter between its columns. If blanks are, say {location.name}#delimiter=blanks."
         )
