@@ -449,7 +449,7 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
     database.execute(f"PRAGMA user_version = {version}")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(InputError, match="a database but no ledger"):
+    with pytest.raises(InputError, match="holds a table of data, not a ledger"):
         Ledger.open(path, create=True)
     assert path.read_bytes() == before
 

@@ -14,6 +14,7 @@ from quietmean.cli.adversary import names_in, parse_parties, parse_party, party_
 from quietmean.cli.certify import DELTA
 from quietmean.cli.console import out, print_json, progress
 from quietmean.cli.newest import execution_or_newest
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.readable import epsilon_text
 from quietmean.protocols.fields import Hints
@@ -75,7 +76,7 @@ def command(
     from quietmean.protocols.execution import Execution
     from quietmean.simulation import attack
 
-    raw = read_json(execution_or_newest(execution))
+    raw = read_json(execution_or_newest(execution), FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
     hinted = Hints.of(raw).delta
     happened = Execution.from_json(raw)
     read = happened.eavesdropper.observed if observed is None else read_observations(observed)

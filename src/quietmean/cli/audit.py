@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,13 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
     from quietmean.core.json_file import read_json
     from quietmean.studies.party.audit import heads_in, verify
 
-    verification = verify(log, {f"receipt {path}": heads_in(read_json(path), str(path)) for path in receipts})
+    verification = verify(
+        log,
+        {
+            f"receipt {path}": heads_in(read_json(path, FileKind.RECEIPT, FileKind.SESSION_RECEIPT), str(path))
+            for path in receipts
+        },
+    )
     head = None if verification.head is None else verification.head.to_json()
     if json:
         document: dict[str, Any] = {

@@ -28,6 +28,7 @@ from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.extras import require_report
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, require_version
@@ -136,7 +137,7 @@ def command(
     against.require_effect(matrix=matrix)
     report, table = shown.report, shown.table
     execution = execution_or_newest(execution)
-    raw = read_json(execution)
+    raw = read_json(execution, FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
     require_version(raw.get("format"), SESSION_RECEIPT, f"file {execution}")
     if raw.get("format") == SESSION_RECEIPT:
         several = {**against.given(), "epsilon": epsilon, "prior-sd": prior_sd, "matrix": matrix or None}

@@ -33,6 +33,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.core.errors import InputError, ProtocolFailure
+    from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.committee.result import check_result, merge_results, read_result
     from quietmean.studies import save_impossible
@@ -59,6 +60,7 @@ def command(
         try:
             results.append(read_result(session, content))
         except InputError as error:
+            refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS)
             raise InputError(f"{file}: {error}") from None
         size += len(content)
     checked = check_result(session, merge_results(results))

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, progress
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 
 
@@ -43,7 +44,7 @@ def command(
     from quietmean.planning.plan import Plan
     from quietmean.simulation import simulate
 
-    loaded = Plan.from_json(read_json(plan))
+    loaded = Plan.from_json(read_json(plan, FileKind.PLAN))
     with progress("simulating") as line:
         result = simulate(
             loaded,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.readable import count_of
 
 # A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
@@ -55,6 +56,7 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     if (store is None) == (study is None):
         raise InputError("whose status is not clear: give either STORE or --study STUDY")
     if store is not None:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
         return [(store, status_path(store))]
     if study is None:
         return []

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 
 # The state of a node that has its result and needs its store no more; in any other the study may go on.
 _OVER = "finished"
@@ -47,6 +48,7 @@ def command(
         return
     # All stores are checked before the first one is deleted.
     for store in remove:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
         _require_removable(_described(store), abandon)
     removed = [path for store in remove for path in remove_store(store)]
     if json:

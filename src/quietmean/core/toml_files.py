@@ -10,23 +10,27 @@ from pydantic import BaseModel
 
 from quietmean.core.codec import decode_toml
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.schema import nearest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-def read_tables(path: Path, subject: str) -> dict[str, Any]:
-    """The tables of a file, ``subject`` in sentences. Raises :class:`InputError` for one that is missing or cannot be read."""
+def read_tables(path: Path, subject: str, *kinds: FileKind) -> dict[str, Any]:
+    """The tables of a file, ``subject`` in sentences. Raises :class:`InputError` for one that is missing or cannot be read, or
+    that is known to be of another kind than these."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise unreadable(path, subject, error) from None
-    return decode_tables(content, path, subject)
+    return decode_tables(content, path, subject, *kinds)
 
 
-def decode_tables(content: bytes, path: Path, subject: str) -> dict[str, Any]:
+def decode_tables(content: bytes, path: Path, subject: str, *kinds: FileKind) -> dict[str, Any]:
     """The same of what was read already."""
+    if kinds:
+        refuse_other(kind_of_content(content), f"file {path}", *kinds)
     return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}): mend it"))
 
 

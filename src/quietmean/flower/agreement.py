@@ -16,6 +16,7 @@ from typing import Any, Self, Unpack
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
@@ -75,7 +76,7 @@ class FlowerAgreement:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """From a file. Raises :class:`InputError` for another file, and for a plan that does not keep the budget."""
-        raw = read_json(Path(path))
+        raw = read_json(Path(path), FileKind.FLOWER)
         require_version(raw.get("format"), FORMAT, f"file {path}")
         if raw.get("format") != FORMAT:
             raise InputError(f"file {path} is no agreement of quietmean's Flower clients: make one with Agreement.make")

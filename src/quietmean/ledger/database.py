@@ -13,6 +13,7 @@ from shlex import quote
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.file_kinds import LEDGER_APPLICATION, FileKind, kind_of_file, refuse_other
 from quietmean.core.growing_file import write_log_anew
 from quietmean.core.outage import Trouble, reading_rows, refuse_damage, refuse_outage, trouble_of
 from quietmean.core.portability import open_private, sync_folder
@@ -20,7 +21,6 @@ from quietmean.randomness import Seed
 
 SCHEMA = 4
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
-_APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
 # The migrations from each version to the next; a new file takes all. Steps are never changed, only added.
@@ -152,7 +152,7 @@ class LedgerDatabase:
                 for statement in itertools.chain.from_iterable(_STEPS[version:]):
                     self._database.execute(statement)
                 self.change("INSERT OR IGNORE INTO fact VALUES ('key', ?)", Seed.from_os().secret)
-                self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._database.execute(f"PRAGMA application_id = {LEDGER_APPLICATION}")
                 self._database.execute(f"PRAGMA user_version = {SCHEMA}")
         # A crash must not lose the names of the file and of its log: SQLite goes on where the folder's fsync fails.
         sync_folder(self.path.parent)
@@ -163,7 +163,8 @@ class LedgerDatabase:
         with self.transaction("DEFERRED"):
             version, application = self.row("PRAGMA user_version")[0], self.row("PRAGMA application_id")[0]
             tables = self.row("SELECT count(*) FROM sqlite_master")[0]
-        if (version or tables) and application != _APPLICATION:
+        if (version or tables) and application != LEDGER_APPLICATION:
+            refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
             raise InputError(f"file {self.path} is a database but no ledger: choose another file")
         if not 0 <= version <= SCHEMA:
             raise InputError(
@@ -195,6 +196,7 @@ class LedgerDatabase:
                     f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
                 ) from None
             refuse_outage(error, self.path)
+            refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
             refuse_damage(error, f"ledger {self.path}")
             raise InputError(f"ledger {self.path} is not usable ({reason_of(error)}): mend the file or choose another") from None
 

@@ -17,6 +17,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, to_plain
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, unfit_field
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.keywords import python_call
 from quietmean.core.origin import naming_release
@@ -346,7 +347,7 @@ class Execution:
     @python_call
     def load(cls, path: str | Path) -> Execution | OneShot:
         """From an execution file or a receipt, or from the file of a noise mechanism. Raises :class:`InputError`."""
-        return read_execution(read_json(Path(path)))
+        return read_execution(read_json(Path(path), FileKind.RECEIPT, FileKind.SESSION_RECEIPT))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:

@@ -84,6 +84,9 @@ def written_out(
     Raises :class:`InputError` for a term that is not a column, nor a public transform of columns to a number.
     """
     declared = {column.name: column for column in columns}
+    if len(declared) < len(columns):
+        # Names that stand twice are refused with the columns.
+        return tuple(columns), tuple(map(dict, statistics))
     written = tuple(_statistic_written(raw, declared) for raw in statistics)
     if len(declared) > len(columns):
         # What is asked of all columns is asked of those that were declared.

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.output import Output
 from quietmean.core.portability import mode_of
 from quietmean.randomness import Seed
@@ -122,6 +123,7 @@ class Identity:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
         if b"PRIVATE KEY" not in pem:
             # Of a file that is none, rights are no matter.
+            refuse_other(kind_of_content(bytes(pem)), f"file {path}", FileKind.KEY, FileKind.VOUCHER)
             raise InputError(f"key file {path} {_NO_KEY}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")

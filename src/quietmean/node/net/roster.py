@@ -11,6 +11,7 @@ from typing import Any
 
 from quietmean.core.codec import decode_toml, digest
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.party import PartyId
 from quietmean.node.net.addresses import Address, RelayAddress, format_address, parse_place
 from quietmean.node.net.identity import Identity, parse_public_key
@@ -66,6 +67,7 @@ class Roster:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"roster {path} cannot be read ({error.strerror}): check the path") from None
+        refuse_other(kind_of_content(content), f"file {path}", FileKind.ROSTER)
         raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}): mend it"))
         parties = raw.get("party", [])
         if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):

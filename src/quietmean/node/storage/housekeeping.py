@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.outage import Trouble, outage_of, refuse_outage, trouble_of
 
 _TABLES = {"fact", "inbox", "state"}
@@ -123,6 +124,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     # The first page may be half written, and its journal takes it away again.
     if start != _MAGIC and not _has_log(store):
         database.close()
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")
     return database
 
@@ -143,5 +145,6 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
         refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: it is damaged") from None
     if not tables >= _TABLES:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")
     return True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.toml_files import read_tables
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
@@ -16,7 +17,7 @@ AnyStudy: TypeAlias = StudyTerms | SessionStudy
 
 def load_any(path: Path) -> AnyStudy:
     """From a study file or a session file. Raises :class:`InputError` if it cannot be read or is not right."""
-    raw = read_tables(path, "study file")
+    raw = read_tables(path, "study file", FileKind.STUDY, FileKind.SESSION)
     return any_of_tables(raw, f"{'session' if TABLE in raw else 'study'} file {path.name}")
 
 

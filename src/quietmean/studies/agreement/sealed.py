@@ -14,6 +14,7 @@ import msgspec
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.planning.automatic import Choice
 from quietmean.randomness import fresh_bytes
@@ -195,6 +196,8 @@ def sealed_with_committee(path: Path) -> Sealed | None:
     """The sealed study in a file, where it has a committee; None for anything else. Raises :class:`InputError` if it is not as
     its convener signed it, or not there."""
     sealed = Sealed.load(path) if is_signed_document(path) or not path.exists() else None
+    if sealed is None:
+        refuse_other(kind_of_file(path), f"file {path}", FileKind.SEALED, FileKind.STUDY, FileKind.SESSION)
     return sealed if sealed is not None and has_committee(sealed.terms) else None
 
 

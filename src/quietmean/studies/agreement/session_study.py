@@ -14,6 +14,7 @@ from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
@@ -98,7 +99,7 @@ class SessionStudy(TransportTerms, BaseModel):
     @classmethod
     def load(cls, path: Path) -> SessionStudy:
         """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
-        return cls.from_tables(read_tables(path, "session file"), f"session file {path.name}")
+        return cls.from_tables(read_tables(path, "session file", FileKind.SESSION, FileKind.STUDY), f"session file {path.name}")
 
     @classmethod
     def from_tables(cls, raw: Mapping[str, Any], source: str) -> SessionStudy:

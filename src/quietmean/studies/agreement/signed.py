@@ -16,20 +16,21 @@ import msgspec
 
 from quietmean.core.codec import canonical_json, convert, decode_json
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.output import json_object, require_version
 from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
 _LARGEST = 4 * 2**20
-_ARTICLES = {
-    Purpose.INVITATION: "an invitation",
-    Purpose.ENTRY: "an entry",
-    Purpose.SEAL: "a sealed study",
-    Purpose.CONTRIBUTION: "a contribution",
-    Purpose.APPROVAL: "an approval",
-    Purpose.AUDIT: "an entry of an audit log",
-    Purpose.COMMITTEE_VOUCHER: "a voucher",
-    Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
+_KINDS = {
+    Purpose.INVITATION: FileKind.INVITATION,
+    Purpose.ENTRY: FileKind.ENTRY,
+    Purpose.SEAL: FileKind.SEALED,
+    Purpose.CONTRIBUTION: FileKind.CONTRIBUTION,
+    Purpose.APPROVAL: FileKind.APPROVAL,
+    Purpose.REVOCATION: FileKind.REVOCATION,
+    Purpose.COMMITTEE_VOUCHER: FileKind.VOUCHER,
+    Purpose.COMMITTEE_RECEIPT: FileKind.DROP_RECEIPT,
 }
 # How a document as one line of text begins, whatever its version.
 _LINE = re.compile(rf"\s*quietmean-({'|'.join(purpose.replace(' ', '-') for purpose in Purpose)})-\d+\.")
@@ -104,10 +105,11 @@ def read_signed(purpose: Purpose, source: str | Path, largest: int = _LARGEST) -
     if isinstance(source, str) and _is_line(source):
         return _from_line(purpose, source, "the line of text")
     path = Path(source)
-    text = read_bounded(path, largest).decode("utf-8", errors="replace")
+    content = read_bounded(path, largest)
+    text = content.decode("utf-8", errors="replace")
     if _is_line(text):
         return _from_line(purpose, text, f"file {path}")
-    return _from_json(purpose, text, f"file {path}")
+    return _from_json(purpose, content, f"file {path}")
 
 
 def read_bounded(path: Path, largest: int = _LARGEST) -> bytes:
@@ -141,7 +143,7 @@ def is_document(purpose: Purpose) -> Callable[[bytes], bool]:
 
 def signed_in(purpose: Purpose, content: bytes) -> Signed:
     """The document that a file holds as JSON. Raises :class:`InputError`."""
-    return _from_json(purpose, content.decode("utf-8", errors="replace"), "the file")
+    return _from_json(purpose, content, "the file")
 
 
 def decode_base64(text: str, size: int, subject: str) -> bytes:
@@ -176,23 +178,19 @@ def _is_line(text: str) -> bool:
     return _LINE.match(text) is not None
 
 
-def _article(purpose: str) -> str:
-    return next((text for kind, text in _ARTICLES.items() if kind == purpose), f"a {purpose}")
+def _refuse_other(purpose: Purpose, content: bytes, source: str) -> None:
+    if (wanted := _KINDS.get(purpose)) is not None:
+        refuse_other(kind_of_content(content), source, wanted)
 
 
-def _other_kind(purpose: Purpose, form: str, source: str) -> InputError:
-    other = next((kind for kind in Purpose if _format(kind) == form), None)
-    kind_name = "something else" if other is None else _article(other)
-    return InputError(f"{source} holds {kind_name}, not {_article(purpose)}: give the right one")
-
-
-def _from_json(purpose: Purpose, text: str, source: str) -> Signed:
+def _from_json(purpose: Purpose, content: bytes, source: str) -> Signed:
     wrong = InputError(f"{source} holds no {purpose}: give a file that quietmean wrote, unchanged")
-    form = json_object(text.encode()).get("format")
+    form = json_object(content).get("format")
     require_version(form, _format(purpose), source)
-    if isinstance(form, str) and form != _format(purpose):
-        raise _other_kind(purpose, form, source)
-    file = decode_json(text, _File, lambda reason: wrong)
+    if form != _format(purpose):
+        _refuse_other(purpose, content, source)
+        raise wrong
+    file = decode_json(content, _File, lambda reason: wrong)
     return from_parts(purpose, file, f"{purpose} in {source}")
 
 
@@ -201,7 +199,8 @@ def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     tag, *parts = "".join(text.split()).split(".")
     require_version(tag, _tag(purpose), source)
     if tag != _tag(purpose):
-        raise _other_kind(purpose, tag.replace("-", " "), source)
+        _refuse_other(purpose, text.encode(), source)
+        raise InputError(f"{source} holds no {purpose}: copy the right one")
     try:
         body, signature = (base64.b64decode(part, altchars=b"-_", validate=True) for part in parts)
     except (binascii.Error, ValueError):

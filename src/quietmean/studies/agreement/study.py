@@ -16,6 +16,7 @@ from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Links, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.schema import nearest, require_known
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
@@ -134,7 +135,7 @@ class StudyTerms(TransportTerms, BaseModel):
 
         Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
         """
-        return cls.from_tables(read_tables(path, "study file"), f"study file {path.name}")
+        return cls.from_tables(read_tables(path, "study file", FileKind.STUDY, FileKind.SESSION), f"study file {path.name}")
 
     @classmethod
     def from_tables(cls, raw: Mapping[str, Any], source: str) -> StudyTerms:

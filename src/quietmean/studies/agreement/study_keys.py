@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.outage import ONCE_MORE, refuse_outage
 from quietmean.core.output import json_object, require_version
 from quietmean.core.portability import mode_of, replace_durably
@@ -155,6 +156,7 @@ class StudyKeys:
         wrong = InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made")
         content = read_bounded(path)
         require_version(json_object(content).get("format"), _FORMAT, f"file {path}")
+        refuse_other(kind_of_content(content), f"file {path}", FileKind.STUDY_KEYS)
         raw = decode_json(content, _File, lambda reason: wrong)
         if raw.format != _FORMAT:
             raise wrong

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import DatabaseTables, behind_from, open_database, query_of
 from quietmean.studies.data.delimited import read_delimited
@@ -137,6 +138,10 @@ def _opened(location: Location, tell: Tell) -> Iterator[_Opened]:
         yield _Opened(location, FileTables(location, kind, reader))
         if state_of(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
+    except InputError:
+        # Only now: what a row of a table has in it decides nothing.
+        refuse_other(kind_of_file(location.path), f"file {location.path}", FileKind.DATA)
+        raise
     except FileNotFoundError:
         raise InputError(f"file {location.path} does not exist: check the path") from None
     except OSError as error:

@@ -23,6 +23,7 @@ import msgspec
 
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.growing_file import GrowingFile
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.outage import refuse_outage
@@ -152,6 +153,7 @@ class AuditLog:
         """Raises :class:`InputError` for another file, in which nothing is a whole entry or the torn first one."""
         start = rest.lstrip(b"\0\n")[: len(_START)]
         if not has_entries and not _START.startswith(start):
+            refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.AUDIT)
             raise InputError(f"file {self.path} is no audit log: name another, with --log or in the policy")
 
     @contextmanager

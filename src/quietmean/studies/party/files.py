@@ -12,6 +12,7 @@ from typing import Self
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
@@ -253,7 +254,7 @@ class Files(PartyFiles):
             )
         if path is None:
             return study.choice(parties, no_privacy=no_privacy)
-        plan = Plan.from_json(read_json(path))
+        plan = Plan.from_json(read_json(path, FileKind.PLAN))
         plan.protocol.require_privacy(no_privacy)
         agreed, planned = study.target(parties).describe(), plan.target.describe()
         for name, value in agreed.items():

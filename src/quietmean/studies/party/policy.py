@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from quietmean.core.codec import digest
 from quietmean.core.domain import CountVisibility, PrivacyUnit, in_words_of
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.portability import mode_of
 from quietmean.core.readable import count_of
@@ -127,7 +128,7 @@ class Policy:
             if path is None and isinstance(error, FileNotFoundError):
                 return cls()
             raise unreadable(policy_path, "policy", error) from None
-        raw = decode_tables(content, policy_path, "policy")
+        raw = decode_tables(content, policy_path, "policy", FileKind.POLICY)
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InputError(f"policy {policy_path} can be written by others (mode {mode:04o}): run chmod go-w {policy_path}")
         try:

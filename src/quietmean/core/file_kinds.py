@@ -1,0 +1,186 @@
+"""What kind of document a file is, for whoever is given another one: both kinds by name, and the command that takes it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError
+from quietmean.core.origin import SESSION_RECEIPT
+
+# Bytes that are looked at.
+_LARGEST = 256 * 2**20
+_SQLITE = b"SQLite format 3\0"
+# Where SQLite keeps the number of the application whose file it is.
+_APPLICATION = slice(68, 72)
+LEDGER_APPLICATION = 0x514D4C47
+
+
+class FileKind(Enum):
+    """A kind of file by its name in sentences, and the command that takes one, with {} for the file; "" where none does."""
+
+    STUDY = "a study file", "quietmean invite {}"
+    SESSION = "a session file", "quietmean invite {}"
+    INVITATION = "an invitation", "quietmean accept {}"
+    ENTRY = "an entry", "quietmean seal INVITATION {}"
+    SEALED = "a sealed study", "quietmean join {}"
+    CONTRIBUTION = "a contribution", "quietmean combine STUDY {}"
+    COMMITTEE_CONTRIBUTION = "a contribution to a committee", "quietmean join STUDY --contributions FOLDER"
+    SUMS = "sums of a committee", "quietmean result STUDY {}"
+    APPROVAL = "an approval", "quietmean join STUDY --approval {}"
+    VOUCHER = "a voucher", "quietmean contribute STUDY --key {}"
+    DROP_RECEIPT = "a drop's receipt", ""
+    REVOCATION = "a revocation", "quietmean distrust {}"
+    STUDY_KEYS = "a party's keys for one study", ""
+    KEY = "a private key", "quietmean join STUDY --key {}"
+    ROSTER = "a roster", "quietmean join STUDY --roster {}"
+    POLICY = "a policy", "quietmean check STUDY --policy {}"
+    PLAN = "a plan", "quietmean simulate {}"
+    RECEIPT = "a receipt", "quietmean certify {}"
+    SESSION_RECEIPT = "a receipt of a session", "quietmean certify {}"
+    RESULT = "a result", ""
+    STATUS = "a node's status", "quietmean status STORE"
+    FLOWER = "an agreement of Flower's clients", "quietmean contract {}"
+    STORE = "a store", "quietmean status {}"
+    LEDGER = "a ledger", "quietmean ledger --ledger {}"
+    AUDIT = "an audit log", "quietmean audit --log {}"
+    MESSAGE = "a message of a study through a folder", "quietmean join STUDY --folder FOLDER"
+    PAGE = "a page for a browser", ""
+    DATA = "a table of data", "quietmean run --data {}"
+
+    @property
+    def words(self) -> str:
+        """Its name in sentences."""
+        return self.value[0]
+
+    def advice(self, name: str) -> str:
+        """Which command takes the file of this name, as the end of a sentence."""
+        return f" Give it to: {self.value[1].format(name)}" if self.value[1] else ""
+
+
+# A field that says the protocol is in each receipt and execution file, and one of these.
+_OF_RECEIPTS = {"certify", "origin", "parties", "inputs", "weights", "pairs"}
+# Of documents that say their format, which ends with a number.
+_FORMATS = {
+    "quietmean invitation": FileKind.INVITATION,
+    "quietmean entry": FileKind.ENTRY,
+    "quietmean seal": FileKind.SEALED,
+    "quietmean contribution": FileKind.CONTRIBUTION,
+    "quietmean committee contribution": FileKind.COMMITTEE_CONTRIBUTION,
+    "quietmean approval": FileKind.APPROVAL,
+    "quietmean committee voucher": FileKind.VOUCHER,
+    "quietmean committee receipt": FileKind.DROP_RECEIPT,
+    "quietmean revocation": FileKind.REVOCATION,
+    "quietmean study keys": FileKind.STUDY_KEYS,
+    "quietmean plan": FileKind.PLAN,
+    "quietmean flower": FileKind.FLOWER,
+    "quietmean status": FileKind.STATUS,
+    SESSION_RECEIPT.rstrip("-0123456789").replace("-", " "): FileKind.SESSION_RECEIPT,
+}
+# A document as one line of text, or the beginning of its format.
+_FORMAT = re.compile(r"\s*(quietmean[ -][a-z -]+?)[ -]\d+(?:\.|$)")
+_TABLES = {
+    "study": FileKind.STUDY,
+    "statistic": FileKind.STUDY,
+    "session": FileKind.SESSION,
+    "party": FileKind.ROSTER,
+    "policy": FileKind.POLICY,
+    "budget": FileKind.POLICY,
+    "audit": FileKind.POLICY,
+}
+_BEGINNINGS = {
+    b'{"entry":': FileKind.AUDIT,
+    b"qmcommi": FileKind.COMMITTEE_CONTRIBUTION,
+    b"qmfile": FileKind.MESSAGE,
+    b"PAR1": FileKind.DATA,
+    b"PK\x03\x04": FileKind.DATA,
+    b"$FL": FileKind.DATA,
+    b"<stata_dta>": FileKind.DATA,
+    b"ARROW1": FileKind.DATA,
+    b"FEA1": FileKind.DATA,
+    b"HEADER RECORD*******LIB": FileKind.DATA,
+}
+
+
+def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
+    """Raises :class:`InputError` for a file of another known ``kind`` than is wanted; of one that is not known, others judge.
+
+    The sentence names the first of those that are wanted.
+    """
+    if kind is not None and kind not in wanted:
+        raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{kind.advice(name.removeprefix('file '))}")
+
+
+def kind_of_file(path: Path) -> FileKind | None:
+    """The kind of a file; None where it is not known, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST)
+    except (OSError, ValueError):
+        return None
+    return kind_of_content(content)
+
+
+def kind_of_content(content: bytes) -> FileKind | None:
+    """The kind of what a file holds."""
+    if content.startswith(_SQLITE):
+        application = int.from_bytes(content[_APPLICATION], "big")
+        tables = b"CREATE TABLE fact" in content and b"CREATE TABLE inbox" in content
+        return FileKind.LEDGER if application == LEDGER_APPLICATION else FileKind.STORE if tables else FileKind.DATA
+    for start, kind in _BEGINNINGS.items():
+        if content.startswith(start):
+            return kind
+    if b"PRIVATE KEY-----" in content[:200]:
+        return FileKind.KEY
+    if b"quietmean committee" in content[:64] and not content[:1].isascii():
+        return FileKind.SUMS
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return _kind_of_text(text)
+
+
+def _kind_of_text(text: str) -> FileKind | None:
+    start = text.lstrip()[:200]
+    if start.startswith("{"):
+        with suppress(InputError):
+            return kind_of_json(decode_json(text, dict[str, Any], InputError))
+        return None
+    if (line := _FORMAT.match(start)) is not None:
+        return _FORMATS.get(line[1].replace("-", " "))
+    if start[:15].lower().startswith(("<!doctype html", "<html")):
+        return FileKind.PAGE
+    with suppress(tomllib.TOMLDecodeError):
+        return kind_of_tables(tomllib.loads(text))
+    lines = [line for line in text.split("\n", 3)[:3] if line.strip()]
+    for separator in ",;\t|":
+        cells = {line.count(separator) for line in lines[:2]}
+        if len(lines) > 1 and len(cells) == 1 and cells != {0}:
+            return FileKind.DATA
+    return None
+
+
+def kind_of_tables(raw: Mapping[str, Any]) -> FileKind | None:
+    """The kind of a file of TOML by its tables."""
+    kinds = {_TABLES[name] for name, table in raw.items() if name in _TABLES and isinstance(table, dict | list)}
+    # Columns are declared in several.
+    return next(iter(kinds)) if len(kinds) == 1 else None
+
+
+def kind_of_json(raw: Mapping[str, Any]) -> FileKind | None:
+    """The kind of a JSON document by its format, or by the fields that only it has."""
+    form = raw.get("format")
+    if isinstance(form, str) and (match := _FORMAT.match(form)) is not None:
+        return _FORMATS.get(match[1].replace("-", " "))
+    if "statistics" in raw and "epsilon_a_priori" in raw:
+        return FileKind.RESULT
+    if isinstance(raw.get("protocol"), str) and _OF_RECEIPTS & set(raw):
+        return FileKind.RECEIPT
+    return None
