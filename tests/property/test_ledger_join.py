@@ -15,7 +15,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
-from quietmean.ledger import RESERVED, SPENT, Ledger, LedgerEntry
+from quietmean.core.errors import InputError
+from quietmean.ledger import SPENT, Ledger, LedgerEntry
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import StudyTerms
@@ -65,18 +66,17 @@ def entries(folder: Path, account: str) -> tuple[LedgerEntry, ...]:
         return ledger.trace(account)
 
 
-def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
+def test_nothing_is_charged_where_nobody_came(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each try reserves what the study costs whatever happens, its target, and gives it back; from another store, too."""
+    for tries in (1, 2):
         refused(arguments(consortium, "ada"), capsys, 3)
-        (entry,) = entries(consortium, "ada")
-    # What the study costs whatever happens: its target, which a gate keeps.
-    assert (entry.status, entry.name) == (RESERVED, "ages")
-    assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
-    with Ledger.open(consortium / "ledger") as ledger:
-        ledger.set_budget("ada", 2.0, 1e-6, when=NOON)
-    # From another store the same study would draw fresh noise: that costs again.
+        assert len(entries(consortium, "ada")) == tries
     refused(arguments(consortium, "ada", "--store", str(consortium / "other.store")), capsys, 3)
-    assert len(entries(consortium, "ada")) == 2
+    tried = entries(consortium, "ada")
+    assert StudyTerms.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
+    assert [(entry.name, entry.status) for entry in tried] == 3 * [("ages", SPENT)]
+    assert [entry.reserved_mu for entry in tried] == 3 * [mu_of_budget(0.5, 1e-6)]
+    assert [entry.charged.mu for entry in tried] == [0.0, 0.0, 0.0]
     assert entries(consortium, "bob") == ()
 
 
@@ -160,3 +160,37 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     assert rounded_up(document["ledger"]["charged_epsilon"]) in page
     assert text.index("a priori") < text.index("as it happened") < text.index("these figures assume")
     assert len(entries(consortium, "bob")) == 1
+
+
+@pytest.mark.parametrize("first", ["reserved", "bound", "settled"])
+def test_a_second_store_of_a_key(tmp_path: Path, first: str) -> None:
+    """It takes the place of one of which nothing has left, and no part once something may have."""
+    with Ledger.open(tmp_path / "ledger", create=True) as ledger:
+        ledger.set_budget("ada", 1.0, 1e-6, when=NOON)
+        stated: Any = {"name": "ages", "when": NOON, "seat": "ada in ages"}
+        charge = Charge(mu_of_budget(0.5, 1e-6))
+        ledger.reserve("ada", "one", charge, **stated)
+        if first == "bound":
+            ledger.bind("one", b"left")
+        if first == "settled":
+            ledger.settle("one", charge, when=NOON)
+        if first == "bound":
+            for asked in (ledger.reserve, ledger.check):
+                given = {key: value for key, value in stated.items() if asked == ledger.reserve or key != "when"}
+                with pytest.raises(InputError, match=r"this key runs twice: .* 'ages' with another store"):
+                    asked("ada", "two", charge, **given)
+            (entry,) = ledger.trace("ada")
+            assert entry.charged == charge
+            return
+        # Twice, as after a restart.
+        for _ in range(2):
+            ledger.reserve("ada", "two", charge, **stated)
+        one, two = ledger.trace("ada")
+        assert two.charged == charge
+        assert one.charged == (charge if first == "settled" else Charge(0.0))
+        ledger.bind("two", b"left")
+        if first == "reserved":
+            with pytest.raises(InputError, match="was given back"):
+                ledger.bind("one", b"left")
+        # Of another party, or in another study, nothing is known.
+        ledger.check("ada", "three", Charge(0.0), name="ages", seat="bob in ages")

@@ -144,7 +144,10 @@ class FlowerPreparation(PartyPreparation):
         whole = contract.charge
         execution = partial(execution_of, contract.digest, nonce)
         epsilon = whole.epsilon(contract.study.delta)
-        charge = self._reserve(self.payer, contract.plan, execution, whole, epsilon, refund=True)
+        charge = self._reserve(self.payer, contract.plan, contract.digest, execution, whole, epsilon, refund=True)
+        if charge is not None:
+            # From here on something may leave.
+            charge.bind(contract.digest)
         charged = None if charge is None else (str(charge.ledger), charge.account, charge.study)
         return Paid(yes_of(self.approval), charged)
 

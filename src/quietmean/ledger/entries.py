@@ -6,6 +6,7 @@ from dataclasses import astuple
 from typing import Any
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.ledger.account import LedgerEntry
 from quietmean.ledger.database import LedgerDatabase
 from quietmean.privacy.charge import Charge
@@ -24,6 +25,20 @@ def entry_of(row: Any) -> LedgerEntry:
     charges = (_charge_of(*columns[:3]), _charge_of(*columns[3:6]), certified)
     about = part, None if known is None else bytes(known)
     return LedgerEntry(*fixed, *charges, status, reserved_at, settled_at, note, *about)
+
+
+def entries_of(database: LedgerDatabase, study: str) -> list[LedgerEntry]:
+    """Return the entries of a study on all accounts that are charged with it, the one that was named first."""
+    rows = database.rows(f"SELECT {ENTRY} FROM entry WHERE study = ? ORDER BY number", study)  # noqa: S608
+    with database.decoded():
+        return [entry_of(row) for row in rows]
+
+
+def required_entries(database: LedgerDatabase, study: str) -> list[LedgerEntry]:
+    """Return the same. Raises :class:`InputError` for a study that was never reserved."""
+    if not (entries := entries_of(database, study)):
+        raise InputError(f"study {study} is not in ledger {database.path}: reserve it first")
+    return entries
 
 
 def _charge_of(mu: float, beta: float, tv: float) -> Charge:

@@ -39,7 +39,8 @@ class SpendingRequest:
     ``members``: how many such units change together where the account's unit changes; None: the study says nothing about more
     than one. ``counts``: whose change the account has to be about; None: whatever the account says. ``refund``: whether what it
     costs less may be given back. ``data_set``: which the study says it is about; None: not said. ``reason``: why no bound is
-    known, where there is none.
+    known, where there is none. ``seat``: the party's place in what was agreed on, which one execution has: another one takes its
+    place as long as nothing of the first may have left, and no part after that.
     """
 
     study: str
@@ -52,6 +53,7 @@ class SpendingRequest:
     refund: bool = True
     data_set: str | None = None
     reason: str = ""
+    seat: str = ""
 
 
 class StatedSpending(TypedDict, total=False):
@@ -65,6 +67,7 @@ class StatedSpending(TypedDict, total=False):
     refund: bool
     data_set: str | None
     reason: str
+    seat: str
 
 
 def reserved(account: Account, entry: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:

@@ -25,10 +25,11 @@ import numpy as np
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.ledger import departures
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
-from quietmean.ledger.entries import ENTRY, entry_of, save_entry
+from quietmean.ledger.entries import ENTRY, entries_of, entry_of, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest, StatedSpending
 from quietmean.ledger.inputs import NO_INPUTS, Inputs
 from quietmean.ledger.known_people import Numbered, PersonsFilter, accounts_with, guests_in, remember, shares, sketches_of
@@ -227,6 +228,9 @@ class Ledger:
         request = SpendingRequest(study=study, charge=charge, **stated)
         stamp, command = _stamp(when), self._command(account)
         with self._database.transaction("IMMEDIATE"):
+            if before := self._before(request):
+                self._give_back(before, stamp, "another store of this party takes part in its place: nothing left the first one")
+            departures.take_seat(self._database, request)
             payer, existing = self._for_study(self._required_account(account), request), self._entry(study)
             known = None if people is None or people.kind != PERSONS else people
             if existing is None and known is not None:
@@ -258,6 +262,7 @@ class Ledger:
         """
         request = SpendingRequest(study=study, charge=charge, **stated)
         with self._database.transaction("DEFERRED"):
+            self._before(request)
             payer = rules.for_relation(rules.for_unit(self._required_account(account), request), request.relation)
             existing, command = self._entry(study), self._command(account)
             known = None if people is None or people.kind != PERSONS else PersonsFilter(self._database, people, self._numbered)
@@ -268,27 +273,26 @@ class Ledger:
                 guests_in(self._database, payer, request, "", self._numbered)
             return _NOBODY if known is None else known.of_charged(study).silent
 
+    def _before(self, request: SpendingRequest) -> list[LedgerEntry]:
+        """Return what another store of the party has reserved for the same, if nothing of it has left and it has not ended.
+
+        Raises :class:`InputError` where something may have left.
+        """
+        before = departures.in_seat(self._database, request)
+        entries = [] if before is None else self._entries(before)
+        if not entries or entries[0].settled:
+            return []
+        departures.refuse_second(self._database, entries[0])
+        return entries
+
     def bind(self, study: str, content: bytes) -> None:
         """Remember, with a reserved study, the digest of the one thing that leaves for it; the same again changes nothing.
 
         Raises :class:`InputError` for another one, and for a study that was never reserved.
         """
-        name = f"bound {study}"
         with self._database.transaction("IMMEDIATE"):
-            if self._entry(study) is None:
-                raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            if self.was_given_back(study):
-                raise InputError(
-                    f"study {study} was given back in ledger {self._path}, since nothing of it would ever leave: the party's "
-                    "store is an older copy, it must not be restored"
-                )
-            bound = self._database.row("SELECT value FROM fact WHERE name = ?", name)
-            if bound is not None and bytes(bound[0]) != content:
-                raise InputError(
-                    f"ledger {self._path} knows another contribution of this party to this study: each party contributes once, "
-                    "a correction is a new study, charged anew"
-                )
-            self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", name, content)
+            required_entries(self._database, study)
+            departures.bind(self._database, study, content)
 
     def give_back(self, study: str, *, when: datetime, note: str = "") -> bool:
         """Give all back that was reserved for a study of which nothing left and nothing ever will; idempotent.
@@ -298,23 +302,22 @@ class Ledger:
         """
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            reserved = self._entry(study)
-            if reserved is None:
-                raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            if self._database.row("SELECT 1 FROM fact WHERE name = ?", f"bound {study}") is not None:
+            reserved = required_entries(self._database, study)
+            if departures.is_bound(self._database, study):
                 return False
-            self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"given back {study}", b"")
-            if reserved.settled:
-                return True
-            for each in self._entries(study):
-                # Refunded also for studies that otherwise give nothing back.
-                entry, _ = rules.settled(self._account(each.account), replace(each, refund=True), Charge(0.0), stamp, note)
-                save_entry(self._database, entry)
+            self._give_back(reserved, stamp, note)
             return True
+
+    def _give_back(self, reserved: list[LedgerEntry], stamp: str, note: str) -> None:
+        """Put nothing in place of what was reserved, whatever the protocol gives back, and let nothing leave any more."""
+        departures.note_given_back(self._database, reserved[0].study)
+        for each in reserved if not reserved[0].settled else ():
+            entry, _ = rules.settled(self._account(each.account), replace(each, refund=True), Charge(0.0), stamp, note)
+            save_entry(self._database, entry)
 
     def was_given_back(self, study: str) -> bool:
         """Return whether all of a study was given back, see :meth:`give_back`: it is never bound."""
-        return self._database.row("SELECT 1 FROM fact WHERE name = ?", f"given back {study}") is not None
+        return departures.was_given_back(self._database, study)
 
     def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
@@ -324,18 +327,16 @@ class Ledger:
         """
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            reserved = self._entry(study)
-            if reserved is None:
-                raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
+            reserved = required_entries(self._database, study)
             # The account that was named comes first, and it alone is frozen: persons of others do not pay for each other.
-            settled = [rules.settled(self._account(each.account), each, charge, stamp, note) for each in self._entries(study)]
+            settled = [rules.settled(self._account(each.account), each, charge, stamp, note) for each in reserved]
             for each, _ in settled:
                 save_entry(self._database, each)
             entry, freeze = settled[0]
             if freeze is not None:
                 self._database.change(
                     f"INSERT INTO freeze (account, {_FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
-                    reserved.account,
+                    entry.account,
                     *astuple(freeze),
                 )
             return entry
@@ -422,10 +423,7 @@ class Ledger:
         return next(iter(self._entries(study)), None)
 
     def _entries(self, study: str) -> list[LedgerEntry]:
-        """Of all accounts that are charged with the study, the one that was named first."""
-        rows = self._database.rows(f"SELECT {ENTRY} FROM entry WHERE study = ? ORDER BY number", study)  # noqa: S608
-        with self._database.decoded():
-            return [entry_of(row) for row in rows]
+        return entries_of(self._database, study)
 
     def _digests(self, inputs: Inputs) -> tuple[bytes, ...]:
         row = self._database.row("SELECT value FROM fact WHERE name = 'key'")

@@ -51,12 +51,19 @@ class Payer:
         return replace(self, inputs=Inputs(records), people=people)
 
     def reserve(
-        self, name: str, plan: Plan, execution: Callable[[], str], charge: Charge | None = None, refund: bool | None = None
+        self,
+        name: str,
+        plan: Plan,
+        execution: Callable[[], str],
+        charge: Charge | None = None,
+        refund: bool | None = None,
+        seat: str = "",
     ) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
 
         ``execution``: what is charged once, see :func:`execution_id`. ``charge``: where the study has several plans, the largest
         of them; of a session, all its rounds. ``refund``: whether less may be given back, by default as the protocol says.
+        ``seat``: see :func:`seat_of`.
         """
         _refuse_nats(name, plan)
         with self._book() as book:
@@ -64,7 +71,7 @@ class Payer:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
             study = _attempt(book, execution())
-            account = self._charge(book, name, plan, study, plan.refunds if refund is None else refund, charge)
+            account = self._charge(book, name, plan, study, plan.refunds if refund is None else refund, charge, seat)
         return ChargedStudy(self.ledger, account, study)
 
     def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
@@ -78,7 +85,9 @@ class Payer:
             book.bind(study, content)
             return book.account(account)
 
-    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None) -> str:
+    def _charge(
+        self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None, seat: str = ""
+    ) -> str:
         """The account that is charged."""
         target, accounts = plan.target, self._accounts(book)
         account, made = self.account, ""
@@ -103,6 +112,7 @@ class Payer:
             reason=_reason(plan),
             inputs=self.inputs,
             people=accounts.sketch_for(account),
+            seat=seat,
         )
         if made:
             self.tell(f"{made} is made in {self.ledger}")
@@ -166,13 +176,14 @@ class Payer:
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         study = execution_id(settings) if _begun(settings.store) else ""
-        return self._check(name, settings.plan, study, charge or settings.plan.charge, self.tell)
+        seat = seat_of(settings.study, settings.identity.public_key)
+        return self._check(name, settings.plan, study, charge or settings.plan.charge, self.tell, seat)
 
     def check_file(self, name: str, plan: Plan, study: str) -> Account:
         """The account, if :meth:`reserve_file` would charge it now. Raises :class:`InputError` if not. Nothing is charged."""
         return self._check(name, plan, study, plan.charge, self.tell)
 
-    def _check(self, name: str, plan: Plan, study: str, charge: Charge, tell: Callable[[str], None]) -> Account:
+    def _check(self, name: str, plan: Plan, study: str, charge: Charge, tell: Callable[[str], None], seat: str = "") -> Account:
         _refuse_nats(name, plan)
         with Ledger.open(self.ledger) as book:
             target = plan.target
@@ -185,6 +196,7 @@ class Payer:
                 relation=target.neighbouring,
                 members=self.group,
                 reason=_reason(plan),
+                seat=seat,
             )
             self._accounts(book).warn(self.account, tell)
             return book.account(self.account)
@@ -272,6 +284,11 @@ def execution_id(settings: NodeSettings) -> str:
         return execution_of(settings.study, store.nonce)
     finally:
         store.close()
+
+
+def seat_of(agreed: str, public_key: str) -> str:
+    """The place of a party in what was agreed on: a second store of its key would have the same."""
+    return digest({"format": "quietmean-seat-1", "agreed": agreed, "key": public_key})
 
 
 def execution_of(study: str, nonce: bytes) -> str:

@@ -32,7 +32,7 @@ from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.files import Files, Observers
 from quietmean.studies.party.imports import import_ahead
-from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for
+from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for, seat_of
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
@@ -148,9 +148,12 @@ class PartyPreparation:
         """The charge, before anything leaves, and the settings with it. Raises :class:`InputError` if the budget forbids it."""
         if payer is not None:
             payer.require_budget(self._own.terms.name, settings, charge)
-        charged = self._reserve(payer, settings.plan, lambda: execution_id(settings), charge, epsilon, refund)
-        if charged is None or (settings.start is None and not isinstance(self._own.terms, StudyTerms)):
-            # Each round of a session that waits for all has a start of its own.
+        charged = self._reserve(payer, settings.plan, settings.study, lambda: execution_id(settings), charge, epsilon, refund)
+        if charged is None:
+            return settings, charged
+        if settings.start is None and not isinstance(self._own.terms, StudyTerms):
+            # Each round of a session that waits for all has a start of its own: from here on something may leave.
+            charged.bind(settings.study)
             return settings, charged
         # The ledger knows of an attempt to start before this party is bound to it.
         return replace(settings, before_bound=charged.bind), charged
@@ -159,20 +162,22 @@ class PartyPreparation:
         self,
         payer: Payer | None,
         plan: Plan,
+        agreed: str,
         execution: Callable[[], str],
         charge: Charge,
         epsilon: float,
         refund: bool | None = None,
     ) -> ChargedStudy | None:
-        """The charge for one ``execution`` of a plan, or None where nothing is charged."""
+        """The charge for one ``execution`` of a plan that was ``agreed`` on, or None where nothing is charged."""
         import_ahead()
         # Before the charge: an approval that was used up pays nothing.
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
             self._auditor.use(approvals, execution())
         if payer is None:
             return None
+        seat = seat_of(agreed, self._own.identity.public_key)
         charged = self._person.paid(
-            payer, self.approval, lambda own: own.reserve(self._own.terms.name, plan, execution, charge, refund)
+            payer, self.approval, lambda own: own.reserve(self._own.terms.name, plan, execution, charge, refund, seat)
         )
         self._auditor.write(Event.CHARGED, charge_of(plan, replace(payer, account=charged.account), epsilon))
         return charged
