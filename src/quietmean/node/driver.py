@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from quietmean.core.errors import Outage
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.mesh import Member, Mesh
-from quietmean.node.monitor import AlreadyOver, Monitor
-from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Payload, Traffic
+from quietmean.node.monitor import AlreadyOver, Monitor, PeerEnded
+from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Ending, Endpoint, Payload, Traffic
 from quietmean.node.participant import Participant
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
@@ -75,11 +77,20 @@ async def over_connections(
     at a relay, as the roster says. Nobody is answered before they are started; at the end ``stop`` comes first.
     """
     agreed = Agreed.of(settings.roster, settings.plan)
-    endpoint = endpoint_of(settings, member, monitor.traffic, agreed.fields)
+
+    def ended(peer: PartyId, why: Ending) -> None:
+        # Whoever is done leaves, which is no news.
+        if why is not Ending.OVER:
+            monitor.event(PeerEnded(settings.names[peer], why.in_words))
+
+    async def leave(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await mesh.close(Ending.of(kind))
+
+    endpoint = replace(endpoint_of(settings, member, monitor.traffic, agreed.fields), ended=ended)
     mesh = Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
     mesh.bind(settings.listen_socket or settings.listen)
     async with contextlib.AsyncExitStack() as closing:
-        closing.push_async_callback(mesh.close)
+        closing.push_async_exit(leave)
         closing.push_async_callback(stop)
         yield mesh
 

@@ -18,6 +18,7 @@ from quietmean.node.net import (
     Address,
     AnswerFrame,
     AnyRequest,
+    Ending,
     Endpoint,
     Identity,
     Link,
@@ -124,8 +125,8 @@ class Mesh:
         if self._listener is not None:
             self._listener.drop()
 
-    async def close(self) -> None:
-        """End all of it: first what begins something new, then what lasts.
+    async def close(self, why: Ending | None = None) -> None:
+        """End all of it: first what begins something new, then what lasts; the others are told ``why``.
 
         Each step is taken also where a cancellation ends the one before it: a socket that goes on listening would keep the party
         from taking its part again in this process.
@@ -133,16 +134,16 @@ class Mesh:
         # From the last to the first.
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self._dialer.close)
-            closing.push_async_callback(self._close_links)
+            closing.push_async_callback(self._close_links, why)
             if self._listener is not None:
-                closing.push_async_callback(self._listener.close)
+                closing.push_async_callback(self._listener.close, why)
             closing.push_async_callback(self._dialer.leave)
             self.unbind()
             for link in self.links.values():
                 link.stop()
 
-    async def _close_links(self) -> None:
-        await asyncio.gather(*(link.close() for link in self.links.values()))
+    async def _close_links(self, why: Ending | None) -> None:
+        await asyncio.gather(*(link.close(why) for link in self.links.values()))
 
     def _position(self) -> Position:
         return (int(Phase.AGREEMENT), 0) if self._member is None else self._member.position

@@ -69,6 +69,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerEnded:
+    """The process of another party said why it ends, before its part is over."""
+
+    kind: ClassVar[str] = "ended"
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stalled:
     """The disk or the memory of this machine refuses for now; it is tried again. ``reason``: what to do, too.
 
@@ -117,7 +126,7 @@ class Done:
 
 
 Event: TypeAlias = (
-    AgreementWaits | RoundBegun | Waiting | Late | Refusal | Stalled | FinalizationBegun | AlreadyOver | Failed | Done
+    AgreementWaits | RoundBegun | Waiting | Late | Refusal | PeerEnded | Stalled | FinalizationBegun | AlreadyOver | Failed | Done
 )
 Report: TypeAlias = Callable[[Event], None]
 

@@ -24,6 +24,8 @@ def sentence(event: Mapping[str, Any]) -> str:
             return f"{place}: waiting for {names}{end}"
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
+        case "ended":
+            return f"{event['peer']}: {event['reason']}"
         case "stalled":
             return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
         case "over":

@@ -21,7 +21,7 @@ import msgspec
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.transport import Connection, Endpoint
-from quietmean.node.net.wire import PART, AnswerFrame, AnyFrame, AnyRequest, Begin, Payload, Request
+from quietmean.node.net.wire import PART, AnswerFrame, AnyFrame, AnyRequest, Begin, Ending, Farewell, Payload, Request
 from quietmean.node.tasks import Tasks, stop_all
 
 REQUESTS_PER_CONNECTION = 16
@@ -72,6 +72,7 @@ class Duplex:
         self._answering = Tasks(endpoint.fail)
         self._writing = Tasks(endpoint.fail)
         self._over = False
+        self.farewell: Ending | None = None
         self._before: tuple[AnyFrame, Payload] | None = None
 
     async def ask(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> AnswerFrame:
@@ -126,8 +127,10 @@ class Duplex:
         """Drop the connection now: nothing that is on its way is read."""
         self._connection.abort()
 
-    async def close(self) -> None:
-        """Send what waits, for at most a second, and close."""
+    async def close(self, why: Ending | None = None) -> None:
+        """Send what waits, for at most a second, and close; last of all ``why`` this process ends."""
+        if why is not None and not self._over:
+            self._enqueue(_Outgoing(Farewell(why)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._all_sent.wait()
@@ -142,6 +145,10 @@ class Duplex:
             if waiting is not None and on_answer is not None and not waiting.done():
                 on_answer(frame)
                 waiting.set_result(frame)
+            return
+        if isinstance(frame, Farewell):
+            self.farewell = frame.why
+            self._endpoint.ended(self._peer, frame.why)
             return
         if not isinstance(frame, Request):
             raise PeerError("it sent something else than a request or an answer")

@@ -31,6 +31,7 @@ from quietmean.node.net.wire import (
     AnyRequest,
     Begin,
     Differs,
+    Ending,
     Hello,
     Limits,
     Payload,
@@ -98,6 +99,8 @@ class Link:
         self._closing = False
         self.trouble = "no answer yet"
         self.unreachable = False
+        # What the peer's process said when it ended.
+        self._farewell = ""
 
     async def ask(
         self,
@@ -156,6 +159,8 @@ class Link:
         """The connection is no more; another one is dialled at once, since the peer may not be able to."""
         if self._current is duplex:
             self._current = None
+            if duplex.farewell is not None:
+                self.trouble = self._farewell = duplex.farewell.in_words
             self._connected.clear()
             lived = asyncio.get_running_loop().time() - self._since
             self._short_lived = self._short_lived + 1 if lived < _SHORT_LIFE else 0
@@ -182,6 +187,7 @@ class Link:
         self._current = duplex
         self._since = asyncio.get_running_loop().time()
         self._backoff, self.unreachable, self.trouble = _FIRST_BACKOFF, False, "it does not answer"
+        self._farewell = ""
         self._connected.set()
 
     # --- dialling ----------------------------------------------------------------------------------------------------
@@ -285,6 +291,8 @@ class Link:
         self.unreachable = self._route.direct and isinstance(error, ConnectionRefusedError)
         if isinstance(error, PeerError):
             self._report_refusal(str(error))
+        elif self._farewell and not isinstance(error, ssl.SSLCertVerificationError):
+            self.trouble = self._farewell
         elif isinstance(error, ConnectionRefusedError):
             self.trouble = "nobody listens at its address"
         elif isinstance(error, ssl.SSLCertVerificationError):
@@ -307,11 +315,11 @@ class Link:
         self._closing = True
         self._dialling.cancel()
 
-    async def close(self) -> None:
-        """Send what waits, for at most a second, and end."""
+    async def close(self, why: Ending | None = None) -> None:
+        """Send what waits, for at most a second, with ``why`` this process ends, and end."""
         self.stop()
         try:
             if self._current is not None:
-                await self._current.close()
+                await self._current.close(why)
         finally:
             await stop_all(self._dialling, self._reading)

@@ -28,6 +28,7 @@ from quietmean.node.net.wire import (
     Begin,
     Check,
     Differs,
+    Ending,
     Hello,
     Limits,
     Readiness,
@@ -163,15 +164,15 @@ class Listener:
         for connection in itertools.chain(*self._connections.values()):
             connection.abort()
 
-    async def close(self) -> None:
-        """Stop listening, then end every connection, buffered answers first."""
+    async def close(self, why: Ending | None = None) -> None:
+        """Stop listening, then end every connection, buffered answers first, with ``why`` this process ends."""
         # Before its socket closes: the loop must not watch a descriptor that may be reused.
         if self._acceptor is not None:
             self._acceptor.close()
         for handshake in self._handshakes:
             handshake.cancel()
         try:
-            await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
+            await asyncio.gather(*(each.close(why) for connections in self._connections.values() for each in connections))
         finally:
             await self._tasks.stop()
 

@@ -18,7 +18,7 @@ from quietmean.node.net.roster import Roster
 from quietmean.node.net.sealing import FrameCipher
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Limits, Payload, encode_frame, encode_part
+from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Ending, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
 
@@ -72,8 +72,9 @@ class Endpoint:
 
     ``study`` is the session digest, ``fields`` digests of its terms by their path, ``links`` what its connections are keyed by.
     ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer, and
-    ``answered(party, request, answer)`` with the request that it answers; ``fail(error)`` for an error that no peer has made,
-    after which this node cannot go on as if nothing had happened. ``pace``: in which its peers are dialled.
+    ``answered(party, request, answer)`` with the request that it answers; ``ended(party, why)`` where a process says that it
+    ends; ``fail(error)`` for an error that no peer has made, after which this node cannot go on as if nothing had happened.
+    ``pace``: in which its peers are dialled.
     """
 
     party: PartyId
@@ -87,6 +88,7 @@ class Endpoint:
     fields: Mapping[str, bytes] = field(default_factory=dict)
     fail: Fail = report_defect
     answered: Callable[[PartyId, AnyRequest, AnswerFrame], None] = lambda peer, request, answer: None
+    ended: Callable[[PartyId, Ending], None] = lambda peer, why: None
     links: Links = Links.X25519
     pace: Pace = field(default_factory=Pace)
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from quietmean.core.codec import decode
-from quietmean.core.errors import PeerError
+from quietmean.core.errors import NotYet, Outage, PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
 VERSION = 12
@@ -120,6 +121,43 @@ class Begin(Frame, frozen=True, tag="b"):
 
     phase: Count
     round: Count
+
+
+class Ending(IntEnum):
+    """Why the process of a party ends, as far as others are told."""
+
+    OVER = 0
+    STOPPED = 1
+    LATER = 2
+    OUTAGE = 3
+    FAILED = 4
+
+    @property
+    def in_words(self) -> str:
+        return (
+            "its part is over",
+            "it was stopped, and goes on by the same command",
+            "it goes on later",
+            "its machine has no room on its disk or in its memory, and it goes on by the same command",
+            "it ended without a result",
+        )[self]
+
+    @classmethod
+    def of(cls, kind: type[BaseException] | None) -> Ending:
+        """Of a process that ends with this kind of error, or without one."""
+        if kind is None:
+            return cls.OVER
+        if issubclass(kind, NotYet):
+            return cls.LATER
+        if issubclass(kind, Outage | MemoryError):
+            return cls.OUTAGE
+        return cls.FAILED if issubclass(kind, Exception) else cls.STOPPED
+
+
+class Farewell(Frame, frozen=True, tag="x"):
+    """The last frame of a process that ends, on each of its connections."""
+
+    why: Ending
 
 
 class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
@@ -275,7 +313,19 @@ AnyRequest: TypeAlias = (
     Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote | Start | InRound
 )
 AnyFrame: TypeAlias = (
-    Hello | KeyOffer | KeyAnswer | KeyProof | Welcome | Begin | Refused | Differs | Check | Readiness | AnswerFrame | AnyRequest
+    Hello
+    | KeyOffer
+    | KeyAnswer
+    | KeyProof
+    | Welcome
+    | Begin
+    | Farewell
+    | Refused
+    | Differs
+    | Check
+    | Readiness
+    | AnswerFrame
+    | AnyRequest
 )
 
 _encode = msgspec.msgpack.Encoder().encode
