@@ -250,7 +250,8 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
     stated = DELIMITERS.get(location.settings.get("delimiter", ""))
     delimiters = [stated] if stated else [DELIMITERS[name] for name in _ORDER]
     widest: tuple[str, ...] = ()
-    by_blanks, divided = False, bool(stated)
+    # How many names a line has between blanks, and whether the line below it has as many cells.
+    between_blanks, by_blanks = 0, False
     for line, (content, end, next_start) in enumerate(encoding.lines(head, len(head) < _HEAD), 1):
         if line > location.skip + HEADING_LINES:
             break
@@ -270,9 +271,13 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
                 closed = between not in ("", BLANKS) and content.rstrip(" ").endswith(between)
                 return _Heading(heading, between, line, next_start, end, closed)
         widest = widest or max((heading for _, heading in ways), key=len)
-        by_blanks = by_blanks or (names is not None and names <= set(_names_in(content, BLANKS)))
-        divided = divided or any(len(heading) > 1 for _, heading in ways)
-    if by_blanks and not divided:
+        cells = _names_in(content, BLANKS)
+        by_blanks = by_blanks or 1 < between_blanks <= len(cells)
+        if names is not None and names <= set(cells) and not stated and all(len(heading) <= 1 for _, heading in ways):
+            between_blanks = len(cells)
+        elif any(cells):
+            between_blanks = 0
+    if by_blanks:
         raise InputError(
             f"{location.name} has no delimiter between its columns. If blanks are, say {location.name}#delimiter=blanks."
         )
