@@ -376,8 +376,12 @@ def test_t_test_and_anova_without_noise_are_welchs() -> None:
     for row, weights in enumerate(WEIGHTS):
         own: Any = stats.ttest_1samp(weights, 0).confidence_interval(0.95)
         np.testing.assert_allclose(found.of_population[row], [own.low, own.high], rtol=1e-9)
+    apart = WEIGHTS[1].mean() - WEIGHTS[0].mean()
+    assert found.terms[3:] == ("smd", "cohen-d")
+    # That of journals (R: tableone, cobalt, stddiff), and Cohen's.
+    assert found.value[3] == pytest.approx(apart / np.sqrt(np.mean([one.var(ddof=1) for one in WEIGHTS])), rel=1e-9)
     pooled = np.sqrt(sum((len(one) - 1) * one.var(ddof=1) for one in WEIGHTS) / (len(np.concatenate(WEIGHTS)) - 2))
-    assert found.value[3] == pytest.approx((WEIGHTS[1].mean() - WEIGHTS[0].mean()) / pooled, rel=1e-9)
+    assert found.value[4] == pytest.approx(apart / pooled, rel=1e-9)
 
 
 def test_wilsons_interval_without_noise_is_scipys() -> None:

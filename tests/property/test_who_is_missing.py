@@ -29,8 +29,8 @@ NOISE = 2e-4
 MOST = 4.5
 MORE = ("count(sex, level=missing)", "proportion(sex, level=missing)", "proportion(smoker)", "count(age)", "table-1(weight)")
 KINDS = {one.text: one for one in (*all_statistics(), *(parse_statistic(read_text(text)) for text in MORE))}
-ALONE, COUNTED, TOLD, ALIKE = "alone", "count(weight)", "table-1(weight, where={where})", "proportion(smoker, where={where})"
-BESIDE = (ALONE, COUNTED, TOLD, ALIKE)
+ALONE, TOLD = "alone", "count(where={where})"
+BESIDE = (ALONE, TOLD, "count(weight)", "table-1(weight, where={where})", "proportion(smoker, where={where})")
 
 
 def records() -> Array:
@@ -57,8 +57,7 @@ def answer(text: str, where: bool, count: CountVisibility, beside: str) -> Answe
     condition = CONDITION if where else ""
     asked = [replace(statistic, where=condition)]
     if beside != ALONE:
-        other = parse_statistic(read_text(beside.split(", where")[0].rstrip(")") + ")"))
-        other = replace(other, where=condition) if "where" in beside else other
+        other = parse_statistic(read_text(beside.format(where=CONDITION)))
         asked += [other] if other.text != asked[0].text else []
     workload = Workload(COLUMNS, tuple(asked), PrivacyUnit.RECORD, count=count, most_records=ROOM)
     encoded = workload.encode(records())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 30
 # Terms of groups that are no means.
-COMPARED = ("difference", "smd", "auc", "rate-ratio", "rate-difference", "standardised")
+COMPARED = ("difference", "smd", "cohen-d", "auc", "rate-ratio", "rate-difference", "standardised")
 # The common means of sites: all of them the same, or differing.
 _OF_SITES = ("site-effects", "meta-analysis")
 _FIXED, _RANDOM = "fixed", "random"

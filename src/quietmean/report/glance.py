@@ -92,11 +92,16 @@ def is_smaller(noise: float, both: float) -> bool:
 
 
 def who_is_left_out(
-    execution: Execution, names: Sequence[str], records: int | None, absent: Sequence[str] = (), counts: str = "records"
+    execution: Execution,
+    names: Sequence[str],
+    records: int | None,
+    absent: Sequence[str] = (),
+    counts: str = "records",
+    lacking: bool = False,
 ) -> Glance:
     """``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
 
-    ``absent``: parties without whom the study began.
+    ``absent``: parties without whom the study began. ``lacking``: answers leave records out, for a value that they lack.
     """
     counted = execution.contributors()
     silent = [names[party] for party in np.flatnonzero(~counted).tolist()]
@@ -111,8 +116,10 @@ def who_is_left_out(
     begun = (
         f" It began without {count_of(len(absent), 'party', 'parties')}, of whose {counts} nothing is known." if absent else ""
     )
+    nobody = "No party" if lacking else "Nobody"
+    more = f" Some answers leave out {counts} that lack a value, as they say." if lacking else ""
     return Glance(
-        "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.{begun}"
+        "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or nobody, f"{there} are in the result{part}.{begun}{more}"
     )
 
 

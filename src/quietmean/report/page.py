@@ -23,7 +23,7 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
-from quietmean.statistics.printed import notes_of, notes_of_all
+from quietmean.statistics.printed import notes_of, notes_of_all, some_are_left_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +98,14 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
     certificate = report.certificate
     return [
         _how_sure(report),
-        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.stamps.absent, report.counts),
+        glance.who_is_left_out(
+            report.execution,
+            report.party_names,
+            report.records_total,
+            report.stamps.absent,
+            report.counts,
+            any(some_are_left_out(answer.to_json()) for answer in report.answers),
+        ),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
         glance.against_whom(_adversary(report), report.privacy.alone),
         glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),

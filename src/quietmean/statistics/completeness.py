@@ -26,28 +26,35 @@ def counted(
     ``outside``: how many are outside its condition, with the error of that; None without one.
     """
     complete = [feature for feature in statistic.features(columns) if feature.complete is not None]
-    if not complete:
-        return estimates
+    # A statistic of many features has stated of how many records each term is.
+    if not complete or estimates.n is not None:
+        return _beside(outside, estimates)
     feature = complete[0]
     assert feature.complete is not None  # noqa: S101
     present = records_of(released, feature, feature.complete)
     by = getattr(statistic, "by", None)
     groups: dict[str, tuple[float, float]] = {}
     if by is not None:
-        weights = feature.complete_in(by)
+        own = feature.complete_in(by)
         # Where no feature counts the groups, the number of records of their terms is unknown.
         categories = columns.category(by).categories
-        rows = [None] * len(categories) if weights is None else list(weights)
+        rows = [None] * len(categories) if own is None else list(own)
         groups = {
             level: (math.nan, math.nan) if row is None else records_of(released, feature, row)
             for level, row in zip(categories, rows, strict=True)
         }
+    weights = np.zeros(len(released.quantities))
+    weights[released.places[feature]] = feature.complete
     names = estimates.groups or [(term, "") for term in estimates.terms]
     each = [groups.get(_level_of(*name, groups), present) for name in names]
-    completeness = _completeness(released, feature, present)
-    if outside is not None:
-        completeness = replace(completeness, outside=outside[0], outside_error=outside[1])
-    return replace(estimates, completeness=completeness, n=np.array(each))
+    return _beside(outside, replace(estimates, completeness=completeness_of(released, present, weights), n=np.array(each)))
+
+
+def _beside(outside: tuple[float, float] | None, estimates: Estimates) -> Estimates:
+    """The same with how many records are outside its condition."""
+    if outside is None or estimates.completeness is None:
+        return estimates
+    return replace(estimates, completeness=replace(estimates.completeness, outside=outside[0], outside_error=outside[1]))
 
 
 def _level_of(group: str, own: str, levels: Collection[str]) -> str:
@@ -71,12 +78,10 @@ def whole_number(number: float, most: float) -> float:
     return float(min(max(round(number), 0), math.floor(most + 0.5)))
 
 
-def _completeness(released: Released, feature: Feature, present: tuple[float, float]) -> Completeness:
-    assert feature.complete is not None  # noqa: S101
+def completeness_of(released: Released, present: tuple[float, float], weights: Array) -> Completeness:
+    """With the rest of all records, whose number may be an estimate: ``present`` weighs the quantities by ``weights``, (q,)."""
     if math.isnan(released.records):
         return Completeness(present[0], math.nan, present[1], math.nan)
-    # The others are the rest of all records, whose number may be an estimate.
-    gradient = np.zeros(len(released.quantities)) if released.whole is None else released.whole.copy()
-    gradient[released.places[feature]] -= feature.complete
+    gradient = weights if released.whole is None else released.whole - weights
     error = math.sqrt(max(float(gradient @ released.deviations @ gradient), 0.0)) * released.weight
     return Completeness(present[0], whole_number(released.records - present[0], released.records), present[1], error)

@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 _SURE = 0.05
 _INTERCEPT = "(Intercept)"
 # Terms of ``group-means`` that compare groups.
-_COMPARED = ("difference", "smd")
+_COMPARED = ("difference", "smd", "cohen-d")
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,8 @@ from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, St
 
 # What differs by less, of itself and of its error, is the same but for rounding.
 _NEAR = 1e-6
+# The event of a record with a value in some column of a condition: of those inside, of all of them.
+_ANYBODY = "anybody"
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,31 @@ class Within(Feature):
 
 
 @dataclass(frozen=True)
+class AnyPresent(Feature):
+    """1 for a record with a value in any of the columns, else 0: in which a condition on these columns can hold."""
+
+    declared: tuple[Column, ...]
+    size = 1
+    sensitivity = 1.0
+
+    @property
+    def length(self) -> float:
+        return 1.0
+
+    @property
+    def complete(self) -> Array:
+        return np.ones(1)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        return {_ANYBODY: np.ones(1)}
+
+    def encode(self, records: Records) -> Array:
+        present = [records[presence_of(column.name)] for column in self.declared]
+        any_present: Array = np.max(present, axis=0)[:, None]
+        return any_present
+
+
+@dataclass(frozen=True)
 class Inside(Feature):
     """1 for a record in which a condition holds, else 0."""
 
@@ -131,6 +158,9 @@ class Inside(Feature):
     @property
     def length(self) -> float:
         return 1.0
+
+    def events(self) -> Mapping[Hashable, Array]:
+        return {("within", self.condition, _ANYBODY): np.ones(1)}
 
     def encode(self, records: Records) -> Array:
         holds: Array = self.condition.holds(Columns(self.declared), records).astype(np.float64)[:, None]
@@ -203,16 +233,17 @@ class DeclaredStatistic:
             return released
         features = self.statistic.features(self.seen)
         places = {feature: released.places[self._within(feature)] for feature in features}
-        if self._inside in released.places:
+        if self._place_of_inside(released.places) is not None:
             return self._of_inside(released, places)
         return replace(released, places=places, whole=None, counted=False)
 
     def _outside(self, released: Released) -> tuple[float, float]:
         """How many records are outside, and the standard deviation of the noise in that; NaN where nothing tells."""
-        if self._inside not in released.places or math.isnan(released.part):
+        inside = self._place_of_inside(released.places)
+        if inside is None or math.isnan(released.part):
             return math.nan, math.nan
         weights = np.zeros(len(released.quantities)) if released.whole is None else released.whole.copy()
-        weights[released.places[self._inside]] -= 1.0
+        weights[inside] -= 1.0
         part = float(weights @ released.quantities) + (1.0 if released.counted else 0.0)
         error = math.sqrt(max(float(weights @ released.deviations @ weights), 0.0))
         return min(max(part, 0.0), 1.0) * released.weight, error * released.weight
@@ -230,7 +261,7 @@ class DeclaredStatistic:
         terms = tuple(term for term, depends in zip(estimates.terms, moved.tolist(), strict=True) if depends)
         if not terms:
             return estimates
-        text = "records outside the condition look like missing ones here: table-1 with the same condition tells them apart"
+        text = "records outside the condition look like missing ones here: count with the same condition tells how many"
         return estimates.without(
             terms, Flag.shared(NOT_TOLD, some_of([term or self.statistic.text for term in terms], 3), text, terms)
         )
@@ -240,7 +271,7 @@ class DeclaredStatistic:
         if self.condition is None:
             return around
         places = {feature: around.places[self._within(feature)] for feature in self.statistic.features(self.seen)}
-        if self._inside not in around.places:
+        if self._place_of_inside(around.places) is None:
             return replace(around, places={**around.places, **places}, of_all=False)
         change, nothing = self._without_others(around.places, places, len(around.offset), whole)
         constant = nothing if whole is None else np.zeros(len(nothing))
@@ -256,7 +287,7 @@ class DeclaredStatistic:
 
     def _of_inside(self, released: Released, places: Mapping[Feature, Ints]) -> Released:
         """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
-        inside = np.eye(len(released.quantities))[released.places[self._inside][0]]
+        inside = np.eye(len(released.quantities))[self._place_of_inside(released.places)]
         change, nothing = self._without_others(released.places, places, len(inside), released.whole)
         # Where no feature knows all records, there is nothing to take out of it.
         constant = nothing if released.counted else np.zeros(len(nothing))
@@ -270,7 +301,7 @@ class DeclaredStatistic:
 
         ``every``: weights of the part of the room that is records, (q,); None where they are public, and all of it.
         """
-        inside = np.eye(size)[all_places[self._inside][0]]
+        inside = np.eye(size)[self._place_of_inside(all_places)]
         nothing, change = np.zeros(size), np.eye(size)
         for feature, own in places.items():
             nothing[own] = self._of_nothing(feature)
@@ -293,6 +324,12 @@ class DeclaredStatistic:
         condition = self.condition
         assert condition is not None  # noqa: S101
         return Inside(condition, tuple(self.seen))
+
+    def _place_of_inside(self, places: Mapping[Feature, Ints]) -> int | None:
+        """Where the part of the records inside is among the quantities, whichever statistic asks for it."""
+        counted_here = self._within(AnyPresent(tuple(self.seen[name] for name in self._inside.condition.sources)))
+        found = next((feature for feature in (self._inside, counted_here) if feature in places), None)
+        return None if found is None else int(places[found][0])
 
     def _within(self, feature: Feature) -> Feature:
         condition = self.condition

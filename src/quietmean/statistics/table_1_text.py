@@ -116,7 +116,11 @@ def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Ro
     phrases += [f"of a number of records {error_text(sizes)}"] if sizes else []
     noise_of_all = f"Privacy noise has a standard deviation of at most: {'; '.join(phrases)}." if phrases else ""
     tests = " P-values and intervals count it in; nothing is corrected for the number of tests." if len(groups) > 1 else ""
-    return noise_of_all + tests + (" SMD: standardised difference, second group minus first." if compared else "")
+    return (
+        noise_of_all
+        + tests
+        + (" SMD: second group minus first, over the root of the mean of both variances." if compared else "")
+    )
 
 
 def _is_error(noise: float) -> bool:

@@ -371,8 +371,7 @@ class Workload:
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
-        # A statistic of many features has stated of how many records each term is.
-        estimates = estimates if estimates.n is not None else needs.counted(estimates, released)
+        estimates = needs.counted(estimates, released)
         return estimates.in_words(partial(in_words_of, self.unit, rows=self.rows)) if self.of_persons else estimates
 
     def _of_rows(self, estimates: Estimates) -> Estimates:

@@ -9,36 +9,15 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
-from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import few
 from quietmean.statistics.kinds.sum import COUNTED
-from quietmean.statistics.statistic import Feature, Records, Released, Statistic, TermReading, presence_of, require_records
-
-
-@dataclass(frozen=True)
-class AnyPresent(Feature):
-    """1 for a record with a value in any of the columns, else 0: in which a condition on these columns can hold."""
-
-    declared: tuple[Column, ...]
-    size = 1
-    sensitivity = 1.0
-
-    @property
-    def length(self) -> float:
-        return 1.0
-
-    @property
-    def complete(self) -> Array:
-        return np.ones(1)
-
-    def encode(self, records: Records) -> Array:
-        present = [records[presence_of(column.name)] for column in self.declared]
-        any_present: Array = np.max(present, axis=0)[:, None]
-        return any_present
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.subgroups import AnyPresent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

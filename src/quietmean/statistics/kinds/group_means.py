@@ -17,35 +17,23 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import f_test, most_of, near_threshold, satterthwaite, t_quantile, t_test
+from quietmean.statistics.intervals import f_test, most_of, satterthwaite, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
+from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
-DIFFERENCE, SMD = "difference", "smd"
+DIFFERENCE = "difference"
 WELCH_T, WELCH_ANOVA = "Welch's t test", "Welch's analysis of variance"
-# Noise deviations of the pooled variance below which a standardised difference is flagged.
-_LEAST_POOLED = 4.0
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One term: its value, variances of noise and of sampling, degrees of freedom of their sum, and range."""
-
-    term: str
-    value: float
-    noise: float
-    sampling: float
-    degrees: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GroupMeans(Statistic):
-    """The mean of a column in each group, and of two groups the ``difference`` (second minus first) and ``smd``, Cohen's d.
+    """The mean of a column in each group, and of two groups the ``difference`` (second minus first) and the same
+    standardised: ``smd`` over the root of the mean of both variances, ``cohen-d`` over that of the pooled one.
 
     Tests: ``t-test`` of two groups (Welch), ``anova`` of all (Welch, Biometrika 38, 1951); with the noise counted in. A group
     that noise hides is left out and flagged. With ``cluster``, a column of public sites, means and the difference within sites,
@@ -80,8 +68,12 @@ class GroupMeans(Statistic):
         return ColumnBlock(column, Crossed(by, site_column(self, columns, self.cluster, self.by, self.column)))
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
-        # Of two groups the last terms are a length, and one without a unit.
-        return tuple(term for term in estimates.terms if term not in (DIFFERENCE, SMD)) if column.name == self.column else ()
+        # Of two groups the last terms are a length, and two without a unit.
+        return (
+            tuple(term for term in estimates.terms if term not in (DIFFERENCE, SMD, COHEN_D))
+            if column.name == self.column
+            else ()
+        )
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
         if self.cluster is not None:
@@ -90,7 +82,9 @@ class GroupMeans(Statistic):
         half, own = block.column.width / 2, [moved_block(around, block, index) for index in range(len(groups))]
         moved = {group: half * float(block.means[0]) for group, block in zip(groups, own, strict=True) if block is not None}
         if len(groups) == 2 and len(moved) == 2:
-            moved |= {DIFFERENCE: sum(moved.values()), SMD: moved_smd([block for block in own if block is not None])}
+            moved |= {DIFFERENCE: sum(moved.values())} | dict.fromkeys(
+                (SMD, COHEN_D), moved_smd([each for each in own if each is not None])
+            )
         return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
@@ -108,14 +102,24 @@ class GroupMeans(Statistic):
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
-            rows += compared([summaries[group] for group in groups], column, flags)
-            if len(present) == 2:
-                difference = rows[2]
-                error = math.sqrt(difference.noise + difference.sampling)
-                tests["t-test"] = t_test(difference.value, error, difference.degrees, WELCH_T)
+            first, second = (summaries[group] for group in groups)
+            rows.append(_difference(first, second, column))
+            rows.append(difference_of_means(first, second, column, flags))
+            rows.append(difference_of_means(first, second, column, flags, COHEN_D, pooled=True))
+            if first is not None and second is not None:
+                tests["t-test"] = welch_t(first, second)
         if len(present) >= 2:
             tests["anova"] = welch_anova(list(present.values()))
-        return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
+        parties = columns.unit == PrivacyUnit.PARTY
+        return assembled(
+            rows,
+            parties=parties,
+            tests={} if parties else tests,
+            flags=tuple(flags),
+            headline=(DIFFERENCE,) if len(groups) == 2 else (),
+            reason=PARTIES if parties else "",
+            method="ratios of noisy means; Welch",
+        )
 
     def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:
         column, across, means = block.column, AcrossSites.new(sites), SiteMeans(released, block, len(groups))
@@ -133,44 +137,33 @@ def left_out(subject: str, terms: tuple[str, ...], released: Released, block: Co
     return Flag("group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 
-def _mean(group: str, group_summary: Summary | None, column: Column) -> _Row:
+def _mean(group: str, group_summary: Summary | None, column: Column) -> Row:
+    limits = (column.low, column.high)
     if group_summary is None:
-        return _Row(group, math.nan, math.inf, math.inf, math.inf, column.low, column.high)
-    return _Row(
-        group,
-        group_summary.mean,
-        group_summary.noise_of_mean,
-        group_summary.sampling_of_mean,
-        group_summary.degrees,
-        column.low,
-        column.high,
-    )
+        return Row.unknown(group, limits)
+    noise, sampling = group_summary.noise_of_mean, group_summary.sampling_of_mean
+    return Row.normal(group, group_summary.mean, noise, sampling, limits, group_summary.degrees)
 
 
-def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term: str = SMD) -> list[_Row]:
-    """Difference of means and standardised difference of two groups; what they say goes to ``flags``, about ``term``."""
-    first, second = pair
+def _difference(first: Summary | None, second: Summary | None, column: Column) -> Row:
+    """The second mean minus the first."""
+    limits = (-column.width, column.width)
     if first is None or second is None:
-        nothing = (math.nan, math.inf, math.inf, math.inf)
-        return [_Row(DIFFERENCE, *nothing, -column.width, column.width), _Row(SMD, *nothing, -math.inf, math.inf)]
-    difference, noise = second.mean - first.mean, first.noise_of_mean + second.noise_of_mean
-    sampling = first.sampling_of_mean + second.sampling_of_mean
+        return Row.unknown(DIFFERENCE, limits)
+    return Row.normal(DIFFERENCE, *_welch(first, second)[:3], limits, _welch(first, second)[3])
+
+
+def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]:
+    """The difference of means, its variances of noise and of sampling, and the degrees of freedom of both together."""
+    noise, sampling = first.noise_of_mean + second.noise_of_mean, first.sampling_of_mean + second.sampling_of_mean
     degrees = satterthwaite(noise + sampling, first.uncertainty_of_sampling + second.uncertainty_of_sampling)
-    rows = [_Row(DIFFERENCE, difference, noise, sampling, degrees, -column.width, column.width)]
-    total = first.present + second.present
-    parts = [(each.present - 1) / max(total - 2, 1.0) for each in (first, second)]
-    pooled = sum(part * each.variance for part, each in zip(parts, (first, second), strict=True))
-    noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (first, second), strict=True))
-    if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
-        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference", (term,)))
-        return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
-    if noise_of_pooled > 0:
-        ratio = pooled / (_LEAST_POOLED * math.sqrt(noise_of_pooled))
-        flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
-    smd = difference / math.sqrt(pooled)
-    noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
-    sampling = total / (first.present * second.present) + smd**2 / (2 * total)
-    return [*rows, _Row(SMD, smd, noise, sampling, math.inf, -math.inf, math.inf)]
+    return second.mean - first.mean, noise, sampling, degrees
+
+
+def welch_t(first: Summary, second: Summary) -> HypothesisTest:
+    """That both groups have the same mean, whatever their variances."""
+    difference, noise, sampling, degrees = _welch(first, second)
+    return t_test(difference, math.sqrt(noise + sampling), degrees, WELCH_T)
 
 
 def moved_smd(pair: list[MovedMoments]) -> float:
@@ -206,30 +199,6 @@ def welch_anova(groups: list[Summary]) -> HypothesisTest:
     between = float(weights @ (means - middle) ** 2) / (count - 1)
     second = (count**2 - 1) / (3 * loose) if loose > 0 else math.inf
     return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second, WELCH_ANOVA)
-
-
-def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[Flag], parties: bool) -> Estimates:
-    noise = np.sqrt([row.noise for row in rows])
-    error = np.sqrt([row.noise + row.sampling for row in rows])
-    value = np.array([row.value for row in rows])
-    reach = np.array([t_quantile(row.degrees) for row in rows]) * error
-    low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
-    inside = np.clip(value, low, high)
-    ends = np.clip(np.column_stack([inside - reach, inside + reach]), low[:, None], high[:, None])
-    return Estimates(
-        tuple(row.term for row in rows),
-        value,
-        noise,
-        low,
-        high,
-        population=None if parties else error,
-        interval_population=None if parties else ends,
-        tests={} if parties else tests,
-        flags=tuple(flags),
-        headline=tuple(row.term for row in rows if row.term == DIFFERENCE),
-        reason=PARTIES if parties else "",
-        method="ratios of noisy means; Welch",
-    )
 
 
 STATISTIC = GroupMeans

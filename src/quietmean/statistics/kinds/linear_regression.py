@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,8 @@ class LinearRegression(Regression):
         kept = (INTERCEPT, *(vertex.name for vertex in levels.covariates))
         moments = self._moments(columns)
         pair = PairMoments.of(released, moments, covariates[0], outcome) if moments.higher else None
-        return levels.completed(_fit(centred, outcome, levels.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY), terms)
+        fitted = _fit(centred, outcome, levels.covariates, kept, pair, columns.unit == PrivacyUnit.PARTY)
+        return replace(levels.completed(fitted, terms), headline=terms[1:])
 
 
 def _looks_of_one(formula: str) -> bool:

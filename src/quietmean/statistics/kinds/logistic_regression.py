@@ -96,7 +96,7 @@ class LogisticRegression(Regression):
             return levels.completed(
                 _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
             )
-        fitted = levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms)
+        fitted = replace(levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms), headline=terms[1:])
         # A covariate that is left out has no known sign, and weight 0 in the ranking.
         left_out = [vertex.name for vertex in covariates if vertex not in levels.covariates]
         if not (left_out and fitted.summary):

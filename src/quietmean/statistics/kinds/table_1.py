@@ -15,24 +15,23 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
-from quietmean.statistics.completeness import records_of, whole_number
+from quietmean.statistics.completeness import completeness_of, records_of, whole_number
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import few, t_quantile, t_test, wilson, within
+from quietmean.statistics.intervals import few, t_quantile, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
-from quietmean.statistics.kinds.group_means import WELCH_T, compared, moved_smd, welch_anova
+from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.proportion import part_of
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.known_levels import KnownMargins
-from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
+from quietmean.statistics.rows import Row, assembled, spread
+from quietmean.statistics.standardised import SMD, difference_of_levels, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
 
-ALL, SMD, SIZE = "all", "smd", "n"
-# A level whose variance is no larger hardly occurs.
-_NO_VARIANCE = 1e-6
+ALL, SIZE = "all", "n"
 # Bins of medians, and the probabilities.
 _BINS, _QUARTERS = 256, (0.25, 0.5, 0.75)
 
@@ -144,6 +143,11 @@ class Table1(Statistic):
                 tests[column.name] = replace(test, about=column.name)
         order = [*groups, SMD]
         rows = sorted((row.possible() for row in rows), key=lambda row: order.index(row.group))
+        # All but who has no level of by.
+        weights = np.sum([size.gradient for size in sizes], axis=0)
+        parts, most = sum(size.part for size in sizes), released.weight if math.isnan(released.records) else released.records
+        present = math.nan if math.isnan(parts) else whole_number(parts * released.weight, most)
+        error = sizes[0].error if by is None else math.sqrt(spread(weights, released.deviations))
         n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
         text: dict[str, Any] = {
             **Table1Text(groups, rows, tests, flags).summary(columns_of_rows),
@@ -155,6 +159,9 @@ class Table1(Statistic):
             summary=text,
             flags=tuple(flags),
             n=n,
+            completeness=None
+            if by is None and released.counted
+            else completeness_of(released, (present, error * released.weight), weights),
             method="ratios of noisy means and counts; Student, Wilson, Welch and chi-squared with the noise in them",
         )
 
@@ -237,15 +244,13 @@ def _numbers(
             rows.append(_unless_few(row, hidden, flags))
     present = [group_summary for group_summary in summaries if group_summary is not None]
     if len(groups) == 2:
-        smd = compared(summaries, column, flags, f"{SMD} {column.name}")[-1]
-        known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
-        rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
+        smd = difference_of_means(summaries[0], summaries[1], column, flags, f"{SMD} {column.name}")
+        rows.append(replace(smd, term=column.name).of(SMD))
     if len(groups) < 2 or len(present) < 2:
         return rows, None
     if len(groups) > 2:
         return rows, welch_anova(present)
-    difference = compared(summaries, column, [])[0]
-    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), difference.degrees, WELCH_T)
+    return rows, welch_t(*present)
 
 
 def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
@@ -383,66 +388,8 @@ def _levels(
         shown = YES if column.boolean else level
         flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{shown}" for group in groups)))
     if len(groups) == 2:
-        rows.append(_difference(column, cells.reshape(there.shape), covariance, flags).of(SMD))
+        rows.append(difference_of_levels(column, cells.reshape(there.shape), covariance, flags, f"{SMD} {column.name}").of(SMD))
     return rows, test
-
-
-def _difference(column: Column, cells: Array, covariance: Array, flags: list[Flag]) -> Row:
-    """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012).
-
-    ``cells``: (2, levels); levels that the noise hides are left out.
-    """
-    margins = KnownMargins.of(cells, covariance)
-    (groups, levels), signed = (len(margins.rows), len(margins.columns)), len(column.categories) == 2
-    cells, covariance = margins.within(cells, covariance)
-    cells = cells.ravel()
-    nothing = Row.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
-    flag = Flag(
-        "no-difference",
-        f"{column.name}: noise hides how levels differ between the groups: no standardised difference",
-        (f"{SMD} {column.name}",),
-    )
-    if groups < 2 or levels < 2:
-        flags.append(flag)
-        return nothing
-    sums = np.kron(np.eye(2), np.ones(levels))
-    errors = np.sqrt([spread(weights, covariance) for weights in sums])
-    if (sums @ cells <= LEAST_PRESENT * errors).any() or np.linalg.eigvalsh(_middle(cells))[0] <= _NO_VARIANCE:
-        flags.append(flag)
-        return nothing
-    slopes = slopes_of(lambda at: _apart(at, signed), cells)[0]
-    value, noise, sampling = float(_apart(cells, signed)[0]), spread(slopes, covariance), multinomial(slopes, cells)
-    if signed:
-        return Row.normal(column.name, value, noise, sampling)
-    # The squared length, without the bias of the noise.
-    by_cells = slopes_of(_gaps, cells)
-    value -= float(np.trace(np.linalg.solve(_middle(cells), by_cells @ covariance @ by_cells.T)))
-    if value <= 0 and noise + sampling > 0:
-        flags.append(flag)
-        return nothing
-    root = math.sqrt(max(value, 0.0))
-    rate = 1 / (4 * value) if value > 0 else 0.0
-    return Row.normal(column.name, root, noise * rate, sampling * rate, (0.0, math.inf))
-
-
-def _gaps(cells: Array) -> Array:
-    """The differences of the proportions of all levels but the first, second group minus first."""
-    first, second = cells.reshape(2, -1)
-    gaps: Array = (second / second.sum() - first / first.sum())[1:]
-    return gaps
-
-
-def _middle(cells: Array) -> Array:
-    """The mean of the two groups' covariance matrices of the levels but the first."""
-    first, second = (row / row.sum() for row in cells.reshape(2, -1))
-    mean: Array = (np.diag(first + second) - np.outer(first, first) - np.outer(second, second))[1:, 1:] / 2
-    return mean
-
-
-def _apart(cells: Array, signed: bool) -> Array:
-    """The difference of two levels with its sign, or the squared length of that of more: shape (1,)."""
-    gaps, middle = _gaps(cells), _middle(cells)
-    return gaps / np.sqrt(middle[0]) if signed else np.array([gaps @ np.linalg.solve(middle, gaps)])
 
 
 STATISTIC = Table1
