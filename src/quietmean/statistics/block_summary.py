@@ -10,7 +10,7 @@ import numpy as np
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.around import Around
 from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.intervals import satterthwaite
+from quietmean.statistics.intervals import least_count, satterthwaite
 from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
 
@@ -80,7 +80,8 @@ def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary
     entries = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))
     quantities, covariance = released.mean(feature)[entries], released.covariance(feature)[entries, entries]
     part = float(quantities[0])
-    if part <= LEAST_PRESENT * math.sqrt(max(covariance[0, 0], 0.0)):
+    error = math.sqrt(max(covariance[0, 0], 0.0))
+    if part * released.weight <= least_count(LEAST_PRESENT, error * released.weight, released.least):
         return None
     first, second, third, fourth = (quantities[1:] / part).tolist()
     # Gradients of the ratios to the present part, in half widths of the bounds.

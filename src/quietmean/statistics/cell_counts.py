@@ -17,6 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.intervals import least_count
 from quietmean.statistics.robust import Smooth
 from quietmean.statistics.rows import spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
@@ -52,7 +53,7 @@ class CellCounts:
     @property
     def known(self) -> bool:
         """Are there more records than the noise hides?"""
-        return self.total > max(LEAST_PRESENT * self.error(np.ones(self.counts.shape)), 0.0)
+        return self.total > least_count(LEAST_PRESENT, self.error(np.ones(self.counts.shape)))
 
     def sum(self, weights: Array) -> float:
         """A weighted sum of counts, with weights in their shape."""

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
+from quietmean.statistics.intervals import HALF_A_RECORD
 from quietmean.statistics.statistic import TOTAL, Feature, Released
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.
 _REDUNDANT = 1e-10
+# Where parties count once, less of one is rounding.
+_PART_OF_PARTY = 1e-6
 # Entries of the matrix below this part of the largest are zeros.
 _ROUNDING = 1e-13
 
@@ -21,7 +24,8 @@ class Decoder:
     """From the mean of vectors to quantities: public post-processing, linear.
 
     ``read``: the matrix (q, d) and ``offset`` (q,) with quantities = read @ mean + offset. ``spread``: (q, q), their covariance
-    where the noise on every coordinate of the mean is 1. ``whole`` and ``counted``: as of :class:`Released`.
+    where the noise on every coordinate of the mean is 1. ``whole``, ``counted`` and ``least``: as of
+    :class:`Released`.
     """
 
     read: Array
@@ -30,6 +34,7 @@ class Decoder:
     places: Mapping[Feature, Ints]
     whole: Array | None = None
     counted: bool = True
+    least: float = HALF_A_RECORD
 
     @classmethod
     def of(
@@ -39,6 +44,7 @@ class Decoder:
         steps: Mapping[Feature, float],
         *,
         counted: bool = True,
+        once: bool = False,
     ) -> Decoder:
         """For features with these factors in the vector, rounded to grids of these ``steps``; ``parts`` are included in others.
 
@@ -57,7 +63,15 @@ class Decoder:
         # The gain is that of least squares: what equalities take from the covariance is this one product.
         restricted = spread - gain @ (equal @ spread)
         all_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
-        return cls(free - gain @ (equal @ free), gain @ right, (restricted + restricted.T) / 2, all_places, total, counted)
+        return cls(
+            free - gain @ (equal @ free),
+            gain @ right,
+            (restricted + restricted.T) / 2,
+            all_places,
+            total,
+            counted,
+            _PART_OF_PARTY if once else HALF_A_RECORD,
+        )
 
     def of_features(self, features: Iterable[Feature]) -> Decoder:
         """What reads these features alone, as well as this one does: from the same mean vector, and with all equalities."""
@@ -72,6 +86,7 @@ class Decoder:
             {feature: place[places] for feature, places in self.places.items() if needed[places].all()},
             None if self.whole is None else self.whole[kept],
             self.counted,
+            self.least,
         )
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
@@ -85,7 +100,7 @@ class Decoder:
 
     def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
         """The same from the quantities (q,) themselves."""
-        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole, self.counted)
+        return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole, self.counted, self.least)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:

@@ -14,8 +14,15 @@ from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
 # Above this many times a threshold, chance hardly decides whether a number is shown.
 _CLEAR = 1.5
 CHI_SQUARED = "chi-squared"
+# Without noise, nothing below is a number of records.
+HALF_A_RECORD = 0.5
 # The flag of a count that noise hides.
 FEW = "few"
+
+
+def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:
+    """What a number of records must be above to be told from none: so many deviations of its noise, and never rounding alone."""
+    return max(deviations * error, floor)
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:

@@ -19,11 +19,9 @@ from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import most_of
+from quietmean.statistics.intervals import HALF_A_RECORD, least_count, most_of
 from quietmean.statistics.statistic import Released
 
-# A number of records up to this is rounding of zero.
-_NOBODY = 1e-6
 LEFT_OUT = "level-left-out"
 
 
@@ -72,9 +70,9 @@ class KnownMargins:
         return table[np.ix_(self.rows, self.columns)], noise[np.ix_(places.ravel(), places.ravel())]
 
 
-def is_hidden(count: float, error: float) -> bool:
-    """Does the noise hide whether anybody is counted?"""
-    return count <= max(LEAST_PRESENT * error, _NOBODY)
+def is_hidden(count: float, error: float, least: float = HALF_A_RECORD) -> bool:
+    """Does the noise hide whether anybody is counted, or is nobody? ``least``: as of :class:`Released`."""
+    return count <= least_count(LEAST_PRESENT, error, least)
 
 
 def levels_stay(around: Around, feature: Moments, declared: Sequence[Vertex]) -> bool:
@@ -88,7 +86,7 @@ def levels_stay(around: Around, feature: Moments, declared: Sequence[Vertex]) ->
         if parts is None:
             return False
         least = parts - around.moved(feature, levels)
-        hidden = np.maximum(LEAST_PRESENT * around.noise(feature, levels), _NOBODY / around.shift.records)
+        hidden = np.maximum(LEAST_PRESENT * around.noise(feature, levels), HALF_A_RECORD / around.shift.records)
         if (least <= hidden).any():
             return False
     return True
@@ -126,7 +124,7 @@ class KnownLevels:
                 )
                 for reader in readers
             ]
-            visible = [index for index, count in enumerate(counts) if not is_hidden(*count)]
+            visible = [index for index, count in enumerate(counts) if not is_hidden(*count, released.least)]
             stay = [own[index - 1] for index in visible[1:]]
             kept += stay
             names = tuple(vertex.name for vertex in own)

@@ -12,6 +12,7 @@ from quietmean.core.arrays import Array
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four
+from quietmean.statistics.intervals import least_count
 from quietmean.statistics.moved_moments import MovedMoments
 from quietmean.statistics.statistic import Released
 
@@ -57,7 +58,8 @@ class CentredMoments:
         """None where noise hides whether any record is complete."""
         quantities, noise = released.mean(feature), released.covariance(feature)
         part = float(quantities[0])
-        if part <= LEAST_PRESENT * math.sqrt(max(noise[0, 0], 0.0)):
+        error = math.sqrt(max(noise[0, 0], 0.0))
+        if part * released.weight <= least_count(LEAST_PRESENT, error * released.weight, released.least):
             return None
         readers = _readers(feature, vertices)
         total = np.eye(feature.size)[0]

@@ -13,7 +13,7 @@ from quietmean.core.arrays import Array
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary
 from quietmean.statistics.columns import Column
 from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import near_threshold
+from quietmean.statistics.intervals import least_count, near_threshold
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, multinomial, slopes_of, spread
 
@@ -72,7 +72,9 @@ def difference_of_levels(column: Column, cells: Array, covariance: Array, flags:
         return nothing
     sums = np.kron(np.eye(2), np.ones(levels))
     errors = np.sqrt([spread(weights, covariance) for weights in sums])
-    if (sums @ cells <= LEAST_PRESENT * errors).any() or np.linalg.eigvalsh(_middle(cells))[0] <= _NO_VARIANCE:
+    if (sums @ cells <= [least_count(LEAST_PRESENT, error) for error in errors.tolist()]).any() or np.linalg.eigvalsh(
+        _middle(cells)
+    )[0] <= _NO_VARIANCE:
         flags.append(flag)
         return nothing
     slopes = slopes_of(lambda at: _apart(at, signed), cells)[0]

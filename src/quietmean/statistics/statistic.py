@@ -20,6 +20,7 @@ from quietmean.core.schema import OPEN, Configured, nearest, parameter, paramete
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.intervals import HALF_A_RECORD
 from quietmean.statistics.names import READ_LATER, quoted
 from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.supposed import EXPECT, OF_NUMBERS, Supposed, expectation_field, require_expected
@@ -181,7 +182,8 @@ class Released:
     Where not all of ``weight`` is ``counted``, it is the public room for records, most of which may be empty, or some of the
     records lie outside a condition. ``whole`` then weighs the quantities, (q,), that make up the part of it that counts; None
     where no feature knows that part, and nor does anybody. A statistic reads :attr:`records`, or divides by a quantity, but
-    never takes all of ``weight`` for records.
+    never takes all of ``weight`` for records. ``least``: the least number of records that is more than rounding; where parties
+    count once, parts of them may be small.
     """
 
     weight: float
@@ -190,6 +192,7 @@ class Released:
     places: Mapping[Feature, Ints]
     whole: Array | None = None
     counted: bool = True
+    least: float = HALF_A_RECORD
 
     @property
     def part(self) -> float:
@@ -227,7 +230,7 @@ class Released:
         """The same, with weighted sums of a feature's quantities in their place, by weights (sums, size)."""
         covariance = weights @ self.covariance(feature) @ weights.T
         places = {feature: np.arange(len(weights))}
-        return Released(self.weight, weights @ self.mean(feature), covariance, places, counted=False)
+        return Released(self.weight, weights @ self.mean(feature), covariance, places, counted=False, least=self.least)
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""

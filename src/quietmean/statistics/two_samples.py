@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.flags_and_tests import HypothesisTest
-from quietmean.statistics.intervals import t_test
+from quietmean.statistics.intervals import HALF_A_RECORD, least_count, t_test
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
 
@@ -27,12 +27,13 @@ class TwoSamples:
 
     The area is the chance that a value of the second is above one of the first, half of the chance of the same cell included:
     that under a ROC curve, and Mann and Whitney's U over the product of sizes. ``single``: which cells hold one value only, where
-    the same cell is the same value.
+    the same cell is the same value. ``least``: as of :class:`Released`.
     """
 
     counts: Array
     noise: Array
     single: Mask
+    least: float = HALF_A_RECORD
 
     @classmethod
     def of(cls, released: Released, table: PrefixTable) -> TwoSamples:
@@ -40,7 +41,7 @@ class TwoSamples:
         places = np.arange(table.size).reshape(table.groups, table.cells)[:2, :-1].ravel()
         cells = released.mean(table)[places] * released.weight
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
-        return cls(cells.reshape(2, -1), noise, table.axis.single[:-1])
+        return cls(cells.reshape(2, -1), noise, table.axis.single[:-1], released.least)
 
     @cached_property
     def sizes(self) -> Array:
@@ -57,7 +58,8 @@ class TwoSamples:
     def known(self) -> bool:
         """Has each sample more than the noise?"""
         errors = np.sqrt([spread(weights, self.noise) for weights in self._sums])
-        return bool((self.sizes > np.maximum(_LEAST_SAMPLE * errors, 0.0)).all())
+        least = [least_count(_LEAST_SAMPLE, error, self.least) for error in errors.tolist()]
+        return bool((self.sizes > least).all())
 
     @cached_property
     def _above(self) -> Array:

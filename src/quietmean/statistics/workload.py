@@ -398,7 +398,8 @@ class Workload:
         if step not in self._decoders:
             parts = {share: self.whole(share) for share in self.shares if share not in self.scales}
             steps = {feature: step for feature in self.scales if feature.of_single_record or not self.products}
-            self._decoders[step] = Decoder.of(self.scales, parts, steps, counted=not self.hides_count)
+            once = not self.unit.within_party
+            self._decoders[step] = Decoder.of(self.scales, parts, steps, counted=not self.hides_count, once=once)
         return self._decoders[step]
 
     @cached_property

@@ -19,6 +19,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
+from quietmean.statistics.intervals import least_count
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of
@@ -97,7 +98,8 @@ def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[
     """Brier's score and the difference of means; how far the distances spread is read from the cells."""
     part, error = released.weighted(moments, np.eye(moments.size)[0])
     limits = {BRIER: (0.0, 1.0), LARGE: (-1.0, 1.0)}
-    if part <= LEAST_PRESENT * error or not cells.total > 0:
+    fewest = least_count(LEAST_PRESENT, error * released.weight, released.least)
+    if part * released.weight <= fewest or not cells.total > released.least:
         text = "too few records for the noise: nothing is known about the calibration"
         flags.append(Flag("nothing-present", text, tuple(limits)))
         return [Row.unknown(term, limits[term]) for term in limits]

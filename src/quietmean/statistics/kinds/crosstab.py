@@ -14,7 +14,7 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
-from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, within
+from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, chi_squared_test, least_count, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
@@ -137,7 +137,7 @@ def _with_ratios(estimates: Estimates, cells: Array, noise: Array) -> Estimates:
     a, b, c, d = cells.tolist()
     deviations = np.sqrt(np.maximum(np.diag(noise), 0.0))
     flags: list[Flag] = []
-    if (cells <= _LEAST_CELL * deviations).any():
+    if (cells <= [least_count(_LEAST_CELL, deviation) for deviation in deviations.tolist()]).any():
         text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
         flags.append(Flag("small-cell", text, RATIOS[:2]))
         logs = [(math.nan, math.nan, math.nan)] * 2
@@ -181,7 +181,7 @@ def _difference(cells: Array, noise: Array) -> Row:
     """The risk of the second row minus that of the first."""
     a, b, c, d = cells.tolist()
     first, second = a + b, c + d
-    if first <= 0 or second <= 0:
+    if min(first, second) <= HALF_A_RECORD:
         return (math.nan, math.nan, math.nan, (-1.0, 1.0), (-1.0, 1.0))
     first_risk, second_risk = b / first, d / second
     slope = np.array([first_risk / first, -(1 - first_risk) / first, -second_risk / second, (1 - second_risk) / second])

@@ -16,7 +16,7 @@ from quietmean.statistics.comparison import Curves, extent, too_few_bins
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
 from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.intervals import chi_squared_test, least_count
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
@@ -54,11 +54,12 @@ class _Cells:
         events, risk = events[:, kept], risk[:, kept]
         return cls(events @ counts, risk @ counts, events, risk, curves.noise)
 
-    def enough(self) -> bool:
-        """Have all arms more events than the noise hides?"""
+    def enough(self, least: float) -> bool:
+        """Have all arms more events than the noise hides? ``least``: as of :class:`Released`."""
         sums = self.of_events.sum(axis=1)
         errors = np.sqrt(np.maximum(np.einsum("ap,pq,aq->a", sums, self.noise, sums), 0.0))
-        return bool(self.events.size and (self.events.sum(axis=1) > np.maximum(_LEAST_EVENTS * errors, 0.0)).all())
+        fewest = [least_count(_LEAST_EVENTS, error, least) for error in errors.tolist()]
+        return bool(self.events.size and (self.events.sum(axis=1) > fewest).all())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -91,7 +92,7 @@ class HazardRatio(Timed):
         used = curves.compared()
         about, cells = extent(arms, curves, used), _Cells.of(used)
         slopes = _logarithms(used)
-        if slopes is None or not cells.enough():
+        if slopes is None or not cells.enough(released.least):
             text = "an arm has too few events for the noise in the bins where both are at risk: no hazard ratio"
             return _unknown(terms, Flag("few-events", text, tuple(terms)), about)
         parties = columns.unit == PrivacyUnit.PARTY

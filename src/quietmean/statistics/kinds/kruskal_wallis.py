@@ -14,7 +14,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test
+from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, least_count
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
@@ -58,7 +58,7 @@ class KruskalWallis(Statistic):
         kept, flags = [], []
         for group, name in enumerate(groups):
             own = slice(group * places.shape[1], (group + 1) * places.shape[1])
-            if counts[group].sum() > max(_LEAST_GROUP * math.sqrt(spread(np.ones(places.shape[1]), noise[own, own])), 0.0):
+            if counts[group].sum() > least_count(_LEAST_GROUP, math.sqrt(spread(np.ones(places.shape[1]), noise[own, own]))):
                 kept.append(group)
             else:
                 text = "too few values for the noise: left out"

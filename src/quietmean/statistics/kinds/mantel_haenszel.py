@@ -25,6 +25,8 @@ from quietmean.statistics.supposed import Supposed
 ODDS, RISK, DIFFERENCE, TEST = "odds-ratio", "risk-ratio", "risk-difference", "mantel-haenszel"
 # Noise deviations that the sums above and below a ratio must have.
 _LEAST_SUM = 3.0
+# Sums of products of counts over their number are no numbers of records; so little is rounding.
+_NOTHING = 1e-6
 _UNKNOWN = {ODDS: (0.0, math.inf), RISK: (0.0, math.inf), DIFFERENCE: (-1.0, 1.0)}
 
 
@@ -145,7 +147,7 @@ def _ratio(
 ) -> Row:
     """The ratio of two sums with the variance of sampling of its logarithm; unknown where the noise hides one of them."""
     for name in (top, bottom):
-        if not sums[name] > _LEAST_SUM * math.sqrt(cells.noise_of(slopes[name])):
+        if not sums[name] > max(_LEAST_SUM * math.sqrt(cells.noise_of(slopes[name])), _NOTHING):
             return Row.unknown(term, (0.0, math.inf))
     noise = cells.noise_of(slopes[top] / sums[top] - slopes[bottom] / sums[bottom])
     return Row.ratio(term, math.log(sums[top] / sums[bottom]), noise, max(sampling(sums), 0.0))

@@ -13,7 +13,7 @@ from quietmean.statistics.cell_counts import NOTHING, OfCells
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.intervals import chi_squared_test, least_count
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.supposed import Supposed
@@ -62,7 +62,8 @@ class McNemar(OfCells):
         sampling = max(changed / total - value**2, 0.0) / total
         rows = [Row.normal(DIFFERENCE, value, cells.noise_of(slopes), sampling, (-1.0, 1.0))]
         flags = []
-        if min(gained - _LEAST_CHANGED * cells.error(to), lost - _LEAST_CHANGED * cells.error(back)) > 0:
+        least = [least_count(_LEAST_CHANGED, cells.error(changes)) for changes in (to, back)]
+        if gained > least[0] and lost > least[1]:
             noise = cells.noise_of((to / gained - back / lost).ravel())
             rows.append(Row.ratio(RATIO, math.log(gained / lost), noise, 1 / gained + 1 / lost))
         else:

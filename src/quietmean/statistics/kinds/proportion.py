@@ -16,7 +16,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag
-from quietmean.statistics.intervals import few, wilson
+from quietmean.statistics.intervals import few, least_count, wilson
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
@@ -105,7 +105,8 @@ def _at_sites(
 ) -> list[SiteEstimate]:
     """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
     sizes = [released.weighted(table, counted * at_site) for at_site in site_weights]
-    present = [part > LEAST_PRESENT * error for part, error in sizes]
+    counts = [(part * released.weight, error * released.weight) for part, error in sizes]
+    present = [count > least_count(LEAST_PRESENT, error, released.least) for count, error in counts]
     records = sum(part for (part, _), there in zip(sizes, present, strict=True) if there)
     if not records:
         return [UNKNOWN_SITE] * len(site_weights)
@@ -138,7 +139,7 @@ def _weights(labels: tuple[str, ...], level: str) -> tuple[Array, Array]:
 def part_of(released: Released, table: Feature, chosen: Array, counted: Array, subject: str, parties: bool) -> PartOf:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
-    if part <= LEAST_PRESENT * error_of_part:
+    if not part * released.weight > least_count(LEAST_PRESENT, error_of_part * released.weight, released.least):
         text = "too few values for the noise: nothing is known about them; ask for a larger epsilon"
         return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag.shared("nothing-present", subject, text)]
     value = released.weighted(table, chosen)[0] / part

@@ -20,6 +20,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag, Z
+from quietmean.statistics.intervals import least_count
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -61,7 +62,7 @@ def cumulative(released: Released, feature: PrefixTable, group: int = 0) -> Cumu
     cells, covariance = released.mean(feature)[own], released.covariance(feature)[own, own]
     # What is missing has the last cell.
     present, total = float(cells[:-1].sum()), max(float(covariance[:-1, :-1].sum()), 0.0)
-    if present <= LEAST_PRESENT * math.sqrt(total):
+    if present * released.weight <= least_count(LEAST_PRESENT, math.sqrt(total) * released.weight, released.least):
         return None
     places = np.arange(len(feature.axis.edges))
     sums = covariance.cumsum(axis=0).cumsum(axis=1)[places, places]

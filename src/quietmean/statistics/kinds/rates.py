@@ -17,7 +17,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.intervals import quadratic_set, t_quantile
+from quietmean.statistics.intervals import least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
@@ -244,7 +244,7 @@ class Rates(Statistic):
         first, second = groups
         if not (first.known and second.known):
             return [Row.unknown(RATIO, (0.0, math.inf)), Row.unknown(DIFFERENCE)]
-        if any(group.events <= _LEAST_EVENTS * group.noise_of_events for group in groups):
+        if any(group.events <= least_count(_LEAST_EVENTS, group.noise_of_events) for group in groups):
             text = "a group has too few events for the noise: no rate ratio, the difference only"
             flags.append(Flag("few-events", text, (RATIO,)))
             ratio = Row.unknown(RATIO, (0.0, math.inf))
@@ -301,7 +301,7 @@ def _rates_of_sites(groups: list[_Group], per: float) -> list[SiteEstimate]:
 
 def _logs_of_sites(groups: list[_Group]) -> list[SiteEstimate]:
     """Logarithms of rates."""
-    usable = [group.known and group.events > _LEAST_EVENTS * group.noise_of_events for group in groups]
+    usable = [group.known and group.events > least_count(_LEAST_EVENTS, group.noise_of_events) for group in groups]
     known_groups = [group for group, clear in zip(groups, usable, strict=True) if clear]
     if not known_groups:
         return [UNKNOWN_SITE] * len(groups)
@@ -320,7 +320,11 @@ def _logs_of_sites(groups: list[_Group]) -> list[SiteEstimate]:
 def _read(released: Released, feature: Moments, group: int) -> _Group:
     """Sums over all records of a group."""
     readers = _readers_of(feature, group) * released.weight
-    return _Group(readers @ released.mean(feature), readers @ released.covariance(feature) @ readers.T)
+    sums = readers @ released.mean(feature)
+    # Of nobody there is no person-time but rounding.
+    if released.mean(feature)[group * feature.block] * released.weight <= released.least:
+        sums = np.zeros_like(sums)
+    return _Group(sums, readers @ released.covariance(feature) @ readers.T)
 
 
 def _readers_of(feature: Moments, group: int) -> Array:

@@ -20,7 +20,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import few, t_quantile, wilson, within
+from quietmean.statistics.intervals import few, least_count, t_quantile, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.proportion import part_of
@@ -334,7 +334,7 @@ def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...],
 def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Row:
     """The part of a group without a value."""
     term = f"{column.name} {MISSING}"
-    if not size.part > LEAST_PRESENT * size.error:
+    if not size.part * released.weight > least_count(LEAST_PRESENT, size.error * released.weight):
         return Row.unknown(term, (0.0, 1.0))
     where = released.places[feature][group * feature.size // feature.groups]
     present = float(released.quantities[where]) / size.part
