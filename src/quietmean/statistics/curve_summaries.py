@@ -10,6 +10,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.flags_and_tests import Flag, Z
+from quietmean.statistics.intervals import NEAR, NEAR_TEXT
 from quietmean.statistics.rows import Row, slopes_of
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
@@ -60,9 +61,8 @@ def ends_of(curve: Curve, arm: str, groups: Sequence[str], read_off: Sequence[st
         flags.append(Flag.shared("curve-cut", f"arm {arm}", text, hidden))
     near = curve.bins.ends[curve.near].tolist()
     if near:
-        text = f"hardly enough at risk for the noise from {near[0]:g} on, values there may be off by more than they say"
         close = tuple(f"{group} {time:g}" for group in groups for time in near)
-        flags.append(Flag.shared("near-threshold", f"arm {arm}", text, close))
+        flags.append(Flag.shared(NEAR, f"arm {arm} from {near[0]:g} on", f"numbers at risk are {NEAR_TEXT}", close))
     return flags
 
 

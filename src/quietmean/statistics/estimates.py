@@ -133,6 +133,28 @@ class Estimates(TableFile):
             flags=(*flags, flag),
         )
 
+    def hiding(self, terms: Collection[str]) -> Self:
+        """The same with these terms as noise hides them: between their limits, whatever the data."""
+        if not terms:
+            return self
+        lost, ends = np.array([term in terms for term in self.terms]), np.column_stack([self.low, self.high])
+        endless, nothing = np.where(lost, math.inf, 0.0), np.where(lost, math.nan, 0.0)
+
+        def hidden(values: Array | None) -> Array | None:
+            return None if values is None else np.where(lost[:, None], ends, values)
+
+        return replace(
+            self,
+            value=self.value + nothing,
+            standard_error=self.standard_error + endless,
+            population=None if self.population is None else self.population + endless,
+            interval_noise=hidden(self.of_noise),
+            interval_population=hidden(self.of_population),
+            p_value=None if self.p_value is None else self.p_value + nothing,
+            test_statistic=None if self.test_statistic is None else self.test_statistic + nothing,
+            resolution=None if self.resolution is None else np.where(lost[:, None], 0.0, self.resolution),
+        )
+
     def in_words(self, said: Callable[[str], str]) -> Self:
         """With every sentence as it is ``said``."""
         flags = tuple(replace(flag, message=said(flag.message)) for flag in self.flags)

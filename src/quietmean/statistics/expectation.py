@@ -19,7 +19,7 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
 from quietmean.statistics.columns import Column
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import Z, known
+from quietmean.statistics.flags_and_tests import NOT_TOLD, Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.supposed import ROWS, Supposed
@@ -49,7 +49,7 @@ _CHUNK = 2048
 _LEVEL = 0.05
 _FEWEST = 10.0
 # Flags about the study rather than about the quality of an answer.
-_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"))
+_NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested", "one-shot", NOT_TOLD))
 
 
 @dataclass(frozen=True, eq=False)

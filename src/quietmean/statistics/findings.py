@@ -16,7 +16,7 @@ from quietmean.statistics.tidy import Term, terms_of
 
 NOTHING = "The noise hides what was asked"
 # Flags about who sees an answer, and how far it holds: they do not explain a missing one.
-_NO_REASON = ("sites-seen", "few-sites")
+_NO_REASON = ("sites-seen", "few-sites", "one-shot")
 _MOST_NAMED = 3
 _SURE = 0.05
 _INTERCEPT = "(Intercept)"

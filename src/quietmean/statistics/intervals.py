@@ -13,11 +13,12 @@ from quietmean.statistics.flags_and_tests import LEVEL, Flag, HypothesisTest, Z
 
 # Above this many times a threshold, chance hardly decides whether a number is shown.
 _CLEAR = 1.5
+NEAR_TEXT = "only just above the noise, and hidden: what is shown there is shown by chance, and lies too far out on average"
 CHI_SQUARED = "chi-squared"
 # Without noise, nothing below is a number of records.
 HALF_A_RECORD = 0.5
-# The flag of a count that noise hides.
-FEW = "few"
+# The flags of a count that noise hides, and of a term that is hidden as it would be shown by chance.
+FEW, NEAR = "few", "near-threshold"
 
 
 def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:
@@ -110,15 +111,14 @@ def most_of(count: float, error: float, records: float = math.inf) -> int:
 
 
 def near_threshold(subject: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
-    """Flags of terms that are shown because a quantity is ``ratio`` times the threshold that noise sets.
+    """Flags of terms that are hidden because a quantity is only ``ratio`` times the threshold that noise sets.
 
-    Just above the threshold, up to 1.5 times, chance decides whether they are shown: those that are lie beyond the truth on
-    average, and their intervals hold less often.
+    Just above the threshold, up to 1.5 times, chance would decide whether they are shown: those that were would lie beyond the
+    truth on average, and their intervals hold less often. :meth:`DeclaredStatistic.decode` hides what has this flag.
     """
     if not 1 < ratio < _CLEAR:
         return []
-    text = "only just above the noise; such values are shown by chance, and lie too far out on average"
-    return [Flag.shared("near-threshold", subject, text, terms)]
+    return [Flag.shared(NEAR, subject, NEAR_TEXT, terms)]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

@@ -124,13 +124,16 @@ def _usable(error: float) -> float:
 
 
 def together(terms: Sequence[Term]) -> tuple[list[Term], str]:
-    """The terms that have a line each, and one line for all that the noise hides, where these are many."""
-    hidden: list[Term] = []
-    others: list[Term] = []
-    for term in terms:
-        (hidden if shown(term).estimate == HIDDEN else others).append(term)
+    """The terms that have a line each, and one line for all that the noise hides, where these are many.
+
+    Many that nothing tells have no line: their note says so.
+    """
+    hidden = [term for term in terms if shown(term).estimate == HIDDEN]
+    untold = [term for term in terms if NOT_TOLD in term.flags and shown(term).estimate == UNKNOWN]
+    gone = [*(hidden if len(hidden) > _MOST_HIDDEN else []), *(untold if len(untold) > _MOST_HIDDEN else [])]
+    others = [term for term in terms if term not in gone]
     if len(hidden) <= _MOST_HIDDEN:
-        return list(terms), ""
+        return others, ""
     return others, f"hidden by the noise: {some_of([term.label for term in hidden], _MOST_NAMED_HIDDEN)}"
 
 

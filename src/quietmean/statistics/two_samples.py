@@ -12,6 +12,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import HALF_A_RECORD, least_count, t_test
+from quietmean.statistics.possible import monotone
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
 
@@ -48,6 +49,14 @@ class TwoSamples:
         """The sizes of the two samples, (2,)."""
         sizes: Array = self.counts.sum(axis=1)
         return sizes
+
+    def part_below(self) -> Array:
+        """Which part of both samples is below the end of each cell, (cells,), never falling; all NaN where nothing is known."""
+        together = self.counts.sum(axis=0)
+        total = float(together.sum())
+        if not total > self.least:
+            return np.full(len(together), np.nan)
+        return monotone(np.cumsum(together) / total, np.ones(len(together)), rises=True)
 
     @cached_property
     def _sums(self) -> Array:

@@ -107,7 +107,12 @@ class Fit:
         errors = np.sqrt(np.diag(self.noise) + np.maximum(self.sampling.variances, 0.0))
         return np.asarray((_PLAUSIBLE * leaks > _LEAK * errors) & (leaks > _TURNED * turned))
 
-    @property
+    @cached_property
+    def _without_interval(self) -> frozenset[str]:
+        """The terms of which no interval holds: those that separate outcomes, and those that the last step still moved."""
+        return frozenset(term for flag in (*self._separated, *self._unsettled) for term in flag.terms)
+
+    @cached_property
     def _separated(self) -> list[Flag]:
         """About levels at which one step would go as far as where outcomes are none, or all that can be.
 
@@ -125,9 +130,23 @@ class Fit:
         estimated = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if name in terms and not hidden)
         text = (
             "outcomes there are none, or all that can be, as far as the noise shows: what depends on them may be any distance "
-            "further away, and no interval holds for it"
+            "away, no interval holds for it, and nothing is printed"
         )
         return [Flag("separated", f"{some_of(names, 3)}: {text}", estimated)] if estimated else []
+
+    @cached_property
+    def _unsettled(self) -> list[Flag]:
+        """About terms that the last step moved by more than it may."""
+        noise = np.maximum(np.diag(self.noise), 0.0)
+        errors = np.sqrt(noise + np.maximum(self.sampling.variances, 0.0))
+        steps = np.abs(self.scaling.T @ self.newton.step)
+        moving = ~self.unknown & (steps > _SETTLED * errors) & (steps > _BY_NOISE * math.sqrt(2) * np.sqrt(noise))
+        terms = tuple(name for name, moves in zip(self.names, moving, strict=True) if moves)
+        text = (
+            "the last step was longer than the standard error, as where levels or columns tell the outcome without error "
+            "(separation), or rounds are too few: no interval holds for it, and nothing is printed"
+        )
+        return [Flag("not-settled", f"{some_of(list(terms), 3)}: {text}", terms)] if terms else []
 
     @cached_property
     def coefficients(self) -> Estimates:
@@ -145,15 +164,14 @@ class Fit:
         degrees = sampling.degrees(noise, max(self._present - len(values), 1.0))
         rows = []
         for place, name in enumerate(self.names):
-            if self.unknown[place]:
+            if self.unknown[place] or name in self._without_interval:
                 rows.append(Row.unknown(name, (0.0, math.inf) if ratios else (-math.inf, math.inf)))
                 continue
             parts = (float(values[place]), float(noise[place]), float(sampling.variances[place]))
             df = float(degrees[place])
             rows.append(Row.ratio(name, *parts, df) if ratios else Row.normal(name, *parts, degrees=df).tested(df))
-        flags = self._flags(values, np.sqrt(noise + np.maximum(sampling.variances, 0.0)), np.sqrt(noise))
         method = f"{self.ratio}s: exponentials of the coefficients of {METHOD}" if ratios else METHOD
-        answer = assembled(rows, flags=flags, headline=self.headline, method=method, tests=self._tests(values))
+        answer = assembled(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
         return replace(answer, completeness=self._completeness, n=self._n)
 
     @property
@@ -181,7 +199,8 @@ class Fit:
         widened = np.sqrt(np.maximum((np.diag(self.noise) + self.sampling.variances) / model, 0.0))
         covariance *= np.outer(widened, widened)
         for name, places in self.groups.items():
-            if len(places) < 2 or self.unknown[list(places)].any():
+            hidden = self.unknown[list(places)].any() or any(self.names[place] in self._without_interval for place in places)
+            if len(places) < 2 or hidden:
                 continue
             own = np.ix_(places, places)
             eigenvalues = np.linalg.eigvalsh(covariance[own])
@@ -191,7 +210,8 @@ class Fit:
             tests[name] = replace(chi_squared_test(wald, float(len(places)), "Wald's test"), about=name)
         return tests
 
-    def _flags(self, values: Array, errors: Array, noise: Array) -> tuple[Flag, ...]:
+    @property
+    def _flags(self) -> tuple[Flag, ...]:
         newton, flags = self.newton, list[Flag]()
         if self.unknown.any():
             terms = tuple(name for name, hidden in zip(self.names, self.unknown, strict=True) if hidden)
@@ -203,18 +223,7 @@ class Fit:
                     terms,
                 )
             )
-        steps = np.abs(self.scaling.T @ newton.step)
-        moving = ~self.unknown & (steps > _SETTLED * errors) & (steps > _BY_NOISE * math.sqrt(2) * noise)
-        if moving.any():
-            terms = tuple(name for name, moves in zip(self.names, moving, strict=True) if moves)
-            flags.append(
-                Flag(
-                    "not-settled",
-                    f"{some_of(list(terms), 3)}: the last step was longer than the standard error, as where levels or columns "
-                    "tell the outcome without error (separation), or rounds are too few: no interval holds for it",
-                    terms,
-                )
-            )
+        flags += self._unsettled
         flags += self._separated
         error = newton.errors.cut
         if newton.cut > _CUT + 2 * error:

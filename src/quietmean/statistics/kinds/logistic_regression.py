@@ -11,12 +11,14 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
+from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Vertex
+from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag, Z
+from quietmean.statistics.intervals import least_count
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
@@ -25,15 +27,18 @@ from quietmean.statistics.supposed import Supposed
 
 AUC = "auc"
 REASON = (
-    "one shot is an approximation of the maximum likelihood estimate, right where the covariates are normal in each class: for "
-    "coefficients with intervals of the population fit the model in rounds"
+    "this is a one-shot approximation of maximum likelihood, off where covariates are not normal in each class or effects are "
+    "large: for odds ratios with intervals fit quietmean.learning.GeneralizedLinearModel, by rounds"
 )
+ONE_SHOT, SEPARATED = "one-shot", "separated"
 # Noise deviations that a squared distance of the classes, and the part of each class, must have; and the least such part.
 _LEAST_DISTANCE, _LEAST_CLASS, _LEAST_PART = 2.0, 4.0, 1e-5
 # The odds ratio of one standard deviation of a covariate, or of a level, that is assumed where the study states none.
 _USUAL_RATIO = 1.5
 # The ridge of the slopes that rank covariates, in noise deviations of a covariance.
 _RIDGE = 2.0
+# Outcomes differ at a level where that is more than so many deviations of the noise.
+_APART = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -96,6 +101,10 @@ class LogisticRegression(Regression):
             return levels.completed(
                 _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
             )
+        flags += [
+            *_separated(released, self._moments(columns), levels.covariates, self._sides(columns)[0]),
+            Flag(ONE_SHOT, REASON),
+        ]
         fitted = replace(levels.completed(_fit(centred, inverse, levels.covariates, flags), all_terms), headline=terms[1:])
         # A covariate that is left out has no known sign, and weight 0 in the ranking.
         left_out = [vertex.name for vertex in covariates if vertex not in levels.covariates]
@@ -104,6 +113,33 @@ class LogisticRegression(Regression):
         signs, ranking = dict.fromkeys(left_out, "unclear"), dict.fromkeys(left_out, 0.0)
         more = {"signs": fitted.summary["signs"] | signs, "ranking": fitted.summary["ranking"] | ranking}
         return replace(fitted, summary={**fitted.summary, **more})
+
+
+def _separated(released: Released, moments: Moments, covariates: tuple[Vertex, ...], outcome: Vertex) -> list[Flag]:
+    """About levels at which the outcome never happens, or always does, as far as the noise shows."""
+    unit, names, terms = np.eye(moments.size), list[str](), list[str]()
+
+    def reader(*vertices: Vertex) -> Array:
+        place = moments.place_of(dict.fromkeys(vertices, 1))
+        assert place is not None  # noqa: S101
+        return np.asarray(unit[place])
+
+    for column in dict.fromkeys(vertex.column for vertex in covariates if vertex.level is not None):
+        own = [vertex for vertex in covariates if vertex.column == column]
+        # A level and the outcome are 1 or -1 over the complete records; who has none of the levels has the first.
+        with_it = [(unit[0] + reader(each) + reader(outcome) + reader(each, outcome)) / 4 for each in own]
+        without = [(unit[0] + reader(each) - reader(outcome) - reader(each, outcome)) / 4 for each in own]
+        with_it.insert(0, (unit[0] + reader(outcome)) / 2 - np.sum(with_it, axis=0))
+        without.insert(0, (unit[0] - reader(outcome)) / 2 - np.sum(without, axis=0))
+        for place, both in enumerate(zip(with_it, without, strict=True)):
+            counts = [[number * released.weight for number in released.weighted(moments, weights)] for weights in both]
+            if any(count <= least_count(_APART, error, released.least) for count, error in counts):
+                names.append(f"{column.name} {own[place - 1].level}" if place else f"{column.name}, the level compared with")
+                terms += [own[place - 1].name] if place else [each.name for each in own]
+    text = (
+        "the outcome never happens there, or always, as far as the noise shows: coefficients that depend on it may be any larger"
+    )
+    return [Flag(SEPARATED, f"{some_of(names, 3)}: {text}", tuple(dict.fromkeys(terms)))] if names else []
 
 
 def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:

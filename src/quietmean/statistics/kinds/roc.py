@@ -11,11 +11,11 @@ from quietmean.core.arrays import Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.bins import PROBABILITIES
-from quietmean.statistics.columns import LINEAR, LOG_ODDS, Columns
+from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
-from quietmean.statistics.flags_and_tests import Flag
+from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.rows import Row, assembled
@@ -27,7 +27,11 @@ AUC = "auc"
 SENSITIVITY, SPECIFICITY = "sensitivity", "specificity"
 KINDS = (SENSITIVITY, SPECIFICITY, "ppv", "npv")
 # Up to this many thresholds are all reported; of more, the usual ones, or those that cut the bins into so many even parts.
-_MOST_THRESHOLDS, _EVEN_PARTS = 64, 16
+_MOST_THRESHOLDS, _EVEN_PARTS, _PARTS_OF_LOG = 64, 16, 48
+# Cut points are between this part of the scores and the others.
+_FIRST_PERCENTILE = 0.01
+# Significant digits of cut points.
+_FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -76,7 +80,8 @@ class Roc(Statistic):
         if not samples.known:
             text = "the noise hides whether any record has the outcome, or any has not: no area under the curve"
             flags.append(Flag("one-class", text, (AUC,)))
-        rows = [samples.row(AUC), *_at_thresholds(released, table, flags, parties)]
+        declared = self.edges is not None or bool(table.axis.column.edges)
+        rows = [samples.row(AUC), *_at_thresholds(released, table, samples, declared, flags, parties)]
         return assembled(
             rows,
             parties=parties,
@@ -102,11 +107,15 @@ def thresholds(axis: Axis) -> Ints:
     usual = inner[np.isin(edges[inner], PROBABILITIES)]
     if len(usual):
         return usual
-    return np.unique(np.rint(np.linspace(0, len(edges) - 1, _EVEN_PARTS + 1)).astype(np.int64))[1:-1]
+    # Of bins that grow by factors most are far below where scores are.
+    parts = _PARTS_OF_LOG if axis.column.scale == LOG else _EVEN_PARTS
+    return np.unique(np.rint(np.linspace(0, len(edges) - 1, parts + 1)).astype(np.int64))[1:-1]
 
 
-def _at_thresholds(released: Released, table: PrefixTable, flags: list[Flag], parties: bool) -> list[Row]:
-    """What calling all scores of at least each threshold positive gets right."""
+def _at_thresholds(
+    released: Released, table: PrefixTable, samples: TwoSamples, declared: bool, flags: list[Flag], parties: bool
+) -> list[Row]:
+    """What calling all scores of at least each threshold positive gets right, between the percentiles of the scores."""
     places = thresholds(table.axis)
     # Below and from there on, without and with the outcome, for each threshold; what is missing has the last cells.
     below = np.zeros((len(places), table.cells))
@@ -115,17 +124,32 @@ def _at_thresholds(released: Released, table: PrefixTable, flags: list[Flag], pa
     here = 1.0 - np.eye(table.cells)[-1]
     kinds = [np.kron(np.eye(table.groups)[group], side) for group in (0, 1) for side in (below, here - below)]
     sums = released.sums(table, np.vstack(kinds))
-    return [
-        row
-        for at, edge in enumerate(places.tolist())
-        for row in _at(sums, table, at + len(places) * np.arange(4), _written(table.axis, edge), flags, parties)
-    ]
+    parts = samples.part_below()[places]
+    rows: list[Row] = []
+    beyond: list[str] = []
+    for at, (label, part) in enumerate(zip(_labels(table.axis, places, declared), parts.tolist(), strict=True)):
+        if not _FIRST_PERCENTILE <= part <= 1 - _FIRST_PERCENTILE:
+            beyond += [f"{label}:{kind}" for kind in KINDS]
+            rows += [Row.unknown(f"{label}:{kind}", (0.0, 1.0)) for kind in KINDS]
+            continue
+        rows += _at(sums, table, at + len(places) * np.arange(4), label, flags, parties)
+    if beyond:
+        text = "cut points below the 1st or above the 99th percentile of the scores, as released: nothing is told there"
+        flags.append(Flag(NOT_TOLD, text, tuple(beyond)))
+    return rows
 
 
-def _written(axis: Axis, index: int) -> str:
-    """The least score that counts as positive."""
-    edge = axis.edges[index]
-    return f"{math.ceil(edge) if axis.column.whole else edge:g}"
+def _labels(axis: Axis, places: Ints, declared: bool) -> list[str]:
+    """The least scores that count as positive: as ``declared``, else with the digits of the bounds, or more where needed."""
+    edges = [math.ceil(edge) if axis.column.whole else edge for edge in np.array(axis.edges)[places].tolist()]
+    if declared:
+        return [f"{edge:g}" for edge in edges]
+    bounds = max(len(f"{abs(end):g}".replace(".", "").strip("0")) for end in (axis.column.low, axis.column.high))
+    for digits in range(max(bounds, _FEWEST_DIGITS), _MOST_DIGITS):
+        labels = [f"{float(f'{edge:.{digits}g}'):g}" for edge in edges]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{edge:g}" for edge in edges]
 
 
 def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list[Flag], parties: bool) -> list[Row]:

@@ -1,0 +1,71 @@
+"""Who has no level of ``by`` is in no group of a Table 1. Each form of the answer says how many are in it, of how many.
+
+So does every statistic that leaves records out, and the head of the page does not say that nobody is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import docx
+import numpy as np
+import pytest
+
+from quietmean.cli.answers import print_answers
+from quietmean.report import StudyReport, write_study_report
+from quietmean.statistics.printed import who_is_counted
+from quietmean.studies import StudyOutcome
+from quietmean.studies.outcome.tables import FORMATS, write_tables
+from support.outcomes import finished, records_of
+
+TABLE_1 = "table-1(y, yes, by=arm)"
+# Also what needs several columns: one of them is missing in a quarter.
+OTHERS = ("crosstab(arm, yes)", "group-means(y, by=arm)", "linear-regression(y ~ arm)", "kruskal-wallis(y, by=arm, bins=8)")
+RECORDS, LOST = 2000, 500
+
+
+@cache
+def outcome(text: str, lost: bool = True) -> StudyOutcome:
+    records = records_of(RECORDS)
+    if lost:
+        records[::4, 2] = np.nan
+    return finished(text, noise=0.02, records=records)
+
+
+@pytest.mark.parametrize("text", [TABLE_1, *OTHERS])
+def test_it_says_how_many_are_in_it(text: str) -> None:
+    (answer,) = outcome(text).answers
+    complete = answer.estimates.completeness
+    assert complete is not None
+    assert complete.present + complete.missing == RECORDS
+    # Two-sided 7e-6, at a fixed seed.
+    assert abs(complete.missing - LOST) <= 4.5 * complete.missing_error
+    sentence = who_is_counted(answer.to_json())
+    assert re.fullmatch(r"about 1,\d{3} of 2,000 records have all values that it needs \(noise ± [\d.]+\)", sentence), sentence
+
+
+@pytest.mark.parametrize("text", [TABLE_1, *OTHERS])
+def test_every_form_of_it_says_so(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome(text)
+    sentence = who_is_counted(found.answers[0].to_json())
+    print_answers(found.answers, found.to_json())
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    for ending in FORMATS:
+        path = tmp_path / f"table{ending}"
+        write_tables(found.to_json(), path)
+        words = " ".join(one.text for one in docx.Document(str(path)).paragraphs) if ending == ".docx" else path.read_text()
+        plain = " ".join(re.sub(r"\\textpm\{?\}?|\$\\pm\$|&#177;|&plusmn;", "±", words).split())
+        assert sentence in plain, ending
+
+
+@pytest.mark.parametrize(("lost", "head"), [(True, "No party"), (False, "Nobody")])
+def test_the_head_of_the_page_says_who_is_left_out(lost: bool, head: str, tmp_path: Path) -> None:
+    found = outcome(TABLE_1, lost)
+    report = StudyReport.of_outcome("study", found, list("abcdef"), messages=1, bytes=1, seconds=1.0)
+    write_study_report(report, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert head in page
+    assert ("Nobody" in page) == (not lost)
+    assert ("Some answers leave out records that lack a value" in page) == lost
