@@ -23,6 +23,7 @@ MORE = (
     "hazard-ratio(age, smoker, by=sex, bins=20)",
     "kruskal-wallis(weight, by=ended, bins=8)",
     "rates(smoker, age, by=sex)",
+    "trend(smoker, by=sex)",
     "table-1(age, smoker, by=ended)",
 )
 STATISTICS = {one.text: one for one in (*all_statistics(), *(parse_statistic(read_text(text)) for text in MORE))}
