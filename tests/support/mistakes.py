@@ -28,6 +28,7 @@ TABLES = {
     "patients.csv": "age,sex,smoker,visit,clinic\n" + "".join(f"{20 + row},f,yes,2024-01-02,c{row % 3}\n" for row in range(12)),
     "empty.csv": "",
     "headless.csv": "41,f\n42,m\n",
+    "mixed.sql": "SELECT age - avg(age::DOUBLE) OVER () AS age FROM data",
     "twice.csv": "age,age\n1,2\n",
     "broken.parquet": "PAR1 and nothing",
 }

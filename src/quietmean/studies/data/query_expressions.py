@@ -162,7 +162,7 @@ class Writer:
             return SqlTerm(sql, column=replace(found, sql=sql))
         named = self.scope.aliases.get(names[0].casefold()) if len(names) == 1 else None
         if named is None:
-            raise self.query.refused(f"{'.'.join(names)!r}, which is no column here,", "Name a column of a table behind FROM")
+            raise self.query.refused(f"{'.'.join(names)!r} that is not a column here", "Name a column of a table behind FROM")
         # What it stands for has names from before it only.
         aliases = dict(self.scope.aliases)
         before = dict(list(aliases.items())[: list(aliases).index(names[0].casefold())])

@@ -104,9 +104,7 @@ class Computed:
             self._by_text[term.sql] = self._keys[sql]
             person = person or (term.column is not None and term.column.person)
         if self._person and not person:
-            raise self._query.refused(
-                f"GROUP BY without the bare column {self._person!r}", "Group by it, and by others beside it"
-            )
+            raise self._query.refused(f"GROUP BY without the bare column {self._person!r}", "Group by it too")
         self.is_grouped, self.one_row_a_person = True, len(self._keys) == 1
         self._outer = replace(self._inner, column=self._ungrouped, known=self._key, aggregate=self._aggregate)
 
@@ -131,9 +129,7 @@ class Computed:
             return None
 
     def _ungrouped(self, column: Field) -> str:
-        raise self._query.refused(
-            f"the column {column.name!r}, neither grouped by nor in an aggregate,", "Group by it or take an aggregate of it"
-        )
+        raise self._query.refused(f"the column {column.name!r} that is not grouped by", "Group by it or take an aggregate of it")
 
     def _aggregate(self, node: Node) -> str:
         """An aggregate, written for above; what it needs is computed below."""
@@ -199,9 +195,7 @@ class Computed:
         self._inner.require(function, terms, signature)
         partitions = [self._inner.term(one) for one in node["partitions"]]
         if self._person and not any(one.column is not None and one.column.person for one in partitions):
-            raise self._query.refused(
-                f"a window without PARTITION BY the bare column {self._person!r}", "Partition by it, and by others beside it"
-            )
+            raise self._query.refused(f"a window without PARTITION BY the bare column {self._person!r}", "Partition by it too")
         called = ", ".join(f"TRY({term.sql})" if sort == "v" else term.sql for term, sort in zip(terms, signature, strict=True))
         by = ", ".join(f"TRY({one.sql})" if one.column is None else one.sql for one in partitions)
         orders = [self._inner.order(one) for one in node["orders"]]

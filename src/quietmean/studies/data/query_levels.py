@@ -189,7 +189,7 @@ class _Select:
         table, left_out = str(node["relation_name"]).casefold(), {str(name).casefold() for name in node["exclude_list"]}
         parts = [part for part in self._scope.parts if not table or part[0].casefold() == table]
         if not parts:
-            raise self._query.refused(f"{node['relation_name']}.*, which is no table here,", "Name a table behind FROM")
+            raise self._query.refused(f"{node['relation_name']}.* of a table that is not here", "Name a table behind FROM")
         found, seen = list[tuple[str, Node]](), set[str]()
         for alias, fields in parts:
             for one in fields:
@@ -233,7 +233,7 @@ class _Select:
             return self._named[name.casefold()]
         found = self._levels.find(schema, name)
         if found is None:
-            raise self._query.refused(f"the table {'.'.join(path)!r}, which is not there,", "Name one that is there")
+            raise self._query.refused(f"the table {'.'.join(path)!r} that is not there", "Name one that is there")
         # A view is a level as any other.
         return found if isinstance(found, Relation) else self._levels.level(found, {})
 
@@ -324,8 +324,8 @@ class _Select:
         places = {place for place, one in enumerate(codes) if one.sql in bound}
         if right.key is None or not right.key <= places:
             raise self._query.refused(
-                "a join with codes that is not on equality of all their key columns",
-                "Declare the key in [codes] of the file of settings and compare each of its columns",
+                "a join with codes without equality of their whole key",
+                "Compare each column of the key in [codes]",
             )
 
     # --- keys of codes ------------------------------------------------------------------------------------------------
