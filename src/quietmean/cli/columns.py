@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 
 # Options about the column before them, and how many values they take; None for all up to the next option.
-_ABOUT: dict[str, int | None] = {
+ABOUT: dict[str, int | None] = {
     "--levels": None,
     "--boolean": 0,
     "--dates": 2,
@@ -43,8 +43,8 @@ def attach(tokens: Sequence[str]) -> list[str]:
             column = tokens[index]
         elif word.startswith("--column="):
             column = word.partition("=")[2]
-        elif word in _ABOUT:
-            values, limit = [column], _ABOUT[word]
+        elif word in ABOUT:
+            values, limit = [column], ABOUT[word]
             while index < len(tokens) and not tokens[index].startswith("--") and (limit is None or len(values) <= limit):
                 values.append(tokens[index])
                 index += 1

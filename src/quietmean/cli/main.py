@@ -21,7 +21,7 @@ from quietmean.cli.common import Common
 from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
-from quietmean.cli.mistakes import refuse_fractions, refuse_pasted, sentence_of
+from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import Outage, QuietmeanError
 from quietmean.core.keywords import called_by_command
@@ -136,7 +136,7 @@ def _add_extensions(app: App, first_word: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = in_own_words(sys.argv[1:] if arguments is None else arguments)
     _require_streams()
     hide_error_texts()
     output_options.json = "--json" in words

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from cyclopts import (
@@ -21,6 +21,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
+from quietmean.cli.columns import ABOUT, attach
 from quietmean.cli.help_texts import EXAMPLES
 from quietmean.core.errors import InputError
 
@@ -29,31 +30,72 @@ _COMMA = re.compile(r"[+-]?\d+,\d+")
 # What word processors make of two hyphens and of quotation marks, which stay part of a word on a command line.
 _LONG_DASH = re.compile(r"[–—]+-?([a-z])")
 _QUOTED = re.compile(r"[“”„«»‘’](.+)[“”«»‘’]", re.DOTALL)
+# An option as people write one, and those of every command.
+_OPTION = re.compile(r"--?(?!inf\b|nan\b)[A-Za-z][\w-]*", re.IGNORECASE)
+_OF_ALL = ("--help", "-h", "--version")
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
-# Former options, and what replaces them.
+# Options that there were, or that people know from elsewhere, and what they find instead.
 _FORMER = {
+    "-v": "quietmean --version shows the version, and --log-file FILE keeps what happens",
+    "--verbose": "--log-file FILE keeps what happens",
     "--clip": "values outside their bounds are always clamped, leave it out",
     "--missing": 'what stands for a missing value is in the study file, missing = "centre" or "indicator" of a [[column]]',
 }
 
 
+# Commands that people look for, and those that do it.
+_MEANT = {
+    **dict.fromkeys(("analyse", "analyze", "analysis", "compute", "query", "stats", "mean", "execute"), "run"),
+    **dict.fromkeys(("verify", "validate", "prove"), "certify"),
+    **dict.fromkeys(("sign", "consent"), "approve"),
+    **dict.fromkeys(("participate", "connect", "enter"), "join"),
+    **dict.fromkeys(("send", "submit", "upload"), "contribute"),
+    **dict.fromkeys(("init", "create", "define"), "new"),
+    **dict.fromkeys(("budget", "account", "accounts", "spend"), "ledger"),
+    **dict.fromkeys(("clean", "delete", "remove"), "stores"),
+    **dict.fromkeys(("gui", "ui", "web", "dashboard"), "desk"),
+    **dict.fromkeys(("log", "logs", "history"), "audit"),
+    **dict.fromkeys(("key", "keys", "genkey"), "keygen"),
+    **dict.fromkeys(("preview", "inspect"), "data"),
+    **dict.fromkeys(("compare", "estimate", "power"), "plan"),
+    **dict.fromkeys(("example", "tutorial", "try"), "demo"),
+    **dict.fromkeys(("revoke",), "distrust"),
+    **dict.fromkeys(("test", "doctor", "ping"), "check"),
+}
+
+
+def in_own_words(tokens: Sequence[str]) -> list[str]:
+    """The line with --help and --version in the place of what other programs call them."""
+    first, *others = tokens or [""]
+    if first == "help":
+        return [*others, "--help"] if not (others and others[0].startswith("-")) else ["--help", *others]
+    return ["--version"] if list(tokens) in (["version"], ["-v"], ["-V"]) else list(tokens)
+
+
 def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Sequence[str]) -> str:
     """What is wrong with a line for ``command`` of the app, and what to do."""
     listed = f"quietmean {command} --help lists its options" if command else "quietmean --help --all lists the commands"
+    if misspelt := _misspelt(app, command, tokens, listed):
+        return misspelt
     match error:
+        case UnknownCommandError() if command in _MEANT:
+            return f"{command!r} is not a command. Write for example {EXAMPLES[_MEANT[command]]}"
+        case UnknownCommandError() if command is None and tokens:
+            instead = _FORMER.get(tokens[0], "leave it out, or name the command first")
+            return f"{tokens[0]} stands before a command: {instead}; {listed}"
         case UnknownCommandError() if command is not None:
             near = _near(command, [name for name in app if not name.startswith("-")])
             return f"{command!r} is no command of quietmean{near}: quietmean --help --all lists the commands"
         case UnknownOptionError():
             return _unknown_option(error, command, listed)
         case MissingArgumentError():
-            return _misspelt(app, command, tokens, listed) or _missing(error, command, listed)
+            return _missing(error, command, listed)
         case CoercionError() if error.argument is not None and error.token is not None:
             return _wrong_kind(_shown(error.argument), str(error.token.value), error.argument, str(error))
         case RepeatArgumentError():
             return f"{error.token.keyword} stands twice in the line: leave one of them out; {listed}"
         case UnusedCliTokensError():
-            return _unused(error, command, tokens, listed)
+            return _unused(error, app, command, tokens, listed)
         case _:
             return f"{str(error).rstrip('.')}: {listed}"
 
@@ -112,9 +154,10 @@ def _kinds(hint: Any) -> set[Any]:
 
 
 def _misspelt(app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
-    """Of a line without an option that it needs: the first option in it that there is not, which may be the one."""
+    """The first option in the line that the command does not have: whatever else is wrong may follow from it."""
     names = [name for argument in _arguments(app, tokens) for name in argument.names]
-    unknown = [name for name, _ in _given(tokens) if name not in names]
+    options = [token.partition("=")[0] for token in attach(tokens) if _OPTION.fullmatch(token.partition("=")[0])]
+    unknown = [name for name in options if name not in names and name not in _OF_ALL]
     return _no_option(unknown[0], names, command, listed) if names and unknown else ""
 
 
@@ -170,12 +213,36 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
     return f"{name} is {value!r}{hint}: give {_EXAMPLES[kind]}"
 
 
-def _unused(error: UnusedCliTokensError, command: str | None, tokens: Sequence[str], listed: str) -> str:
+def _unused(error: UnusedCliTokensError, app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
     value = str((error.unused_tokens or ("",))[0])
     index = tokens.index(value) if value in tokens else 0
-    before = next((token for token in reversed(tokens[:index]) if token.startswith("--")), None)
-    where = f"stands behind {before}, which takes fewer values" if before is not None else f"is a value too many for {command}"
+    before = next((place for place in reversed(range(index)) if tokens[place].startswith("--")), None)
+    if before is None:
+        return f"{value!r} is a value too many for {command}: leave it out, or name the option that it is for; {listed}"
+    option, values = tokens[before], tokens[before + 1 : index + 1]
+    arguments = {name: argument for argument in _arguments(app, tokens) for name in argument.names}
+    own = arguments.get(option)
+    meant = next(
+        (name for name, argument in arguments.items() if name != option and _may_be(option, argument, name, values)), None
+    )
+    if meant is not None:
+        return f"{option} takes fewer values than {' '.join(values)}. Did you mean {meant}? {listed}"
+    if own is not None and option not in ABOUT and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
+        repeated = " ".join(f"{option} {each}" for each in values)
+        return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}; {listed}"
+    where = f"stands behind {option}, which takes fewer values"
     return f"{value!r} {where}: leave it out, or name the option that it is for; {listed}"
+
+
+def _may_be(option: str, argument: Argument, name: str, values: Sequence[str]) -> bool:
+    """Whether an option that takes so many values has nearly the name of another one."""
+    return argument.token_count()[0] == len(values) > 1 and bool(difflib.get_close_matches(option, [name], n=1, cutoff=0.8))
+
+
+def _plain(hint: Any) -> Any:
+    """A type without None."""
+    inside = [inner for inner in get_args(hint) if inner is not NoneType]
+    return inside[0] if get_origin(hint) in (Union, UnionType) and len(inside) == 1 else hint
 
 
 def _near(name: str, known: Iterable[str]) -> str:

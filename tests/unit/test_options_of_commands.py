@@ -1,0 +1,98 @@
+"""Options that are misspelt, wherever they stand and whatever is behind them; and what people type for help."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.cli.mistakes import _MEANT, _arguments
+
+
+def said(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    capsys.readouterr()
+    try:
+        main(shlex.split(line))
+    except SystemExit as end:
+        captured = capsys.readouterr()
+        return int(end.code or 0), captured.out, captured.err
+    captured = capsys.readouterr()
+    return 0, captured.out, captured.err
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+
+
+def options_of(command: str) -> list[str]:
+    return [name for argument in _arguments(make_app(command), [command]) for name in argument.names if name.startswith("--")]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_misspelt_option_is_told_whatever_stands_behind_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = options_of(command)
+    for name in names[:: max(1, len(names) // 8)]:
+        wrong = f"{name[:-1]}" if len(name) > 6 else f"{name}s"
+        if wrong in names or name.startswith(("--empty", "--no-")):
+            continue
+        for line in (
+            f"{wrong} 1",
+            f"{wrong} 0 110",
+            f"{wrong}=a",
+            f"{wrong} a b c --json",
+            f"file {wrong} x",
+            f"-{wrong.strip('-')} 1",
+        ):
+            code, _, errors = said(f"{command} {line}", capsys)
+            assert code == 2, (line, errors)
+            first = line.removeprefix("file ").split()[0].partition("=")[0]
+            assert errors.startswith(f"quietmean: {first} is no option of {command}"), (line, errors)
+            assert "Did you mean " in errors
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run --data d.csv --column age --bound 0 110 --parties 4", "Did you mean --bounds?"),
+        ("run --data d.csv --column age bmi --bounds 0 110", "Write --column age --column bmi"),
+        ("run --data d.csv --column age --statistic 'mean(age)' 'sum(age)'", "Write --statistic mean(age) --statistic sum(age)"),
+        ("run --data d.csv --column age --bounds 0 110 120", "stands behind --bounds"),
+        ("run --data d.csv -v", "quietmean --version shows the version"),
+        ("--verbose", "--log-file FILE keeps what happens"),
+        ("--foo", "name the command first"),
+        ("help foo", "'foo' is no command of quietmean"),
+    ],
+)
+def test_what_is_typed_for_something_else_leads_there(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, errors = said(line, capsys)
+    assert code == 2
+    assert words in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "same"), [("help", "--help"), ("help run", "run --help"), ("help --all", "--help --all"), ("version", "--version"),
+                       ("-v", "--version"), ("-V", "--version"), ("-h", "--help")]
+)  # fmt: skip
+def test_help_and_version_by_other_names(line: str, same: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(line, capsys) == said(same, capsys)
+
+
+@pytest.mark.parametrize("word", _MEANT)
+def test_a_command_that_people_look_for_leads_to_ours(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert word not in COMMANDS
+    code, _, errors = said(f"{word} something --with 3", capsys)
+    assert code == 2
+    assert f"{word!r} is not a command. Write for example quietmean {_MEANT[word]}" in errors
+
+
+@pytest.mark.parametrize(
+    "line", ["run --data d.csv --column age --bounds -inf inf", "run --data d.csv --column t --bounds -5 -1 --levels -a"]
+)
+def test_a_value_that_begins_with_a_hyphen_is_a_value(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is no option" not in said(line, capsys)[2]
