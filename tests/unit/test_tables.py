@@ -446,7 +446,7 @@ def test_comparisons_of_arms_say_until_when_and_from_which_events() -> None:
     texts = ("hazard-ratio(t, e, by=arm, bins=24)", "survival(t, e, by=arm, bins=24)")
     for table in tables_of(finished(*texts, columns=columns, records=records, noise=0.5).to_json()):
         (about,) = [note for note in table.notes if note.startswith("Arms are compared until ")]
-        found = re.match(r"Arms are compared until ([\d.]+); events: a ([\d,]+), b ([\d,]+)", about)
+        found = re.match(r"Arms are compared until ([\d.]+); events: a about ([\d,]+), b about ([\d,]+)", about)
         assert found is not None
         before = times <= float(found[1])
         for place, told in enumerate(found.groups()[1:]):

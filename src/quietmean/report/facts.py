@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ _NAMES = {
     "records": "complete records",
     "sites": "sites that are known",
 }
+# Facts that are numbers of records.
+_COUNTS = ("complete records", "events until then")
 # Entries of a summary that pages show elsewhere, or that are for programs.
 _ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
 
@@ -29,12 +32,19 @@ def facts_of(answer: Answer) -> Facts:
     """Names and texts, none empty."""
     summary = answer.estimates.summary
     facts = _OF_KINDS.get(answer.statistic.name, _plainly)(summary)
+    if (answer.estimates.standard_error > 0).any():
+        facts = [(name, _about(text) if name in _COUNTS else text) for name, text in facts]
     counted = answer.counted
     return [
         (name.replace("records", counted), text.replace(" records end", f" {counted} end"))
         for name, text in facts
         if text and text != UNKNOWN
     ]
+
+
+def _about(text: str) -> str:
+    """Numbers of records are estimates."""
+    return re.sub(r"(?<![\d,.])\d[\d,]*(?=, |$)", r"about \g<0>", text)
 
 
 def _plainly(summary: Mapping[str, Any]) -> Facts:

@@ -65,8 +65,13 @@ def shown(term: Term) -> Shown:
         _length(term, term.noise_error),
         _interval(term, term.noise, coarsest if term.hidden else max(_usable(term.noise_error), coarsest)),
         "" if math.isnan(term.p_value) else p_text(term.p_value),
-        "" if math.isnan(term.n) else fixed(term.n, 0),
+        "" if math.isnan(term.n) else about_text(fixed(term.n, 0), term.n_error),
     )
+
+
+def about_text(number: str, error: float) -> str:
+    """A number of records, "about" it where noise has an ``error`` in it."""
+    return f"about {number}" if error > 0 else number
 
 
 def _estimate(term: Term, digits: float) -> str:

@@ -50,7 +50,8 @@ class Term:
     ``name`` and ``kind``: of the statistic; ``term``: with its ``group``, where it has one. ``error`` and ``population``: of the
     population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
     hides. ``since``: the day that the numbers count days from, "" where they are no days. ``truth``: without noise,
-    where a local run knows it. ``label``: what it is called on pages and terminals.
+    where a local run knows it. ``label``: what it is called on pages and terminals. ``n_error``: standard error of the noise in
+    ``n``.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Term:
     since: str = ""
     truth: float = math.nan
     label: str = ""
+    n_error: float = math.nan
 
     @property
     def own(self) -> str:
@@ -136,6 +138,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         str(stated("since") or ""),
         number_of(stated("true_value")),
         _readable(document, label),
+        number_of(stated("n_standard_error")),
     )
 
 

@@ -226,14 +226,15 @@ class CellIndicators(Feature):
         for dimension, axis in enumerate(self.axes):
             for event, weights in axis.events().items():
                 by_event[event] = self.along(dimension, weights)
-        return by_event | {complete_records(axis.column.name for axis in self.axes): self.complete}
+        return by_event | {complete_records(axis.column.name for axis in self.axes if not axis.column.fills_in): self.complete}
 
     @property
     def complete(self) -> Array:
         weights = np.ones(self.size)
         for dimension, axis in enumerate(self.axes):
-            # What is missing is the last cell of every axis.
-            weights *= self.along(dimension, 1.0 - np.eye(len(axis.labels))[-1])
+            # What is missing is the last cell of every axis, in which nobody is where missing cells count as the middle.
+            if not axis.column.fills_in:
+                weights *= self.along(dimension, 1.0 - np.eye(len(axis.labels))[-1])
         return weights
 
     def complete_in(self, by: str) -> Array | None:

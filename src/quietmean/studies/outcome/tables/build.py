@@ -8,7 +8,7 @@ from typing import Any
 
 from quietmean.core.domain import in_words_of
 from quietmean.core.errors import InputError
-from quietmean.core.readable import UNKNOWN, epsilon_text, fixed, interval_text, number_text, plain
+from quietmean.core.readable import UNKNOWN, epsilon_text, error_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
 from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.printed import (
@@ -94,7 +94,9 @@ def _crossed(
         present = [max(term.estimate, 0.0) for column, term in cells.items() if MISSING not in (row, column)]
         texts = [_of_row(term, sum(present) if MISSING not in (row, column) else 0.0) for column, term in cells.items()]
         lines.append(Line((row, *texts), footnotes.about([term.term for term in cells.values()])))
-    below = "n (percentage of the row's present values)."
+    noise = max((term.noise_error for term in by_term.values() if term.of_records), default=0.0)
+    counts_are = f"; a count is about so many (noise ± {error_text(noise)})" if 0 < noise < math.inf else ""
+    below = f"n (percentage of the row's present values){counts_are}."
     return ResultTable.of(document["name"], ("", *columns), lines, footnotes.all, [below, *notes]), [
         term for name, term in by_term.items() if name not in counts
     ]
@@ -216,7 +218,7 @@ def _facts(summary: Mapping[str, Any], counted: str) -> list[str]:
 
 def _extent(about: Mapping[str, Any], counted: str) -> str:
     """A note on a comparison of arms: up to when, from which events, and what was left out."""
-    events = ", ".join(f"{arm} {fixed(number_of(count), 0)}" for arm, count in about["events"].items())
+    events = ", ".join(f"{arm} about {fixed(number_of(count), 0)}" for arm, count in about["events"].items())
     bins, records = int(about.get("bins_left_out", 0)), number_of(about.get("records_left_out", 0.0))
     more = f"; left out: {bins} later {'bin' if bins == 1 else 'bins'} with about {fixed(records, 0)} {counted}" if bins else ""
     return f"Arms are compared until {plain(number_of(about['until']))}; events: {events}{more}."
