@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
+from quietmean.ledger import Ledger
 from quietmean.node import Identity
 
 STUDY = '[study]\nname = "stay"\nprotocol = "local-dp"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n'
@@ -38,6 +42,15 @@ def party(name: str, address: str, key: str) -> str:
     return f'[[party]]\nname = "{name}"\naddress = "{address}"\nkey = "{key}"\n'
 
 
+def _damage(ledger: Path) -> None:
+    """A ledger with bytes that are no text where one is due."""
+    with Ledger.open(ledger, create=True) as book:
+        book.set_budget("wards", 1.0, 1e-6, when=datetime.now(UTC))
+    with closing(sqlite3.connect(ledger)) as database:
+        database.execute("UPDATE account SET unit = CAST(x'ff' AS TEXT)")
+        database.commit()
+
+
 def write_files(folder: Path) -> None:
     """All of them."""
     for name, text in {"study.toml": STUDY, **STUDIES, **TABLES}.items():
@@ -57,6 +70,7 @@ def write_files(folder: Path) -> None:
     }
     for name, text in rosters.items():
         (folder / name).write_text(text)
+    _damage(folder / "damaged.ledger")
     execution = {
         "protocol": "inca",
         "parties": 3,
