@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
-from quietmean.studies.data import Records, account_name
+from quietmean.studies.data import account_name
 from quietmean.studies.party.payment import payer_for
-from quietmean.studies.party.people import People
+from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 
 STUDY = StudyTerms.parse(
@@ -49,6 +50,7 @@ class Hospital:
     prefix: str
     rows: list[dict[str, Any]] = field(default_factory=list)
     exports: int = 0
+    column: str = ""
 
     def grow(self, count: int) -> None:
         for _ in range(count):
@@ -74,6 +76,7 @@ class Hospital:
             if self.rng.random() < 0.1:
                 row[["sbp", "weight", "note"][int(self.rng.integers(3))]] = None
         called = {name: name.upper() if self.rng.random() < 0.5 else name for name in ("pid", "sbp")}
+        called["pid"] = self.column or called["pid"]
         if not self.identified:
             rows = [{name: row[name] for name in row if name != "pid"} for row in rows]
         rows = [{called.get(name, name): value for name, value in row.items()} for row in rows]
@@ -90,17 +93,20 @@ class Hospital:
                 base.execute(f"CREATE TABLE visits ({', '.join(frame.columns)})")
                 base.executemany(f"INSERT INTO visits VALUES ({', '.join('?' * frame.width)})", frame.rows())  # noqa: S608
             base.close()
-        person = f'person = "{called["pid"]}"\n' if self.identified else ""
+        person = f'person = "{called["pid"]}"\nrows_per_person = 1\n' if self.identified else ""
         path.with_name(f"{stem}.format.toml").write_text(f'[mapping]\n{person}[mapping.columns]\nsbp = "{called["sbp"]}"\n')
         return str(path)
 
 
 def charge(plan: Plan, ledger: Path, home: Path, data: str, study: str, told: list[str], **options: Any) -> str:
     """As contribute does it: the account that was charged. Raises :class:`InputError` where nothing is."""
-    payer = payer_for(Policy.load(None), PrivacyUnit.RECORD, account_name(data), PaymentOptions(**options), told.append)
+    payer = payer_for(
+        Policy.load(options.get("policy")), PrivacyUnit.RECORD, account_name(data), PaymentOptions(**options), told.append
+    )
     assert payer is not None
-    records = Records(data, STUDY.workload.columns, lambda sentence: None, STUDY.rows)
-    payer = payer.of(records.in_order, People(records, data, home, told.append))
+    records = records_for(STUDY, data, lambda sentence: None)
+    payer = payer.of(records.in_order, People(records, data, home, told.append), plan).settled_people("visits", plan, study)
+    told += payer.told
     return payer.reserve_file("visits", plan, study, study.encode()).name
 
 
@@ -169,12 +175,12 @@ def test_columns_with_few_values_raise_no_alarm(tmp_path: Path, plan: Plan, monk
     assert [sentence for sentence in told if "too" in sentence] == []
 
 
-def test_new_people_get_an_account_beside_and_known_ones_are_refused(
+def test_new_people_get_an_account_beside_and_known_ones_pay_in_theirs(
     tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path / "data")
     ledger, told = tmp_path / "data" / "ledger", list[str]()
-    hospital = Hospital(tmp_path, np.random.default_rng(3), identified=True, prefix="n")
+    hospital = Hospital(tmp_path, np.random.default_rng(3), identified=True, prefix="n", column="pid")
     hospital.grow(50)
     charge(plan, ledger, tmp_path, hospital.export("csv"), "first", told)
     (name,) = [each.name for each in accounts(ledger)]
@@ -188,13 +194,54 @@ def test_new_people_get_an_account_beside_and_known_ones_are_refused(
     assert {each.name: len(each.entries) for each in accounts(ledger)} == {name: 1, f"{name}/2": 1}
     with Ledger.open(ledger) as book:
         assert '"checked": true' in book.claims(f"{name}/2")
-    hospital.rows += everybody[:5]
-    with pytest.raises(InputError, match=f"--new-people, but people of these data are in account '{name}'"):
-        charge(plan, ledger, tmp_path, hospital.export("csv"), "wrong", told, account=name, new_people=True)
+    assert "checked: whoever is known pays in the account that knows them, too" in told[-1]
+    # One of them is enough, however large both are.
+    hospital.rows = [*hospital.rows[-3:], everybody[0]]
+    returning = hospital.export("csv")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[policy]\npeople_in_two_accounts = "refuse"\n')
+    with pytest.raises(
+        InputError, match=f"account '{name}', '{name}/2' has persons of these data, and the policy refuses people_in"
+    ):
+        charge(plan, ledger, tmp_path, returning, "third", told, account=name, new_people=True, policy=policy)
+    assert charge(plan, ledger, tmp_path, returning, "third", told, account=name, new_people=True) == f"{name}/3"
+    assert {each.name: len(each.entries) for each in accounts(ledger)} == {name: 2, f"{name}/2": 2, f"{name}/3": 1}
+    # Each pays for what it was in, once.
+    assert len({each.charged_mu for each in accounts(ledger) if each.name != f"{name}/3"}) == 1
     with pytest.raises(InputError, match="--new-people stands without --account"):
         charge(plan, ledger, tmp_path, week, "wrong", told, new_people=True)
     with pytest.raises(InputError, match="--account stands beside --new-account"):
         charge(plan, ledger, tmp_path, week, "wrong", told, account=name, new_account="other")
+    # The same persons by another column, or without the key: nothing proves who is new.
+    hospital.column = "PID"
+    charge(plan, ledger, tmp_path, hospital.export("csv"), "fourth", told, account=name, new_people=True)
+    with Ledger.open(ledger) as book:
+        assert '"checked": false' in book.claims(f"{name}/4")
+    assert "(not checked: nothing proves it)" in told[-1]
+
+
+def test_who_has_no_room_takes_part_without_a_value_and_nothing_is_refused(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path / "data")
+    ledger, told = tmp_path / "data" / "ledger", list[str]()
+    ledger.parent.mkdir()
+    hospital = Hospital(tmp_path, np.random.default_rng(3), identified=True, prefix="n", column="pid")
+    hospital.grow(9)
+    # A budget of exactly the study.
+    with Ledger.open(ledger, create=True) as book:
+        book.set_budget("wards", STUDY.epsilon, STUDY.delta, when=datetime.now(UTC))
+    charge(plan, ledger, tmp_path, hospital.export("csv"), "first", told, account="wards")
+    (account,) = accounts(ledger)
+    assert (account.unit, account.remaining_epsilon) == (PrivacyUnit.PERSON, 0.0)
+    hospital.grow(2)
+    for name, options in {"wards": {}, "wards/2": {"new_people": True}}.items():
+        told.clear()
+        assert charge(plan, ledger, tmp_path, hospital.export("csv"), name, told, account="wards", **options) == name
+        # Whoever was not in the first study has room in the first account, and none in the second one: they were in the first.
+        silent = 9 if name == "wards" else 11
+        assert f"{silent} persons take part without a value, for an account that has them has no room" in told
+    assert all(account.within(account.budget) for account in accounts(ledger))
 
 
 def accounts(ledger: Path) -> tuple[Any, ...]:

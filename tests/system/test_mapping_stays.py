@@ -23,6 +23,7 @@ STUDY = qm.Study(
 )
 FORMAT = """[mapping]
 person = "SentinelPerson"
+rows_per_person = 1
 [mapping.columns]
 age = { name = "SentinelAlter", factor = 0.98765432 }
 sex = { name = "SentinelGeschlecht", codes = { SentinelW = "f", SentinelM = "m" } }
@@ -38,7 +39,8 @@ def test_nothing_of_a_mapping_leaves_the_site(
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
     for site, name in enumerate(NAMES):
         rows = "".join(
-            f"{40 + (place + site) % 9},Sentinel{'WM'[place // (site + 1) % 2]},Sentinel{place // 2}\n" for place in range(300)
+            f"{40 + (place + site) % 9},Sentinel{'WM'[place // (site + 1) % 2]},Sentinel{site}{place // 2}\n"
+            for place in range(300)
         )
         (tmp_path / f"{name}.csv").write_text(f"SentinelAlter,SentinelGeschlecht,SentinelPerson\n{rows}")
         (tmp_path / f"{name}.format.toml").write_text(FORMAT)

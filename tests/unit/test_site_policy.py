@@ -352,7 +352,7 @@ def _in_words(default: Any) -> str:
         return "all"
     if isinstance(default, bool | tuple):
         return str(default).lower() if isinstance(default, bool) else "none"
-    return f"{default:.10g}"
+    return default if isinstance(default, str) else f"{default:.10g}"
 
 
 def test_a_policy_forbids_queries_that_mix_rows_unless_it_allows_them() -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from quietmean.sessions.agreed import SessionContract
     from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.party import Contract, Files, PartyFiles, Payer, Policy
+    from quietmean.studies.party.people import People
 
 
 def command(
@@ -234,15 +235,23 @@ def _look_at_store_and_ledger(
 def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
     from quietmean.studies.party import planned_values, require_number
+    from quietmean.studies.party.executions import begun_execution
     from quietmean.studies.party.people import People
 
-    plan = contract.plan
+    plan, fits = contract.plan, "the study fits; before it"
     findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
         require_number(len(records), files.study, contract.plans, rules)
         encoded = files.encode(records, plan)
         settings = files.settings(plan, encoded, SiteOptions(store=store), planned_values(files, contract.choice, records))
+        # Who has no room is known before the store is looked at: it was made for the vector without their values.
+        people = People(records, data, files.home, warn)
+        ledger, payer = _settled(payer, contract, people, begun_execution(settings))
+        if payer is not None and payer.told:
+            files.owner_notes.extend(payer.told)
+            smaller = planned_values(files, contract.choice, payer.records)
+            settings = files.settings(plan, files.encode(payer.records, plan), SiteOptions(store=store), smaller)
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
@@ -256,8 +265,18 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
         findings.append(Finding("expected", False, str(error)))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
-    payer = None if payer is None else payer.of(records.in_order, People(records, data, files.home, warn))
-    return [*findings, *_look_at_store_and_ledger(contract, settings, payer, "the study fits; before it")]
+    return [*findings, *_look_at_store_and_ledger(contract, settings, payer, fits), *ledger]
+
+
+def _settled(payer: Payer | None, contract: Contract, people: People, begun: str) -> tuple[list[Finding], Payer | None]:
+    """The payer who knows which persons take part without a value, or why the ledger takes none of the study."""
+    if payer is None:
+        return [], None
+    try:
+        paying = payer.of(people.records.in_order, people, contract.plan)
+        return [], paying.settled_people(contract.name, contract.plan, begun, contract.charge)
+    except InputError as error:
+        return [Finding("ledger", False, str(error))], None
 
 
 def _folder(rules: Policy) -> Finding:

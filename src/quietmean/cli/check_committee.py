@@ -155,10 +155,10 @@ class FileCheck:
     def _data(
         self, contract: Contract, keys: StudyKeys, contributor: Contributor, data: str | Path, rules: Policy
     ) -> list[Finding]:
-        from quietmean.studies.data import account_name, records_of
+        from quietmean.studies.data import account_name
         from quietmean.studies.outcome.forecast import Forecast
         from quietmean.studies.party import payer_for, require_number
-        from quietmean.studies.party.people import People
+        from quietmean.studies.party.people import People, records_for
 
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
         payer = payer_for(rules, study.unit, name, self.node, warn)
@@ -169,8 +169,9 @@ class FileCheck:
             forecast = None if public is None else Forecast(study, plan, public)
             if forecast is not None:
                 forecast.require_hope()
-            records = records_of(data, study.workload.columns, notes.append, study.rows)
+            records = records_for(study, data, notes.append)
             require_number(len(records), study, [plan], rules)
+            people = People(records, data, keys.path.parent.absolute(), warn)
             encoded = study.workload.encode(records, step=plan.value_step)
             plan.admit(encoded.vector, encoded.weight)
         except InputError as error:
@@ -182,8 +183,9 @@ class FileCheck:
             findings.append(Finding("expected", True, "; ".join(forecast.sentences())))
         if payer is None:
             return findings
-        paying = payer.of(records.in_order, People(records, data, keys.path.parent.absolute(), warn))
         try:
+            paying = payer.of(records.in_order, people, plan)
+            tell_notes(paying.settled_people(study.name, plan, contributor.study).told)
             text = paying.new_account(plan)
             if text is None:
                 text = f"the study fits; before it, {balance_text(paying.check_file(study.name, plan, contributor.study))}"

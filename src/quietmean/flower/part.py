@@ -24,7 +24,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Agreement, ChargedStudy, NobodyToAsk, Observers, PartyPreparation, Person
 from quietmean.studies.party.audit import Auditor, Event, LogHead, Written
-from quietmean.studies.party.payment import execution_of
+from quietmean.studies.party.executions import execution_of
 
 
 class _SiteFile(BaseModel):

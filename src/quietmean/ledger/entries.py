@@ -1,4 +1,4 @@
-"""Entries of a ledger as rows of its file."""
+"""What is in the tables of a ledger's file, column by column; entries as rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ ENTRY = (
     "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "
     "certified_beta, certified_tv, status, reserved_at, settled_at, note, part, known"
 )
+BUDGET = "epsilon, delta, mu, set_at, additive_delta"
+FREEZE = "study, since, reason, lifted_at, lifted_reason"
 
 
 def entry_of(row: Any) -> LedgerEntry:

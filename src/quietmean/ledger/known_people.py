@@ -28,7 +28,7 @@ _NOBODY: Identities = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Cohort:
     """Persons of an ``account`` with the same ``history``, the numbers of entries; or the rows of a data set, without one."""
 
     account: str
@@ -36,11 +36,11 @@ class Group:
     history: frozenset[int] = frozenset()
 
 
-def groups(database: LedgerDatabase, where: str, *arguments: object) -> Iterator[Group]:
+def groups(database: LedgerDatabase, where: str, *arguments: object) -> Iterator[Cohort]:
     for row in database.rows(f"SELECT {_COLUMNS} FROM people WHERE {where} ORDER BY rowid", *arguments):  # noqa: S608
         # Not while it waits for its caller, whose errors are others.
         with database.decoded():
-            group = _group(*row)
+            group = _cohort(*row)
         yield group
 
 
@@ -50,7 +50,7 @@ def sketches_of(database: LedgerDatabase, account: str) -> tuple[Sketch, ...]:
 
 def remember(database: LedgerDatabase, account: str, sketch: Sketch) -> None:
     """The account is about these people, too: whichever of its studies they were in."""
-    _add(database, Group(account, sketch))
+    _add(database, Cohort(account, sketch))
 
 
 def accounts_with(database: LedgerDatabase, sketch: Sketch) -> tuple[str, ...]:
@@ -76,12 +76,20 @@ def shares(database: LedgerDatabase, account: str, entries: Numbered) -> tuple[f
     return tuple(frozenset(entries[number].study for number in numbers) for numbers in sorted(sets, key=sorted))
 
 
+def knows_all(database: LedgerDatabase, account: str, entries: Numbered, people: Sketch) -> bool:
+    """Whether all studies and persons of an account are known by the identifier of the people, and none by a part of them."""
+    if any(entry.known not in (OTHERS, people.identifier) for entry in entries.values()):
+        return False
+    sketches = [group.sketch for group in groups(database, "account = ? AND kind <> ?", account, GUESTS)]
+    return all((known.kind, known.identifier, known.level) == (PERSONS, people.identifier, 0) for known in sketches)
+
+
 @dataclass(frozen=True, eq=False)
 class Whose:
     """Whose budgets a study is charged to. ``known``: groups, and who of each takes part with a value; ``fresh``: who is in no
     account yet; ``silent``: who takes part without a value, since there is no room in an account of theirs."""
 
-    known: Sequence[tuple[Group, Identities]]
+    known: Sequence[tuple[Cohort, Identities]]
     fresh: Identities = field(repr=False)
     silent: Identities = field(repr=False)
 
@@ -158,18 +166,18 @@ class PersonsFilter:
         if guests:
             members = np.unique(np.concatenate(guests))
             sketch = replace(self._people, kind=GUESTS, members=members, count=len(members))
-            _add(self._database, Group(main, sketch))
+            _add(self._database, Cohort(main, sketch))
 
     def _number(self, study: str, account: str) -> Any:
         return self._database.row("SELECT number FROM entry WHERE study = ? AND account = ?", study, account)
 
-    def _present(self) -> list[tuple[Group, Identities]]:
+    def _present(self) -> list[tuple[Cohort, Identities]]:
         """The groups that have persons of the people, and which."""
         comparable = groups(self._database, "kind = ? AND key = ?", PERSONS, self._people.key)
         both = ((group, in_both(group.sketch.members, self._people.members)) for group in comparable)
         return [(group, present) for group, present in both if len(present)]
 
-    def _take(self, group: Group, gone: Identities) -> None:
+    def _take(self, group: Cohort, gone: Identities) -> None:
         """These persons are in the group no more. What was left of it may have changed since it was read."""
         where = "account = ? AND kind = ? AND key = ? AND identifier = ? AND history = ?"
         place = _place(group)
@@ -182,7 +190,7 @@ class PersonsFilter:
     def _put(self, account: str, members: Identities, history: frozenset[int]) -> None:
         people = self._people
         sketch = Sketch(PERSONS, people.key, 0, members, len(members), people.identifier)
-        _add(self._database, Group(account, sketch, history))
+        _add(self._database, Cohort(account, sketch, history))
 
 
 def guests_in(
@@ -218,7 +226,7 @@ def _wanted(account: Account, request: SpendingRequest, stamp: str) -> LedgerEnt
         return None
 
 
-def _add(database: LedgerDatabase, group: Group) -> None:
+def _add(database: LedgerDatabase, group: Cohort) -> None:
     place = _place(group)
     where = "account = ? AND kind = ? AND key = ? AND identifier = ? AND history = ?"
     for known in list(groups(database, where, *place)):
@@ -226,7 +234,7 @@ def _add(database: LedgerDatabase, group: Group) -> None:
     _write(database, group)
 
 
-def _write(database: LedgerDatabase, group: Group) -> None:
+def _write(database: LedgerDatabase, group: Cohort) -> None:
     sketch = group.sketch
     members = sketch.members.astype("<u8").tobytes()
     database.change(
@@ -238,7 +246,7 @@ def _write(database: LedgerDatabase, group: Group) -> None:
     )
 
 
-def _place(group: Group) -> tuple[str, str, bytes, bytes, str]:
+def _place(group: Cohort) -> tuple[str, str, bytes, bytes, str]:
     history = ",".join(map(str, sorted(group.history)))
     return group.account, group.sketch.kind, group.sketch.key, group.sketch.identifier, history
 
@@ -247,6 +255,6 @@ def _read(history: str) -> frozenset[int]:
     return frozenset(map(int, history.split(","))) if history else frozenset()
 
 
-def _group(account: str, kind: str, key: bytes, identifier: bytes, history: str, level: int, count: int, members: bytes) -> Any:
+def _cohort(account: str, kind: str, key: bytes, identifier: bytes, history: str, level: int, count: int, members: bytes) -> Any:
     numbers = np.frombuffer(members, dtype="<u8").astype(np.uint64)
-    return Group(account, Sketch(kind, bytes(key), level, numbers, count, bytes(identifier)), _read(history))
+    return Cohort(account, Sketch(kind, bytes(key), level, numbers, count, bytes(identifier)), _read(history))

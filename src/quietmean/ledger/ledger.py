@@ -6,8 +6,8 @@ first message leaves, at a bound on what it may cost, and settled with what it c
 on the account, never too little. There is no way to take a reservation back: nobody can prove that nothing was sent.
 
 The account is a privacy filter: whatever studies are chosen, also after the results of earlier ones, the budget holds at the end.
-What is charged at a moment is no (epsilon, delta) of its own. Where it is known whose data a study is of, the filter is that of
-each person: the study is charged to every account that has one of them, and who has no room there takes part without a value.
+Where it is known whose data a study is of, the filter is that of each person: the study is charged to every account that has one
+of them, and who has no room there takes part without a value. What is charged at a moment is no (epsilon, delta) of its own.
 
 Several processes may use one ledger at once, on one machine (not over a network file system). The clock is an argument.
 """
@@ -27,17 +27,24 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import departures
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import Account, Budget, Freeze, LedgerEntry, Refund
+from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
-from quietmean.ledger.entries import ENTRY, entries_of, entry_of, required_entries, save_entry
+from quietmean.ledger.entries import BUDGET, FREEZE, entries_of, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest, StatedSpending
 from quietmean.ledger.inputs import NO_INPUTS, Inputs
-from quietmean.ledger.known_people import Numbered, PersonsFilter, accounts_with, guests_in, remember, shares, sketches_of
+from quietmean.ledger.known_people import (
+    Numbered,
+    PersonsFilter,
+    accounts_with,
+    guests_in,
+    knows_all,
+    remember,
+    sketches_of,
+)
 from quietmean.ledger.people import PERSONS, Identities, Sketch
+from quietmean.ledger.reading import read_account
 from quietmean.privacy.charge import Charge
 
-_BUDGET = "epsilon, delta, mu, set_at, additive_delta"
-_FREEZE = "study, since, reason, lifted_at, lifted_reason"
 _NOBODY: Identities = np.empty(0, dtype=np.uint64)
 
 
@@ -103,7 +110,7 @@ class Ledger:
             )
             if last != (epsilon, delta, budget.additive_delta):
                 self._database.change(
-                    f"INSERT INTO budget (account, {_BUDGET}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    f"INSERT INTO budget (account, {BUDGET}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
                     name,
                     *astuple(budget),
                 )
@@ -145,10 +152,7 @@ class Ledger:
 
     def same_inputs(self, name: str, inputs: Inputs = NO_INPUTS) -> tuple[str, ...]:
         """The other accounts that were charged with a column that ``name`` was charged with, too, or with one of ``inputs``;
-        or with some of its people.
-
-        Two accounts for the same data are two budgets: together they allow more
-        than either says.
+        or with some of its people. Two accounts for the same data are two budgets: together they allow more than either says.
         """
         with self._database.transaction("DEFERRED"):
             self._required_account(name)
@@ -175,6 +179,12 @@ class Ledger:
         """What is known of an account's people; of each kind, and with each key."""
         with self._database.transaction("DEFERRED"):
             return sketches_of(self._database, name)
+
+    def knows_all(self, people: Sketch) -> bool:
+        """Whether everybody of whom an account is about is known by the same identifier: who is not found is in none."""
+        with self._database.transaction("DEFERRED"):
+            names = [name for (name,) in self._database.rows("SELECT name FROM account")]
+            return all(knows_all(self._database, name, self._numbered(name)[1], people) for name in names)
 
     def account_of(self, study: str) -> str | None:
         """The account that a study is charged to, if it is."""
@@ -220,10 +230,9 @@ class Ledger:
 
         The same again changes nothing, unless it asks for more before it is settled, which is charged. Returns the entry of
         ``account``; accounts that have some of the people are charged, too. Raises :class:`InputError` if the budget does not
-        allow it; if mu is infinite; if the account is frozen, does not exist, is another data set's, or counts a unit or
-        relation for which nothing follows from the study's; if another account was named for the study; if it is settled and
-        asks for more than was reserved. Where it is known who the people are, the budget is that of somebody who is in no
-        account yet.
+        allow it (where the people are known, that of somebody who is in no account yet); if mu is infinite; if the account is
+        frozen, does not exist, is another data set's, or counts a unit or relation for which nothing follows from the study's; if
+        another account was named for the study; if it is settled and asks for more than was reserved.
         """
         request = SpendingRequest(study=study, charge=charge, **stated)
         stamp, command = _stamp(when), self._command(account)
@@ -254,23 +263,36 @@ class Ledger:
             return entry
 
     def check(
-        self, account: str, study: str, charge: Charge, *, people: Sketch | None = None, **stated: Unpack[StatedSpending]
+        self,
+        account: str,
+        study: str,
+        charge: Charge,
+        *,
+        people: Sketch | None = None,
+        opening: Account | None = None,
+        **stated: Unpack[StatedSpending],
     ) -> Identities:
         """Return who of the people would take part without a value, (persons,): digests. Nothing is charged.
 
-        Raises :class:`InputError` where :meth:`reserve` would.
+        ``opening``: the account, where it is yet to be made. Raises :class:`InputError` where :meth:`reserve` would.
         """
         request = SpendingRequest(study=study, charge=charge, **stated)
         with self._database.transaction("DEFERRED"):
             self._before(request)
-            payer = rules.for_relation(rules.for_unit(self._required_account(account), request), request.relation)
+            virtual = opening if self._row_of(account) is None else None
+            payer = rules.for_unit(self._required_account(account) if virtual is None else virtual, request)
+            payer = rules.for_relation(payer, request.relation)
             existing, command = self._entry(study), self._command(account)
-            known = None if people is None or people.kind != PERSONS else PersonsFilter(self._database, people, self._numbered)
+
+            def load(name: str) -> tuple[Account, Numbered]:
+                return self._numbered(name) if virtual is None or name != account else (virtual, {})
+
+            known = None if people is None or people.kind != PERSONS else PersonsFilter(self._database, people, load)
             if existing is None and known is not None:
                 return known.whose(payer, request, "", command).silent
             rules.reserved(payer, existing, request, "", command)
             if existing is None:
-                guests_in(self._database, payer, request, "", self._numbered)
+                guests_in(self._database, payer, request, "", load)
             return _NOBODY if known is None else known.of_charged(study).silent
 
     def _before(self, request: SpendingRequest) -> list[LedgerEntry]:
@@ -335,7 +357,7 @@ class Ledger:
             entry, freeze = settled[0]
             if freeze is not None:
                 self._database.change(
-                    f"INSERT INTO freeze (account, {_FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    f"INSERT INTO freeze (account, {FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
                     entry.account,
                     *astuple(freeze),
                 )
@@ -350,27 +372,7 @@ class Ledger:
         return self._numbered(name)[0]
 
     def _numbered(self, name: str) -> tuple[Account, Numbered]:
-        """The account, and its entries by their numbers."""
-        budgets = self._database.rows(f"SELECT {_BUDGET} FROM budget WHERE account = ? ORDER BY number", name)  # noqa: S608
-        rows = self._database.rows(f"SELECT number, {ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
-        freezes = self._database.rows(f"SELECT {_FREEZE} FROM freeze WHERE account = ? ORDER BY number", name)  # noqa: S608
-        with self._database.decoded():
-            _, data_set, unit, relation, refund = self._row_of(name)
-            if not budgets:
-                raise ValueError("an account is made with its budget")
-            entries = {number: entry_of(row) for number, *row in rows}
-            account = Account(
-                name,
-                data_set,
-                PrivacyUnit(unit),
-                Neighbouring(relation),
-                Refund(refund),
-                tuple(_budget_of(*row) for row in budgets),
-                tuple(entries.values()),
-                tuple(Freeze(*row) for row in freezes),
-                shares(self._database, name, entries),
-            )
-        return account, entries
+        return read_account(self._database, name)
 
     def _grow(self, request: SpendingRequest, named: str, stamp: str) -> None:
         """The other accounts that are charged with a study which asks for more. Raises :class:`InputError` without room."""
@@ -438,10 +440,6 @@ class Ledger:
 _NAMED = "FROM input JOIN entry USING (study) WHERE ifnull(entry.known, x'') <> x'2a'"
 _CHARGED_WITH = f"SELECT entry.account, input.digest {_NAMED}"
 _DIGESTS_OF = f"SELECT input.digest {_NAMED} AND entry.account = ?"
-
-
-def _budget_of(epsilon: float, delta: float, mu: float, set_at: str, additive_delta: float) -> Budget:
-    return Budget(float(epsilon), float(delta), float(mu), set_at, float(additive_delta))
 
 
 def _stamp(when: datetime) -> str:

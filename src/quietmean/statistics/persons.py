@@ -103,7 +103,7 @@ class PersonRows:
 
     def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], Mask]:
         """Of the rows of somebody: by person, day and hash; and which ones are the first of a person."""
-        keys = [_hashed(self.persons, self.values)]
+        keys = [hashed(self.persons, self.values)]
         # What is the same in all rows, as where no day is known, need not be sorted by.
         if not np.isnan(self.days).all():
             days = -self.days if latest_first else self.days
@@ -143,7 +143,7 @@ def joined(parts: list[PersonRows]) -> PersonRows:
     )
 
 
-def _hashed(persons: NDArray[np.uint64], values: Array) -> NDArray[np.uint64]:
+def hashed(persons: NDArray[np.uint64], values: Array) -> NDArray[np.uint64]:
     """64 bits for each row, of its person and its values: as good as random, and the same whenever it is asked."""
     hashes = persons[:, 0].copy()
     # Adding 0.0 makes the two zeros one.

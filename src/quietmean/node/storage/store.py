@@ -19,6 +19,7 @@ from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.beside_values import KeptBesideValues
+from quietmean.node.storage.database import StoreDatabase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.randomness import Seed
 
@@ -64,6 +65,16 @@ class Store(KeptBesideValues):
             store._check_owner(path, study, value, weight, fresh, owner)
             store._load()
         return store
+
+    @classmethod
+    def nonce_of(cls, path: Path) -> bytes | None:
+        """Return the nonce of what has begun in a store, whatever the party's input is; None where nothing has."""
+        database = StoreDatabase(path)
+        try:
+            nonce: bytes | None = database._fact("nonce")
+            return nonce
+        finally:
+            database.close()
 
     def reopen(self) -> None:
         """See :meth:`Database.reopen`. The input was compared when the store was opened first."""

@@ -22,6 +22,7 @@ from quietmean.studies.data.reading import Source, location_of
 from quietmean.studies.data.records import Records
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent
 from quietmean.studies.data.text import Tell
+from quietmean.studies.data.withheld import NOTHING_WITHHELD, Withheld
 
 
 class GroupsOfFrame(CountingEngine):
@@ -109,17 +110,21 @@ class GroupsOfFrame(CountingEngine):
         return narwhals.when(reached[half]).then(beyond).otherwise(self._place_among(reached[:half], before))
 
 
-def records_of(source: Source, columns: Columns, tell: Tell, rows: str | int | None = None) -> Records | GroupedRows:
-    """The rows of a source, or their groups where these are to be counted where the rows are. ``rows``: see :class:`Records`.
+def records_of(
+    source: Source, columns: Columns, tell: Tell, rows: str | int | None = None, withheld: Withheld = NOTHING_WITHHELD
+) -> Records | GroupedRows:
+    """The rows of a source, or their groups where these are to be counted where the rows are.
 
-    Raises :class:`InputError` as these do.
+    Rows of persons are read one by one. ``rows``, ``withheld``: see :class:`Records`. Raises :class:`InputError` as these do.
     """
     location = location_of(source)
+    if location.mapping.person:
+        return Records(source.data if isinstance(source, GroupedFrame) else source, columns, tell, rows, withheld)
     if location.database and (isinstance(source, GroupedFrame) or (location.counts_groups and rows is None)):
         return GroupedRows(GroupsOfPostgresql(location, columns), columns, source)
     if isinstance(source, GroupedFrame):
         return GroupedRows(GroupsOfFrame(source.data, columns), columns, source)
-    return Records(source, columns, tell, rows)
+    return Records(source, columns, tell, rows, withheld)
 
 
 def _answer(call: Callable[[], Any]) -> Any:

@@ -16,6 +16,8 @@ from quietmean.core.keywords import python_class
 from quietmean.core.schema import nearest
 
 _FIELDS = ("name", "codes", "factor")
+# Of one person in a study of records, as in a study that adds up a person's rows.
+_MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -33,23 +35,26 @@ class ColumnMapping:
 @dataclass(frozen=True)
 class SiteMapping:
     """``columns``: by their names in the study. ``person``: the site's column that says whose a row is, if any; ``date``: the one
-    by which the first or the last of a person's rows is chosen."""
+    by which the first or the last of a person's rows is chosen. ``rows_per_person``: how many rows of one person have values in
+    a study of records, which costs the person as many times as much; public; None: not said."""
 
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)
     person: str = ""
     date: str = ""
+    rows_per_person: int | None = None
 
     @classmethod
     def parse(cls, raw: object, place: str) -> Self:
         """From the table [mapping] of the file ``place``. Raises :class:`InputError` for anything else in it."""
         table = _table(raw, "mapping", place)
-        _only(table, ("person", "date", "columns"), "mapping", place)
+        _only(table, ("person", "date", "rows_per_person", "columns"), "mapping", place)
         for name, usual in (("person", "patient_id"), ("date", "visit_date")):
             if not isinstance(table.get(name, ""), str):
                 raise InputError(f'[mapping] of {place} has a {name} that is no name of a column: write {name} = "{usual}"')
         person, date = (plain_name(table.get(name, "")) for name in ("person", "date"))
         columns = _table(table.get("columns", {}), "mapping.columns", place)
-        return cls({plain_name(name): _column(column, name, place) for name, column in columns.items()}, person, date)
+        read = {plain_name(name): _column(column, name, place) for name, column in columns.items()}
+        return cls(read, person, date, _rows_per_person(table.get("rows_per_person"), f"rows_per_person in [mapping] of {place}"))
 
     def of(self, column: str) -> ColumnMapping:
         return self.columns.get(plain_name(column), _UNCHANGED)
@@ -68,15 +73,26 @@ class FrameOfPersons:
     """A data frame with the name of its column that tells persons apart, which nobody else sees.
 
     ``date``: the column by which the first or the last of a person's rows is chosen, where a study asks for one of them.
+    ``rows_per_person``: how many rows of one person have values in a study of records, which costs the person as many times as
+    much; public.
     """
 
     data: Any = field(repr=False)
     person: str = field(repr=False)
     date: str = field(default="", repr=False)
+    rows_per_person: int | None = None
 
     @property
     def mapping(self) -> SiteMapping:
-        return SiteMapping(person=plain_name(self.person), date=plain_name(self.date))
+        most = _rows_per_person(self.rows_per_person, "rows_per_person of the data frame")
+        return SiteMapping(person=plain_name(self.person), date=plain_name(self.date), rows_per_person=most)
+
+
+def _rows_per_person(raw: object, name: str) -> int | None:
+    """Raises :class:`InputError` for no whole number from 1 to 1000."""
+    if raw is None or (isinstance(raw, int) and not isinstance(raw, bool) and 1 <= raw <= _MOST_ROWS):
+        return raw
+    raise InputError(f"{name} is not a whole number from 1 to {_MOST_ROWS}. Write rows_per_person = 4")
 
 
 def _column(raw: object, name: str, place: str) -> ColumnMapping:

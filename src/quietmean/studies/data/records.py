@@ -17,6 +17,7 @@ from quietmean.studies.data.persons import DistinctPersons, Identities, KnownNum
 from quietmean.studies.data.reading import Source, location_of, read_person_rows, read_records
 from quietmean.studies.data.table import ROWS
 from quietmean.studies.data.text import Tell
+from quietmean.studies.data.withheld import NOTHING_WITHHELD, RowLimit, Withheld, most_rows
 
 # So many values are kept, 64 MiB; of more, the source is read again each time.
 MOST_KEPT = 2**23
@@ -27,26 +28,38 @@ class Records:
 
     ``rows``: where persons are the unit, which of a person's rows count. Pieces are of whole persons then
     (:class:`~quietmean.statistics.persons.Grouped`), and the length says how many persons there are, or rows where these are
-    added up. A source whose rows are not kept is gone over once for each 64 MiB of them, with the rows of as many persons in
-    memory as that holds, once, and 40 bytes more for each; besides, 16 bytes for each person (24 more where numbers tell them
-    apart), and all rows of any one person.
+    added up. ``withheld``: rows that take part without a value; a limit to the rows of one person is found by going over them
+    once more, with 16 bytes of each. A source whose rows are not kept is gone over once for each 64 MiB of them, with the rows
+    of as many persons in memory as that holds, once, and 40 bytes more for each; besides, 16 bytes for each person (24 more where
+    numbers tell them apart), and all rows of any one person.
 
     Raises :class:`InputError` as :func:`read_columns` does, where a large source is another one when it is read again, and where
     the site does not say whose its rows are.
     """
 
-    def __init__(self, source: Source, columns: Columns, tell: Tell, rows: str | int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns,
+        tell: Tell,
+        rows: str | int | None = None,
+        withheld: Withheld = NOTHING_WITHHELD,
+    ) -> None:
         self._source, self._columns, self._of_person = source, columns, rows
+        self._withheld = withheld
+        self._row_limit: RowLimit | None = None
         self._names_persons = not isinstance(source, np.ndarray) and bool(location_of(source).mapping.person)
         if rows is not None:
             require_persons(location_of(source), rows)
         self._state = self._state_now()
+        self._known = KnownNumbers()
+        if self._names_persons and withheld.most is not None:
+            self._row_limit = RowLimit.of(self._person_rows(), withheld.most)
         self._room = max(MOST_KEPT // len(columns), 1)
         kept = self._place_for(self._room)
         self._all_rows = 0
         # Of each range of hashes.
         self._rows = np.zeros(RANGES, dtype=np.int64)
-        self._known = KnownNumbers()
         distinct = DistinctPersons()
         for piece in self._read(tell):
             self._all_rows += len(piece.values)
@@ -126,10 +139,25 @@ class Records:
 
     def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
         if self._names_persons:
-            yield from read_person_rows(self._source, self._columns, tell, self._of_person, self._known)
+            yield from self._withheld.rows(self._person_rows(tell), self._row_limit)
             return
         for piece in read_records(self._source, self._columns, tell):
             yield PersonRows(piece, np.zeros((len(piece), 2), dtype=np.uint64), np.zeros(0))
+
+    def _person_rows(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
+        return read_person_rows(self._source, self._columns, tell, self._of_person, self._known)
+
+    def most_rows(self) -> int:
+        """Return how many rows the person with most of them has in the source: for the owner alone."""
+        return most_rows(self._person_rows())
+
+    def withholding(self, withheld: Withheld) -> Records:
+        """The records of the same source, read anew, of which these rows take part without a value."""
+        return Records(self._source, self._columns, lambda sentence: None, self._of_person, withheld)
+
+    @property
+    def withheld(self) -> Withheld:
+        return self._withheld
 
     def _state_now(self) -> tuple[int, int, int] | None:
         location = location_of(self._source)

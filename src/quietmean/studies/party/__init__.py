@@ -5,6 +5,7 @@ from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, pla
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, require_digest
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
+from quietmean.studies.party.executions import execution_id
 from quietmean.studies.party.files import (
     Files,
     Observers,
@@ -17,7 +18,7 @@ from quietmean.studies.party.files import (
 )
 from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
-from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for
+from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import (
     PartyPreparation,

@@ -1,7 +1,7 @@
 """Which account of a ledger is about the people of a study: named once, never a second one silently.
 
-A person decides. What is recognised is named, nothing is merged or refused by itself: two accounts for the same people are two
-budgets, and one account for two hospitals is a budget less than there is.
+A person decides. What is recognised is named, nothing is merged by itself, and nothing is refused unless the policy says so.
+Where the data say whose each row is, a person pays in every account that has it: two accounts are no second budget for anybody.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from pathlib import Path
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import Inputs, Ledger
+from quietmean.ledger import Account, Budget, Inputs, Ledger, Refund
 from quietmean.ledger.people import Sketch
 from quietmean.studies.party.people import People
-from quietmean.studies.party.policy import PolicyBudget
 
 # Between the name of an account and the number of one for new people beside it.
 _BESIDE = "/"
@@ -79,51 +78,53 @@ class Accounts:
             why = f"the same people as {_listed(names)}? Nothing here tells"
         raise WhoseAccount(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
 
-    def make(self, budget: PolicyBudget, unit: PrivacyUnit) -> None:
-        """One that counts replacement: what is hidden under add-remove is charged to it as two each."""
-        self.book.set_budget(
-            self.account,
-            budget.epsilon,
-            budget.delta,
-            when=datetime.now(UTC),
-            unit=unit,
-            relation=Neighbouring.REPLACEMENT,
-        )
-
-    def beside(self, study: str) -> tuple[str, str]:
-        """The account for new people beside :attr:`account`, and in words that it was made, with the same budget.
-
-        Each person is in one of them only, so the budget of each holds. Raises :class:`InputError` where some of them are in that
-        account, or in another one beside it.
-        """
+    def beside(self, study: str) -> Account:
+        """The account for new people beside :attr:`account`, with the same budget, to which the study is charged or would be."""
         parent = self.book.account(self.account)
         family = [name for name in self.names if name == parent.name or name.startswith(parent.name + _BESIDE)]
         charged = self.book.account_of(study)
         if charged in family[1:]:
-            return charged, ""
-        known = [name for name in self._recognised() if name in family]
-        if known:
-            raise InputError(
-                f"--new-people, but people of these data are in account {_listed(known)}: leave it out, and charge the study to "
-                f"--account {known[0]}"
-            )
-        sketch = None if self.people is None else self.people.sketch
-        checked = sketch is not None and all(any(old.comparable(sketch) for old in self.book.people_of(name)) for name in family)
-        name = f"{parent.name}{_BESIDE}{len(family) + 1}"
-        budget = parent.budget
+            return self.book.account(charged)
+        unit = PrivacyUnit.PERSON if self.named and not parent.entries else parent.unit
+        name, budget = f"{parent.name}{_BESIDE}{len(family) + 1}", parent.budget
+        return opening_account(name, unit, budget.epsilon, budget.delta, parent.relation, parent.refund)
+
+    def make(self, opening: Account) -> None:
+        """Make this account."""
         self.book.set_budget(
-            name,
-            budget.epsilon,
-            budget.delta,
+            opening.name,
+            opening.budget.epsilon,
+            opening.budget.delta,
             when=datetime.now(UTC),
-            unit=parent.unit,
-            relation=parent.relation,
-            data_set=name,
-            refund=parent.refund,
+            unit=opening.unit,
+            relation=opening.relation,
+            refund=opening.refund,
         )
-        self.book.claim(name, json.dumps({"new_people_beside": parent.name, "checked": checked}))
-        how = "checked by what the ledger knows of them" if checked else "as you say, for nothing here tells who they are"
-        return name, f"account {name!r} for new people beside {parent.name!r}, {how},"
+
+    def make_beside(self, opening: Account) -> str:
+        """Make the account for new people, and say so with whether the ledger knows for certain who is new."""
+        sketch = self.people.sketch if self.people is not None and self.people.named else None
+        checked = sketch is not None and self.book.knows_all(sketch)
+        self.make(opening)
+        self.book.claim(opening.name, json.dumps({"new_people_beside": self.account, "checked": checked}))
+        how = (
+            "checked: whoever is known pays in the account that knows them, too" if checked else "not checked: nothing proves it"
+        )
+        return f"account {opening.name!r} for new people beside {self.account!r} ({how})"
+
+    def require_one(self, charged: str) -> None:
+        """For a policy that wants nobody in two accounts. Raises :class:`InputError` where another one has some of the people."""
+        others = [name for name in self._recognised() if name != charged] if self.named else []
+        if others:
+            raise InputError(
+                f"account {_listed(others)} has persons of these data, and the policy refuses people_in_two_accounts. Charge the "
+                f"study to --account {others[0]}"
+            )
+
+    @property
+    def named(self) -> bool:
+        """Do the data say whose each row is?"""
+        return self.people is not None and self.people.named
 
     def sketch_for(self, account: str) -> Sketch | None:
         """What the ledger is to remember of the people; whole rows once only, for they take long to read."""
@@ -132,12 +133,10 @@ class Accounts:
         return self.people.sketch if self.people.named or not self.book.people_of(account) else None
 
     def warn(self, account: str, tell: Callable[[str], None]) -> None:
-        """Tells of accounts that were charged with the same data, or with some of the same people."""
-        twins = {*self.book.same_inputs(account, self.inputs)}
-        if self.people is not None and self.people.named:
-            twins |= set(self._recognised()) - {account}
+        """Tells of accounts that were charged with the same data, where these do not say whose they are."""
+        twins = () if self.named else self.book.same_inputs(account, self.inputs)
         if twins:
-            tell(f"account {account!r}: {twins_text(sorted(twins))}")
+            tell(f"account {account!r}: {twins_text(twins)}")
 
     def _recognised(self) -> list[str]:
         sketch = None if self.people is None else self.people.sketch
@@ -149,6 +148,18 @@ def twins_text(twins: Sequence[str]) -> str:
         f"the same input columns or people were charged to {_listed(twins)}, too: two accounts for the same data are two "
         "budgets, which together allow more than either says; charge all studies of a data set to one account"
     )
+
+
+def opening_account(
+    name: str,
+    unit: PrivacyUnit,
+    epsilon: float,
+    delta: float,
+    relation: Neighbouring = Neighbouring.REPLACEMENT,
+    refund: Refund = Refund.SETTLED,
+) -> Account:
+    """Return an account that is yet to be made."""
+    return Account(name, name, unit, relation, refund, (Budget.of(epsilon, delta, ""),), ())
 
 
 def _listed(names: Sequence[str]) -> str:

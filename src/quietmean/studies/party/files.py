@@ -29,8 +29,9 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from quietmean.studies.data import GroupedRows, Records, Source, records_of
+from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.party.people import records_for
 
 
 def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, Roster]:
@@ -222,7 +223,7 @@ class Files(PartyFiles):
 
     def records(self, data: Source) -> Records | GroupedRows:
         """The columns that the study uses; NaN where a cell has no number."""
-        return records_of(data, self.workload.columns, self.owner_notes.append, self.study.rows)
+        return records_for(self.study, data, self.owner_notes.append)
 
     def forecast(self, plan: Plan, records: Records | GroupedRows) -> Forecast:
         """What the statistics will tell; without a public number of records, as if all parties had as many as this one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
-from quietmean.studies.data import Source, query_statement, records_of
+from quietmean.studies.data import Source, query_statement
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
@@ -25,7 +26,7 @@ from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
 from quietmean.studies.party.payment import Payer, account_of, payer_for
-from quietmean.studies.party.people import People
+from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.party.preparing import Person, auditor_for, charge_of, require_number
 
@@ -115,28 +116,33 @@ def hand_in(
     if public is not None:
         Forecast(study, plan, public).require_hope()
     notes: list[str] = []
-    records = records_of(data, study.workload.columns, notes.append, study.rows)
+    records = records_for(study, data, notes.append)
     with auditor.refusals():
         require_number(len(records), study, [plan], rules)
+        # The folder of the keys for this study: that of the identity key, unless a store has one of its own.
+        people = People(records, data, keys.path.parent.absolute(), person.note)
+        paying: Payer | None = None if payer is None else payer.of(records.in_order, people, plan)
     data_set = account_of(payer, data_name, site)
     in_advance = ConsentInAdvance.of(site)
     consent = Consent(rules, in_advance, person.questions, person.warn, account=data_set, keys=keys, auditor=auditor)
     approved = consent.to(contract)
-    encoded = study.workload.encode(records, step=plan.value_step)
-    person.tell_owner(encoded, notes)
-    # The folder of the keys for this study: that of the identity key, unless a store has one of its own.
-    people = People(records, data, keys.path.parent.absolute(), person.note)
-    paying: Payer | None = None if payer is None else payer.of(records.in_order, people)
     accounts: list[Account] = []
     auditor.use(approved["approval"].get("approvals", ()), contributor.study)
-
-    def charge(content: bytes) -> None:
+    with nullcontext() if paying is None else paying.alone():
         if paying is not None:
-            paid = person.paid(paying, approved, lambda own: own.reserve_file(study.name, plan, contributor.study, content))
-            accounts.append(paid)
-            auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
+            paying = person.paid(paying, approved, lambda own: own.settled_people(study.name, plan, contributor.study))
+            records = paying.records
+            notes += paying.told
+        encoded = study.workload.encode(records, step=plan.value_step)
+        person.tell_owner(encoded, notes)
 
-    contribution = contributor.contribute(encoded, charge)
+        def charge(content: bytes) -> None:
+            if paying is not None:
+                paid = person.paid(paying, approved, lambda own: own.reserve_file(study.name, plan, contributor.study, content))
+                accounts.append(paid)
+                auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
+
+        contribution = contributor.contribute(encoded, charge)
     head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest, **query.to_json()})
     # Nothing reads the private values any more.
     encoded.vector.fill(0.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,17 +12,23 @@ from pathlib import Path
 from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import require_folder
+from quietmean.core.outage import refuse_outage
+from quietmean.core.portability import locked, open_private
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
-from quietmean.ledger import Budget as AccountBudget
+from quietmean.ledger.filter import SpendingRequest, StatedSpending, asked, has_room
+from quietmean.ledger.people import Identities
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
+from quietmean.studies.data import GroupedRows, Records
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party.accounts import Accounts, WhoseAccount
+from quietmean.studies.party.accounts import Accounts, WhoseAccount, opening_account
+from quietmean.studies.party.executions import execution_id, has_begun, seat_of
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
 
@@ -43,12 +51,21 @@ class Payer:
     # A person says that these people are in no account of the ledger; or that they are new ones beside those of the account.
     new: bool = False
     beside: bool = False
+    # The policy wants nobody in two accounts.
+    refuse_two: bool = False
+    # Who takes part without a value: digests.
+    silent: Identities | None = field(default=None, repr=False)
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
-    def of(self, records: Iterable[Array], people: People | None = None) -> Payer:
-        """For a study of these records, pieces of shape (records, columns), and of these people."""
-        return replace(self, inputs=Inputs(records), people=people)
+    def of(self, records: Iterable[Array], people: People, plan: Plan) -> Payer:
+        """For a study of these records, pieces of shape (records, columns), and of these people.
+
+        Raises :class:`InputError` for a study of records where a person may have any number of them.
+        """
+        payer = replace(self, inputs=Inputs(records), people=people)
+        payer.members(plan)
+        return payer
 
     def reserve(
         self,
@@ -85,14 +102,116 @@ class Payer:
             book.bind(study, content)
             return book.account(account)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process charges named people to this ledger, from who has room on to the charge.
+
+        Raises :class:`InputError` where its lock cannot be opened.
+        """
+        if self.people is None or not self.people.named:
+            yield
+            return
+        path = self.ledger.with_name(f"{self.ledger.name}.lock")
+        require_folder(path.parent, "choose another --ledger")
+        try:
+            handle = open_private(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            refuse_outage(error, path)
+            raise InputError(f"file {path} cannot be opened ({reason_of(error)}): choose another --ledger") from None
+        with locked(handle):
+            yield
+
+    def settled_people(self, name: str, plan: Plan, study: str, charge: Charge | None = None) -> Payer:
+        """The same, who knows which of the people take part without a value, since an account of theirs has no room.
+
+        ``study``: what is charged, empty where it has not begun. Nothing is charged or made. Raises :class:`InputError` as
+        :meth:`reserve` does.
+        """
+        stated = self._stated(name, plan, charge)
+        if self.people is None or not self.people.named:
+            return self
+        if not self.ledger.exists():
+            # Nobody is known, and a first account is not made for a study that it cannot pay.
+            self.new_account(plan, charge)
+            return self
+        with Ledger.open(self.ledger) as book:
+            return replace(self, silent=self._silent(book, plan, study, charge, stated))
+
+    @property
+    def records(self) -> Records | GroupedRows:
+        """The records as they take part. Raises :class:`RuntimeError` where nothing was read."""
+        if self.people is None:
+            raise RuntimeError("records of nobody")
+        return self.people.records if self.silent is None else self.people.without_value(self.silent)
+
+    @property
+    def told(self) -> list[str]:
+        """A sentence for the owner alone: how many persons take part without a value."""
+        count = 0 if self.silent is None else len(self.silent)
+        take = count_of(count, "person takes", "persons take")
+        return [f"{take} part without a value, for an account that has them has no room"] if count else []
+
+    def members(self, plan: Plan) -> int:
+        """How many of the study's units change together, at most, where what the account counts changes."""
+        return self._stated(str(plan.context.get("study", "study")), plan, None)["members"] or 1
+
+    def _silent(self, book: Ledger, plan: Plan, study: str, charge: Charge | None, stated: StatedSpending) -> Identities:
+        """Who takes part without a value. Raises :class:`InputError` as :meth:`Ledger.check`."""
+        accounts, opening = self._accounts(book), None
+        if self.beside:
+            opening = accounts.beside(study)
+        elif not accounts.there and self.opening is not None:
+            if not self.new:
+                try:
+                    accounts.require_first()
+                except WhoseAccount as question:
+                    question.charged = book.account_of(study)
+                    raise
+            opening = self._opening_account(self.opening, plan)
+        account = self.account if opening is None else opening.name
+        if self.refuse_two:
+            accounts.require_one(account)
+        sketch = None if self.people is None or not self.people.named else self.people.sketch
+        return book.check(account, _attempt(book, study), charge or plan.charge, people=sketch, opening=opening, **stated)
+
+    def _opening_account(self, budget: PolicyBudget, plan: Plan) -> Account:
+        """One that counts replacement: what is hidden under add-remove is charged to it as two each. Nothing is made."""
+        return opening_account(self.account, self._counts(plan), budget.epsilon, budget.delta)
+
+    def _counts(self, plan: Plan) -> PrivacyUnit:
+        """Whose change the account has to be about: a person's, where the data say whose each row is."""
+        named = self.people is not None and self.people.named and plan.target.unit.within_party
+        return PrivacyUnit.PERSON if named else plan.target.unit
+
+    def _stated(self, name: str, plan: Plan, charge: Charge | None) -> StatedSpending:
+        """What the ledger is told of the study beside its charge. Raises :class:`InputError` where a person may have any rows."""
+        members, people = self.group, self.people
+        named = people is not None and people.named
+        if people is not None and named and plan.target.unit == PrivacyUnit.RECORD:
+            if people.limit is None:
+                raise _any_rows(name, plan, charge or plan.charge, people)
+            members = people.limit * (members or 1)
+        return {
+            "name": name,
+            "unit": plan.target.unit,
+            "relation": plan.target.neighbouring,
+            "members": members,
+            "counts": PrivacyUnit.PERSON if named and plan.target.unit.within_party else None,
+            "reason": _reason(plan),
+        }
+
     def _charge(
         self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None, seat: str = ""
     ) -> str:
         """The account that is charged."""
-        target, accounts = plan.target, self._accounts(book)
+        stated, accounts = self._stated(name, plan, charge), self._accounts(book)
+        stated["refund"], stated["seat"] = refund, seat
         account, made = self.account, ""
         if self.beside:
-            account, made = accounts.beside(study)
+            opening = accounts.beside(study)
+            account = opening.name
+            if account not in accounts.names:
+                made = accounts.make_beside(opening)
         elif not accounts.there:
             try:
                 made = self._make_account(accounts, plan)
@@ -103,16 +222,11 @@ class Payer:
             account,
             study,
             charge or plan.charge,
-            name=name,
             when=datetime.now(UTC),
-            unit=target.unit,
-            relation=target.neighbouring,
-            members=self.group,
-            refund=refund,
-            reason=_reason(plan),
             inputs=self.inputs,
             people=accounts.sketch_for(account),
-            seat=seat,
+            silent=self.silent,
+            **stated,
         )
         if made:
             self.tell(f"{made} is made in {self.ledger}")
@@ -134,8 +248,8 @@ class Payer:
             return ""
         if not self.new:
             accounts.require_first()
-        accounts.make(self.opening, plan.target.unit)
-        return _new(self.account, self.opening, plan.target.unit)
+        accounts.make(self._opening_account(self.opening, plan))
+        return _new(self.account, self.opening, self._counts(plan))
 
     def new_account(self, plan: Plan, charge: Charge | None = None) -> str | None:
         """What would be made for the plan, in words; None where the account is there. Nothing is made. ``charge``: see
@@ -153,20 +267,24 @@ class Payer:
                     return None
                 if not self.new:
                     accounts.require_first()
-        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([charge or plan.charge]):
-            epsilon = plan.epsilon_a_priori if charge is None else charge.epsilon(plan.target.delta)
+        new = _new(self.account, self.opening, self._counts(plan))
+        request = SpendingRequest(study="", charge=charge or plan.charge, **self._stated("study", plan, charge))
+        opening = self._opening_account(self.opening, plan)
+        wanted = asked(opening, None, request, "") if request.charge.bounded else None
+        if wanted is None or not has_room(opening, wanted, ()):
+            epsilon = plan.epsilon_a_priori if wanted is None else wanted.charged.epsilon(plan.target.delta)
             raise InputError(
-                f"epsilon {epsilon:.4g} at delta {plan.target.delta:g} is more than "
-                f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
+                f"epsilon {epsilon:.4g} at delta {plan.target.delta:g} is more than {new} allows: set another with quietmean "
+                "ledger --budget"
             )
-        return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
+        return f"{new} will be made in {self.ledger}"
 
     def require_budget(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> None:
         """Raises :class:`InputError` for what the account does not allow, before :meth:`reserve` makes the party's store.
 
         A study that has begun is in the ledger, and an account that is yet to be made has its whole budget.
         """
-        if _begun(settings.store) or self.beside or not self.ledger.exists():
+        if has_begun(settings.store) or self.beside or not self.ledger.exists():
             return
         with Ledger.open(self.ledger) as book:
             known = self.opening is None or self._accounts(book).there
@@ -175,7 +293,7 @@ class Payer:
 
     def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        study = execution_id(settings) if _begun(settings.store) else ""
+        study = execution_id(settings) if has_begun(settings.store) else ""
         seat = seat_of(settings.study, settings.identity.public_key)
         return self._check(name, settings.plan, study, charge or settings.plan.charge, self.tell, seat)
 
@@ -185,21 +303,13 @@ class Payer:
 
     def _check(self, name: str, plan: Plan, study: str, charge: Charge, tell: Callable[[str], None], seat: str = "") -> Account:
         _refuse_nats(name, plan)
+        stated = self._stated(name, plan, charge)
         with Ledger.open(self.ledger) as book:
-            target = plan.target
-            book.check(
-                self.account,
-                _attempt(book, study),
-                charge,
-                name=name,
-                unit=target.unit,
-                relation=target.neighbouring,
-                members=self.group,
-                reason=_reason(plan),
-                seat=seat,
-            )
-            self._accounts(book).warn(self.account, tell)
-            return book.account(self.account)
+            stated["seat"] = seat
+            self._silent(book, plan, study, charge, stated)
+            accounts = self._accounts(book)
+            accounts.warn(self.account, tell)
+            return accounts.beside(study) if self.beside else book.account(self.account)
 
 
 @dataclass(frozen=True)
@@ -254,6 +364,18 @@ def _refuse_nats(name: str, plan: Plan) -> None:
         )
 
 
+def _any_rows(name: str, plan: Plan, charge: Charge, people: People) -> InputError:
+    """For the owner alone: it has the largest number of rows of a person."""
+    rows, delta = max(people.most_rows(), 1), plan.target.delta
+    of_record = epsilon_text(charge.epsilon(delta))
+    of_person = "inf" if charge.beta or not charge.bounded else epsilon_text(charge.of_group(rows).epsilon(delta))
+    return InputError(
+        f"study {name!r} protects one record, and these data say whose each row is. It costs epsilon {of_record} for one record, "
+        f"{of_person} for the person with most rows, {rows}. Agree on unit person, or write rows_per_person = {rows} in table "
+        "[mapping] of the data"
+    )
+
+
 def _new(account: str, budget: PolicyBudget, unit: PrivacyUnit) -> str:
     return f"account {account!r} with a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
 
@@ -268,32 +390,6 @@ def _attempt(book: Ledger, study: str) -> str:
     while book.was_given_back(study):
         study = digest({"format": "quietmean-charge-again-1", "study": study})
     return study
-
-
-def _begun(store: Path) -> bool:
-    return store.exists() and store.stat().st_size > 0
-
-
-def execution_id(settings: NodeSettings) -> str:
-    """What is charged once: not the study as agreed but its noise, which lives in the party's store.
-
-    A restart from the same store sends nothing new. From another store the same study draws fresh noise and costs as much again.
-    """
-    store = settings.open_store()
-    try:
-        return execution_of(settings.study, store.nonce)
-    finally:
-        store.close()
-
-
-def seat_of(agreed: str, public_key: str) -> str:
-    """The place of a party in what was agreed on: a second store of its key would have the same."""
-    return digest({"format": "quietmean-seat-1", "agreed": agreed, "key": public_key})
-
-
-def execution_of(study: str, nonce: bytes) -> str:
-    """The same of a study, by the digest of what was agreed on, and what its noise can be told by."""
-    return digest({"format": "quietmean-charge-1", "study": study, "nonce": nonce.hex()})
 
 
 def payer_for(
@@ -343,6 +439,7 @@ def payer_for(
         opening=opening,
         new=new is not None,
         beside=options.new_people,
+        refuse_two=policy.rules.people_in_two_accounts == "refuse",
         tell=tell,
     )
 

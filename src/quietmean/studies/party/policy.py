@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -60,6 +60,8 @@ class PolicyRules(BaseModel):
     protocols: tuple[str, ...] | None = None
     # Columns that no study may use.
     never: tuple[str, ...] = ()
+    # What becomes of a study with persons who are in another account: both are charged, or the study is refused.
+    people_in_two_accounts: Literal["charge", "refuse"] = "charge"
     # Names with * and ?, and networks such as 10.0.0.0/8, that this site may dial.
     hosts: tuple[str, ...] | None = None
     ports: tuple[int, ...] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -30,9 +31,10 @@ from quietmean.studies.party.approval import Consent, ConsentInAdvance, Question
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
+from quietmean.studies.party.executions import begun_execution, execution_id, seat_of
 from quietmean.studies.party.files import Files, Observers
 from quietmean.studies.party.imports import import_ahead
-from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, execution_id, payer_for, seat_of
+from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
@@ -208,6 +210,7 @@ class Preparation(PartyPreparation):
         self._records = files.records(data)
         with self._auditor.refusals():
             require_number(len(self._records), files.study, choice.plans, self._policy)
+            self.payer = self.payer and self.payer.of(self._records.in_order, self._people(), contract.plan)
         self._forecast = files.forecast(contract.plan, self._records)
         self._consent(contract)
         return contract
@@ -219,20 +222,40 @@ class Preparation(PartyPreparation):
         the execution. Raises :class:`InputError` for a budget that does not allow it, or an approval that another execution used
         up; or for a file that cannot be written.
         """
+        with nullcontext() if self.payer is None else self.payer.alone():
+            return self._prepared(pages)
+
+    def _prepared(self, pages: Callable[[Mapping[str, Any]], Iterable[Output]]) -> PreparedStudy:
         files, contract, options, records = self._files, self._contract, self._options, self._records
-        encoded = files.encode(records, contract.plan)
+        settings, encoded = self._settings(records)
+        payer = self.payer
+        if payer is not None:
+            name, begun = files.terms.name, begun_execution(settings)
+            payer = self._person.paid(
+                payer, self.approval, lambda own: own.settled_people(name, contract.plan, begun, contract.charge)
+            )
+            if payer.told:
+                for planned in settings.planned_values:
+                    planned.value.wipe()
+                settings, encoded = self._settings(payer.records)
+                files.owner_notes.extend(payer.told)
         self._person.tell_owner(encoded, files.owner_notes)
-        smaller = planned_values(files, contract.choice, records)
-        settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
-        settings = self._for_person(settings)
         receipt = files.receipt(options.receipt)
         origin = origin_of(files, settings, self.approval)
         require_places([receipt_at(receipt, origin), *pages(origin), status_at(settings.store)], settings.store)
-        payer = self.payer
-        if payer is not None:
-            payer = payer.of(records.in_order, People(records, records.source, files.home, self._person.note))
         settings, charge = self._pay(payer, settings, contract.charge, contract.epsilon_a_priori)
         return PreparedStudy(files, settings, self._forecast, self.approval, charge, self._auditor, receipt)
+
+    def _people(self) -> People:
+        return People(self._records, self._records.source, self._files.home, self._person.note)
+
+    def _settings(self, records: Records | GroupedRows) -> tuple[NodeSettings, Encoded]:
+        """Of this party's node, and the vector of these records as it was encoded."""
+        files, contract, options = self._files, self._contract, self._options
+        encoded = files.encode(records, contract.plan)
+        smaller = planned_values(files, contract.choice, records)
+        settings = files.settings(contract.plan, encoded, options, smaller, self._policy.folder)
+        return self._for_person(settings), encoded
 
 
 def require_number(records: int, study: StudyTerms, plans: Iterable[Plan], policy: Policy) -> None:
@@ -278,5 +301,5 @@ def charge_of(plan: Plan, payer: Payer, epsilon: float | None = None) -> dict[st
         "ledger": str(payer.ledger),
         "epsilon": epsilon if bounded else "not known beforehand",
         "delta": plan.target.delta,
-        "group": payer.group or 1,
+        "group": payer.members(plan),
     }
