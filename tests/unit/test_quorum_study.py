@@ -20,7 +20,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party import Contract, Policy, PreparedStudy
+from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.part import require_enough
 from quietmean.studies.party.policy import PolicyRules
 from support.kinds import STUDY, Kind
@@ -168,15 +168,10 @@ def test_a_sealed_study_keeps_its_start(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_a_result_that_another_set_could_have_too_is_none() -> None:
-    class Log:
-        def write(self, event: object, what: object = None) -> Any:
-            raise InputError("this log cannot be written")
-
-    plan = study().choice(5).plan
-    ready = cast(PreparedStudy, SimpleNamespace(settings=SimpleNamespace(plan=plan), auditor=Log(), approval={}))
-    require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=4)))
+    target = study().choice(5).plan.target
+    require_enough(target, cast(StudyOutcome, SimpleNamespace(parties_counted=4)))
     with pytest.raises(ProtocolFailure, match="3 parties are counted, and one of 5 parties of whom 1 may collude needs 4"):
-        require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=3)))
+        require_enough(target, cast(StudyOutcome, SimpleNamespace(parties_counted=3)))
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from quietmean.ledger import Account
 from quietmean.node import NodeResult, NodeSettings, Started, run_party
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
+from quietmean.protocols import Target
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal, save_without_result
 from quietmean.studies.party.audit import Event
@@ -128,7 +129,11 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     outcome = replace(outcome, query=QueryStatement.of_json(ready.approval.get("query")))
     account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
-        require_enough(ready, among, outcome)
+        try:
+            require_enough(ready.settings.plan.target, outcome)
+        except ProtocolFailure as error:
+            approved = _with_log(ready, result=False, reason="too few parties are counted")
+            raise ProtocolFailure(_kept_without_result(ready, among, approved, error)) from None
     origin = origin_of(files, settings, _with_log(ready, result=True), result, among.start_json)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
@@ -184,17 +189,14 @@ class _Among:
         return {"start": {**start, "roster": self._everybody.roster.digest}}
 
 
-def require_enough(ready: PreparedStudy, among: _Among, outcome: StudyOutcome) -> None:
+def require_enough(target: Target, outcome: StudyOutcome) -> None:
     """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
-    target = ready.settings.plan.target
     least = least_minimum(target.parties, target.colluding)
     if outcome.parties_counted < least:
-        approved = _with_log(ready, result=False, reason="too few parties are counted")
-        error = ProtocolFailure(
+        raise ProtocolFailure(
             f"there is no result: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
             f"{target.colluding} may collude needs {least}, so that no two results can be made; what it cost is in the ledger"
         )
-        raise ProtocolFailure(_kept_without_result(ready, among, approved, error))
 
 
 def _with_log(ready: PreparedStudy, **end: Any) -> Mapping[str, Any]:
