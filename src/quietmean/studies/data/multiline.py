@@ -7,8 +7,9 @@ nothing about the records below it.
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from quietmean.studies.data.fields import BLANKS, Record, one_blank, one_line, reader, record_of
@@ -54,7 +55,9 @@ class MultilineRecords:
         text = self._kept[index]
         if text != "" or 1 in self.widths:
             record = record_of(text, self.delimiter, self.first_line + index)
-            yield record._replace(cells=None) if record.is_open else record
+            if record.is_open:
+                record = record._replace(cells=None, has_ends=record.has_ends or self._ends_otherwise(index))
+            yield record
 
     def _from(self, start: int, depth: int) -> tuple[list[str] | None, int]:
         """The cells of the record of several lines that begins at ``start``, None if none does, and how many lines it has.
@@ -81,7 +84,15 @@ class MultilineRecords:
         before = next(others, None)
         return (cells, count) if before is None else (None, before)
 
-    def _lines_of_one(self, start: int) -> Iterable[str]:
+    def _ends_otherwise(self, start: int) -> bool:
+        """Would a record begin in this line, if any end of a line were the end of one?"""
+        read = reader(io.StringIO("".join(self._lines_of_one(start, str)), newline=""), self.delimiter, strict=True)
+        try:
+            return len(next(read, [])) in self.widths
+        except csv.Error:
+            return False
+
+    def _lines_of_one(self, start: int, shown: Callable[[str], str] = one_line) -> Iterable[str]:
         size = 0
         for index in range(start, start + self.most):
             if not self._is_there(index) or (text := self._kept[index]) is None:
@@ -91,7 +102,7 @@ class MultilineRecords:
             size += len(text) + 1
             if size > MOST_RECORD or (index > start and is_whole(text, self.delimiter, self.widths)):
                 return
-            text = one_line(text)
+            text = shown(text)
             yield f"{one_blank(text) if self.delimiter == BLANKS else text}\n"
 
     def _is_there(self, index: int) -> bool:
