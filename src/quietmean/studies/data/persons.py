@@ -89,6 +89,11 @@ class PersonReader:
         mapping = self.location.mapping
         return [name for name in (mapping.person, mapping.date) if name]
 
+    def require(self, table: Table) -> None:
+        """Raises :class:`InputError` without one of these columns, whether there is any row or none."""
+        for name in self.columns:
+            require_heading(table, name)
+
     def identities(self, table: Table) -> Identities:
         """Of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without that column."""
         require_heading(table, self.location.mapping.person)

@@ -86,6 +86,7 @@ def read_person_rows(
     for table in read_pieces(source, _named(columns), tell, persons.columns, unit):
         if table.height:
             yield PersonRows(declared.records(table), persons.identities(table), persons.days(table))
+    persons.require(table)
     declared.end(table, tell)
     if rows is not None:
         persons.tell(table.place, table.word, tell, rows)
@@ -136,8 +137,12 @@ class Declared:
         return np.vstack(records), table
 
     def end(self, table: Table, tell: Tell) -> None:
-        """After the last piece: its owner is told what was not understood."""
-        for reader in self._readers.values():
+        """After the last piece: its owner is told what was not understood.
+
+        Raises :class:`InputError` without a column, whether there is any row or none.
+        """
+        for name, reader in self._readers.items():
+            require_column(table, name)
             reader.tell(table.place, table.word, tell)
             if unreadable := reader.unreadable(table.place):
                 tell(unreadable)
