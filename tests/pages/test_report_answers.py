@@ -199,8 +199,8 @@ def test_the_head_counts_the_first_answer_of_each_statistic_and_no_cells() -> No
     page = words_of(render(report))
     assert len(report.terms) > 3 * len(EVERY_KIND)
     assert re.search(rf"(All|\d+ of) {len(EVERY_KIND)} private first estimates lie within", page)
-    assert re.search(r"Noise (smaller|larger) than the sampling error in (all|\d+ of) \d+ estimates", page)
-    assert all(int(number) <= len(EVERY_KIND) for number in re.findall(r"(?:of|in all) (\d+) estimates", page))
+    assert re.search(r"Noise (smaller|larger) than the sampling error in (all|\d+ of) \d+ first estimates", page)
+    assert all(int(number) <= len(EVERY_KIND) for number in re.findall(r"(?:of|in all) (\d+) first estimates", page))
     assert "Quote that of the noise where these records are all that the question is about" in page
 
 

@@ -74,7 +74,7 @@ def privacy_facts(
     adversary = certificate.describe() if isinstance(certificate, CoalitionCertificate) else certificate.adversary.describe()
     spent = certificate.max_epsilon
     cost = f"as it happened (given who took part): {cost_text(spent, delta, unit)}, against {adversary}"
-    facts.append(Fact(HAPPENED, spent, certificate.numbers, f"as it happened, given who took part, against {adversary}", cost))
+    facts.append(Fact(HAPPENED, spent, certificate.numbers, f"given who took part, against {adversary}", cost))
     if isinstance(certificate, CoalitionCertificate):
         if (found := certificate.found) is not None:
             least = f"at least epsilon {epsilon_text(found.max_epsilon)}: {found.describe()}"

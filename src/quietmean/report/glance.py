@@ -73,17 +73,17 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
 
 
-def many_estimates(smaller: Sequence[bool], note: str) -> Glance:
-    """The card of many estimates; ``smaller``: in which of them noise is the smaller error."""
-    return Glance("How sure is it?", f"Noise {where_smaller(smaller)}", note)
+def many_estimates(smaller: Sequence[bool], nouns: str, note: str) -> Glance:
+    """The card of many estimates, ``nouns`` in words; ``smaller``: in which of them noise is the smaller error."""
+    return Glance("How sure is it?", f"Noise {where_smaller(smaller, nouns)}", note)
 
 
-def where_smaller(smaller: Sequence[bool]) -> str:
-    """In how many estimates the noise is the smaller error."""
+def where_smaller(smaller: Sequence[bool], nouns: str) -> str:
+    """In how many of them the noise is the smaller error."""
     few, many = sum(smaller), len(smaller)
     if few in (0, many):
-        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} estimates"
-    return f"smaller than the sampling error in {few} of {many} estimates"
+        return f"{'smaller' if few else 'larger'} than the sampling error in all {many} {nouns}"
+    return f"smaller than the sampling error in {few} of {many} {nouns}"
 
 
 def is_smaller(noise: float, both: float) -> bool:

@@ -111,7 +111,7 @@ class OfficerPage:
         released = self.stated.released
         smaller = [number.smaller for number in released if number.smaller is not None]
         if smaller and any(row.term for row in released):
-            return glance.many_estimates(smaller, "Each has its ± below, and both intervals in the report.")
+            return glance.many_estimates(smaller, "released numbers", "Each has its ± below, and both intervals in the report.")
         names, values, errors = ([getattr(number, key) for number in released] for key in ("name", "estimate", "error"))
         return glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else "")
 

@@ -130,8 +130,8 @@ def _how_sure(report: StudyReport) -> glance.Glance:
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
     if report.only_means:
-        return _sure(report, f"± noise for privacy; it is {glance.where_smaller(smaller)}.")
-    return glance.many_estimates(smaller, "Each has its ± and both intervals in the tables below.")
+        return _sure(report, f"± noise for privacy; it is {glance.where_smaller(smaller, 'estimates')}.")
+    return glance.many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
 
 
 def _sure(report: StudyReport, note: str) -> glance.Glance:
@@ -279,10 +279,9 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
         return f"The {_adjective(report)}{nouns} of {len(first)} {estimated}, and how far privacy blurs them{about_noise}"
     worst = float(np.max(np.abs(estimate - truth)[blurred] / error[blurred]))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
-    which_numbers = "All" if blurred.all() else f"{int(blurred.sum())} of"
-    return (
-        f"{which_numbers} {len(first)} {_adjective(report)}{nouns} lie within {reach} standard errors of the truth{about_noise}"
-    )
+    which_numbers = f"{'All' if blurred.all() else f'{int(blurred.sum())} of'} {len(first)} {_adjective(report)}{nouns}"
+    errors = "standard error" if reach == "1" else "standard errors"
+    return f"{which_numbers} lie within {reach} {errors} of the truth{about_noise}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:
