@@ -30,6 +30,11 @@ STUDIES = {
 }
 TABLES = {
     "patients.csv": "age,sex,smoker,visit,clinic\n" + "".join(f"{20 + row},f,yes,2024-01-02,c{row % 3}\n" for row in range(12)),
+    "visits.csv": "pid,age,sex,smoker,visit,clinic\n"
+    + "".join(f"{row // 4},{20 + row},f,yes,2024-01-02,c\n" for row in range(12)),
+    "visits.format.toml": '[mapping]\nperson = "pid"\n',
+    "stays.csv": "pid,age\n1,20\n",
+    "stays.format.toml": '[mapping]\nperson = "pid"\nrows_per_person = 0\n',
     "empty.csv": "",
     "headless.csv": "41,f\n42,m\n",
     "mixed.sql": "SELECT age - avg(age::DOUBLE) OVER () AS age FROM data",

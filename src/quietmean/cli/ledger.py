@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 # What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
-    PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu; charge studies with "
-    "--group ROWS, the largest number of rows of one person, or count per party",
-    PrivacyUnit.PERSON: "it counts for all rows of one person; studies that protect one record are refused unless they are "
-    "charged with --group ROWS, the largest number of rows of one person",
+    PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu. It counts persons "
+    "from its first study on where the data name a column of persons; for other data charge studies with --group ROWS, the "
+    "largest number of rows of one person, or count per party",
+    PrivacyUnit.PERSON: "it counts for all rows of one person; studies that protect one record are refused unless the data say "
+    "rows_per_person beside the column of persons, or --group ROWS, the largest number of rows of one person",
     PrivacyUnit.PARTY: "it counts for all the data of this party together; studies that protect one record are refused unless "
     "they are charged with --group RECORDS, the party's number of records",
 }
@@ -46,7 +47,7 @@ class BudgetOptions:
     budget
         EPSILON DELTA: what all studies of the account together may cost. Not less than what is charged already.
     unit
-        Whose change the budget is about: record (the default of a new account) or party.
+        Whose change the budget is about: record (the default of a new account), person or party.
     relation
         How neighbouring data differ: replacement (the default of a new account) or add-remove.
     data_set

@@ -27,11 +27,11 @@ class PaymentOptions:
     new_account
         Make an account of this name: these people are in none of the ledger's accounts. Without it no second one is made.
     new_people
-        With --account: these are people who are in no study of that account so far, as in a weekly export of new patients. They
-        get a budget of their own beside it, where no identifier of theirs is known there.
+        With --account: new people beside those of that account, as in a weekly export of new patients. They get a budget of
+        their own, and whoever is known in an account pays there, too.
     group
-        Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
-        for an account that counts per party.
+        Charge for so many units that change together, by default one: the most rows of one person where the data do not say
+        whose they are, or all records of this party for an account that counts per party.
     policy
         What this site takes part in (docs/how-to/policy.md); by default policy.toml in the user's folder for settings.
     """
