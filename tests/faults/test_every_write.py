@@ -87,3 +87,20 @@ def test_a_fault_at_every_place(story: str, way: str, every: bool, lives: Lives,
     chosen = places if every else places[first % SAMPLE :: SAMPLE] or places[:1]
     wrong = [text for place in chosen for text in struck(lives, story, tmp_path / str(place), way, place, whole)]
     assert not wrong, f"{len(wrong)} at {len(chosen)} places:\n" + "\n".join(wrong)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kilobytes", range(2, 420, 11))
+@pytest.mark.parametrize("story", STORIES)
+def test_a_folder_that_is_full_and_then_is_not(story: str, kilobytes: int, lives: Lives, tmp_path: Path) -> None:
+    whole, _ = undisturbed(lives, story, tmp_path / "whole")
+    place, faults = tmp_path / "full" / "place", Faults(tmp_path / "full" / "faults")
+    rooms = [place, place / "box", place / "site", place / "register"]
+    faults.set([Rule("room", room, argument=1000 * kilobytes) for room in rooms])
+    full = lives.run(story, place, faults.folder)
+    assert full.code == 75 or (full.code, full.found) == (0, whole.found), full
+    faults.set([])
+    holds = lives.run(story, place, faults.folder, "holds")
+    assert set(full.told) <= set(holds.found), holds
+    after = lives.run(story, place, faults.folder)
+    assert (after.code, after.found) == (0, whole.found), after

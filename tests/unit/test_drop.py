@@ -166,6 +166,23 @@ def test_a_full_disk_takes_nothing_and_later_goes_on(box: DropBox, tmp_path: Pat
     assert held(tmp_path / "box", 0, tmp_path / "held") == (digests(0, 1), [])
 
 
+def test_nobody_is_shown_what_is_not_durable_yet(box: DropBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends the same while it is written waits for that write, or for the error of it."""
+    dealer, shown = whole(FILES[0]).header.dealer, list[Dropped | None]()
+
+    def fails(handle: int) -> None:
+        shown.append(box.first(dealer))
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(growing_file, "sync_data", fails)
+    with pytest.raises(OSError, match="Input/output"):
+        box.add([whole(FILES[0])], 10.0)
+    monkeypatch.undo()
+    assert set(shown) == {None}
+    assert box.first(dealer) is None
+    assert box.add([whole(FILES[0])], 20.0) == [box.first(dealer)]
+
+
 def test_segments_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(box_module, "SEGMENT_BYTES", 1)
     folder = tmp_path / "box"
