@@ -2,7 +2,7 @@
 
 Of each query that is not refused neighbours are read: one row has arbitrary values, is there once more or not at all, or one
 person has other rows, 0 to 5 of them in each table. What others get is the same byte for byte, and no value ends a query. The bar
-is 2 000 queries of each unit (make test-all); seeds are fixed. Checks that are taken away are found.
+is 2 000 queries of each unit, 60 neighbours of each (make test-all); seeds are fixed. Checks that are taken away are found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from support.clinic import SETTINGS, TABLES, Rows, a_row, clinic
 from support.query_grammar import Grammar
 
 RECORD, PERSON = PrivacyUnit.RECORD, PrivacyUnit.PERSON
-QUERIES, SOME, NEIGHBOURS = 2_000, 60, 10
+# Queries and neighbours of each, and some that are tried in every run.
+MANY, SOME = (2_000, 60), (60, 10)
 PERSONS = ["a", "b", "007", "c", None, "ä"]
 LISTED = tomllib.loads((Path(__file__).parents[1] / "data" / "queries.toml").read_text())
 DATA = ("visits", "labs", "persons")
@@ -117,7 +118,7 @@ def drawn(unit: PrivacyUnit, queries: int) -> Iterator[str]:
     return (Grammar(random.Random(f"{unit} {number}"), unit == PERSON).query() for number in range(queries))
 
 
-def tried(place: Location, unit: PrivacyUnit, texts: Iterable[str]) -> Found:
+def tried(place: Location, unit: PrivacyUnit, texts: Iterable[str], neighbours: int = SOME[1]) -> Found:
     found, tables = Found(), InMemory()
     with empty_database(place) as base:
         for text in texts:
@@ -133,7 +134,7 @@ def tried(place: Location, unit: PrivacyUnit, texts: Iterable[str]) -> Found:
                 before = rows_of(checked, base, tables, rows)
                 persons = [one.person for one in checked.relation.fields]
                 column = persons.index(True) if unit == PERSON else 0
-                for _ in range(NEIGHBOURS):
+                for _ in range(neighbours):
                     other, person = neighbour(rows, unit, rng)
                     found.pairs += 1
                     if not kept_apart(before, rows_of(checked, base, tables, other), person, column):
@@ -145,13 +146,13 @@ def tried(place: Location, unit: PrivacyUnit, texts: Iterable[str]) -> Found:
 
 
 @pytest.mark.parametrize("unit", [RECORD, PERSON])
-@pytest.mark.parametrize("queries", [SOME, pytest.param(QUERIES, marks=pytest.mark.slow)])
-def test_others_get_the_same_to_the_last_bit(unit: PrivacyUnit, queries: int, place: Location) -> None:
-    found = tried(place, unit, drawn(unit, queries))
+@pytest.mark.parametrize(("queries", "neighbours"), [SOME, pytest.param(*MANY, marks=pytest.mark.slow)])
+def test_others_get_the_same_to_the_last_bit(unit: PrivacyUnit, queries: int, neighbours: int, place: Location) -> None:
+    found = tried(place, unit, drawn(unit, queries), neighbours)
     assert found.apart == []
     # Both kinds are drawn.
     assert queries * 0.08 < found.computed < queries * 0.8
-    assert found.pairs == found.computed * NEIGHBOURS
+    assert found.pairs == found.computed * neighbours
 
 
 @pytest.mark.parametrize("unit", [RECORD, PERSON])

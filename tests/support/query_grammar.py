@@ -135,7 +135,7 @@ class Grammar:
         order = self.rng.choice(["", f"ORDER BY t.{self.column(table)}", f"ORDER BY {self.expression(table, 1)} DESC NULLS LAST"])
         call = self.rng.choice([
             "row_number()", "rank()", "dense_rank()", "ntile(2)", "cume_dist()", f"lag(t.{self.column(table)})", "count(*)",
-            f"lead({self.expression(table, 1)}, 2)", f"first_value(t.{self.column(table)})", f"sum(t.{self.column(table, 'number')})",  # noqa: E501
+            f"lead({self.expression(table, 1)}, 2)", f"first_value(t.{self.column(table)})", f"{self.rng.choice(AGGREGATES)}(t.{self.column(table, 'number')})",  # noqa: E501
         ])  # fmt: skip
         only = self.rng.choice(["", f" QUALIFY row_number() OVER ({by}{order}) <= 2"])
         columns = f"{self._p()}{call} OVER ({by}{order}) AS z, t.{self.column(table)} AS y"

@@ -269,3 +269,15 @@ def test_members_clocks_may_differ_by_the_grace(study: CommitteeStudy, offset: f
     assert there.passed is passed
     if not passed:
         assert f"the clock of {study.sealed.roster.name(1)} is 700 s" in there.text
+
+
+def test_a_query_that_mixes_rows_is_refused_before_the_yes_unless_policy_and_owner_say_so(study: CommitteeStudy) -> None:
+    pytest.importorskip("duckdb")
+    Path("q.sql").write_text("SELECT pay::DOUBLE - avg(pay::DOUBLE) OVER () AS pay FROM data")
+    found = said(check_of(study, "c1", data="c1.csv#query=q.sql").of_contributor())
+    assert found["data"].startswith("NOT a window in the query in q.sql is not allowed. Make the person the unit, or declare")
+    with pytest.raises(InputError, match="query_mixes_rows: the query over these data mixes rows, as they declare"):
+        check_of(study, "c1", data="c1.csv#query=q.sql,query_mixes_rows=true").of_contributor()
+    write_policy(query_mixes_rows=True)
+    found = said(check_of(study, "c1", data="c1.csv#query=q.sql,query_mixes_rows=true").of_contributor())
+    assert not any(text.startswith("NOT") for text in found.values())

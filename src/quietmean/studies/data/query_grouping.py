@@ -40,7 +40,7 @@ class Computed:
         self._by_text: dict[str, SqlTerm] = {}
         self._windows: list[tuple[str, str, list[str], bool]] = []
         self._over = ""
-        self.is_grouped = self.one_row_a_person = False
+        self.is_grouped = self.one_row_a_person = self.multiplies = False
 
     def level(self, node: Node, items: Sequence[tuple[str, Node]]) -> list[Item]:
         """The list of columns, written. Raises :class:`InputError` where the rules of the unit forbid what is in it."""
@@ -185,8 +185,11 @@ class Computed:
             raise self._query.refused("a window", "Make the person the unit")
         arguments = self._query.expressions(node["arguments"])
         function, signatures, ties = listed.WINDOWS.get(kind, ("", (), False))
-        if kind == "WINDOW_AGGREGATE" and str(node["function_name"]).lower() in listed.COUNTS:
+        name = str(node["function_name"]).lower() if kind == "WINDOW_AGGREGATE" else ""
+        if name in listed.COUNTS:
             function, signatures = "count", ("", "v")
+        elif name in listed.AGGREGATES:
+            function, signatures = "list", ("v",)
         signature = listed.signature_of(signatures, len(arguments))
         if signature is None:
             called = f"{node['function_name']} of {len(arguments)} arguments in a window"
@@ -199,8 +202,15 @@ class Computed:
         called = ", ".join(f"TRY({term.sql})" if sort == "v" else term.sql for term, sort in zip(terms, signature, strict=True))
         by = ", ".join(f"TRY({one.sql})" if one.column is None else one.sql for one in partitions)
         orders = [self._inner.order(one) for one in node["orders"]]
+        made = f"w{len(self._windows)}"
+        if function == "list":
+            # Each row has a list of a person's values.
+            self.multiplies = True
+            listed_values = f"list({called} ORDER BY {called}, CAST({called} AS VARCHAR)) FILTER (WHERE {called} IS NOT NULL)"
+            self._windows.append((listed_values, by, orders, ties))
+            return f"list_aggregate({made}, '{listed.AGGREGATES[name]}')"
         self._windows.append((f"{function}({called or ('*' if function == 'count' else '')})", by, orders, ties))
-        return f"w{len(self._windows) - 1}"
+        return made
 
     def _in_windows(self) -> list[str]:
         """The windows; what is the same in an order is put in one by content, where a window would choose."""

@@ -151,6 +151,8 @@ class _Select:
             Field(name, f"c{place}", kind, column is not None and column.person and self._is_person(name))
             for place, ((name, _, column), kind) in enumerate(zip(plain, kinds, strict=True))
         )
+        if computed.multiplies and data:
+            levels.products.append(rows + rows)
         if computed.one_row_a_person:
             rows = Counter()
         if distinct and data and not any(one.person for one in fields):
