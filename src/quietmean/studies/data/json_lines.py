@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
-from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, where
@@ -22,17 +21,15 @@ from quietmean.studies.data.text import UTF_8, Encoding, Tell, unpacked
 
 # What some programs write before the first object.
 _MARK, _FIRST = codecs.BOM_UTF8, b"{"
-# The most names of columns, where all are asked for.
-_MOST_NAMES = 10_000
 
 
 def read_json_lines(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
-    """The named columns of such a file, or all that are in any record. Raises :class:`InputError` if it cannot be read.
+    """The named columns of such a file: without names none, as no record decides which there are.
 
     ``tell`` gets sentences for the owner of the data about a name that is in no record, and about lines that are no object.
     """
     location.only("a file of JSON lines", ())
-    names = _all_names(location) if column_names is None else tuple(sorted({plain_name(name) for name in column_names}))
+    names = tuple(sorted({plain_name(name) for name in column_names or ()}))
     read, absent = _records(location), set(names)
     no_objects, first_lines = 0, list[int]()
     while True:
@@ -54,15 +51,6 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
         )
     for name in sorted(absent):
         tell(f"{location.name}: no record has {name!r}, which counts as missing throughout: check its name")
-
-
-def _all_names(location: Location) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for _, record in _records(location):
-        names |= dict.fromkeys(name for name in record or () if name)
-        if len(names) > _MOST_NAMES:
-            raise InputError(f"{location.name} has more than {_MOST_NAMES} columns: give a file without the others")
-    return tuple(names)
 
 
 def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
