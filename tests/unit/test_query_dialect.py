@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data import query_tree
 from quietmean.studies.data.database import open_database
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query import CheckedQuery, empty_database
@@ -86,3 +87,45 @@ def test_what_is_listed_is_a_scalar_function_of_the_library_and_fails_on_no_sett
             ).fetchall()
             assert {row[0] for row in rows} == {"scalar"}, name
             assert {row[1] for row in rows} == {"CONSISTENT"}, name
+
+
+def places(node: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a tree."""
+    if isinstance(node, dict):
+        yield node
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from places(value)
+
+
+def test_a_key_that_nobody_knows_is_refused_wherever_it_stands(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "WITH f AS (SELECT * EXCLUDE (note) FROM visits WHERE sex IN ('f') AND nr BETWEEN 1 AND 3) "
+        "SELECT f.pid, f.crp, CASE WHEN k.name LIKE 'A%' THEN CAST(1 AS DOUBLE) ELSE lower(f.sex)::DOUBLE END AS z, "
+        "row_number() OVER (PARTITION BY f.pid ORDER BY f.day) AS n, coalesce(g.m, 1) AS m "
+        "FROM f LEFT JOIN concept k ON k.concept_id = f.drug "
+        "JOIN (SELECT pid, max(val) FILTER (WHERE val > 1) AS m, first(val ORDER BY taken) AS o FROM labs GROUP BY pid HAVING "
+        "count(*) > 1) g ON g.pid = f.pid UNION ALL SELECT DISTINCT pid, val, val, 3::BIGINT, val FROM labs"
+    )
+    checked(text, PERSON)
+    decode, number, refusals = query_tree.decode_json, 0, set[str]()
+
+    def with_a_key(raw: Any, kind: Any, refuse: Any, deepest: int) -> Any:
+        made = decode(raw, kind, refuse, deepest)
+        nodes = list(places(made["statements"]))
+        if number < len(nodes):
+            nodes[number]["of_tomorrow"] = None
+        return made
+
+    monkeypatch.setattr(query_tree, "decode_json", with_a_key)
+    while True:
+        try:
+            checked(text, PERSON)
+        except InputError as error:
+            refusals.add(str(error))
+            number += 1
+        else:
+            break
+    # Every one was refused, until there was none left.
+    assert number > 100
+    assert any("the key 'of_tomorrow' of a node 'WINDOW'" in sentence for sentence in refusals)
+    assert len(refusals) > 20

@@ -228,7 +228,7 @@ class Writer:
         """A type on the list. Raises :class:`InputError` for any other."""
         self.query.read(node, self.query.kind(node, frozenset(("TYPE",))))
         name = listed.CASTS.get(str(node["type_name"]).upper())
-        if name is None or len(node["qualified_name"]["path"]) != 1:
+        if name is None or node["qualified_name"] != {"path": [node["type_name"]]}:
             raise self.query.refused(f"the type {node['type_name']}", "Cast to DOUBLE, BIGINT, VARCHAR, DATE or TIMESTAMP")
         if name != "DECIMAL":
             # DuckDB takes no length of a text.

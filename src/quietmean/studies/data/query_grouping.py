@@ -110,8 +110,10 @@ class Computed:
 
     def _named(self, node: Node, expression: Node) -> Node:
         """What a place in the list of columns stands for."""
-        literal = expression.get("literal", {})
-        if literal.get("kind") != "INTEGER":
+        if expression.get("type") != "VALUE_CONSTANT":
+            return expression
+        literal = self._query.read(self._query.read(expression, "VALUE_CONSTANT")["literal"], "literal")
+        if literal["kind"] != "INTEGER":
             return expression
         place = int(literal["text"])
         if not 1 <= place <= len(node["select_list"]):
@@ -183,6 +185,8 @@ class Computed:
     def _window(self, node: Node, kind: str) -> str:
         if self._person == "":
             raise self._query.refused("a window", "Make the person the unit")
+        if node["qualified_name"] != {"path": [node["function_name"]]}:
+            raise self._query.refused(f"the function {node['function_name']} of a schema")
         arguments = self._query.expressions(node["arguments"])
         function, signatures, ties = listed.WINDOWS.get(kind, ("", (), False))
         name = str(node["function_name"]).lower() if kind == "WINDOW_AGGREGATE" else ""

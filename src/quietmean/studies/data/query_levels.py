@@ -271,7 +271,7 @@ class _Select:
             self._levels.used.update(one.origin for one in (left, right) if one.origin is not None)
             pairs.append((left.sql, "=", right.sql, left, right))
             self._scope.merged.add(str(name).casefold())
-        for one in _conjuncts(node["condition"]) if node["condition"] is not None else ():
+        for one in _conjuncts(self._query, node["condition"]) if node["condition"] is not None else ():
             pair = self._pair(one)
             if pair is None:
                 others.append(one)
@@ -288,6 +288,7 @@ class _Select:
         sign = signs.get(str(node.get("type")))
         if sign is None:
             return None
+        self._query.read(node, str(node["type"]))
         left, right = self._inner.term(node["left"]), self._inner.term(node["right"])
         if left.column is not None and right.column is not None and _comparable(left.column, right.column):
             return left.sql, sign, right.sql, left.column, right.column
@@ -335,7 +336,7 @@ class _Select:
     def _fixed(self, condition: Node) -> set[str]:
         """Columns that a condition of equality gives one value."""
         found = set()
-        for one in _conjuncts(condition):
+        for one in _conjuncts(self._query, condition):
             if one.get("type") == "COMPARE_EQUAL":
                 left, right = self._inner.term(one["left"]), self._inner.term(one["right"])
                 found |= {a.column.sql for a, b in ((left, right), (right, left)) if a.column is not None and _fixes(a.column, b)}
@@ -355,9 +356,9 @@ class _Select:
         return frozenset(shown[one] for one in needed) if all(one in shown for one in needed) else None
 
 
-def _conjuncts(node: Node) -> list[Node]:
+def _conjuncts(query: Query, node: Node) -> list[Node]:
     if node.get("type") == "CONJUNCTION_AND":
-        return [one for child in node["children"] for one in _conjuncts(child)]
+        return [one for child in query.read(node, "CONJUNCTION_AND")["children"] for one in _conjuncts(query, child)]
     return [node]
 
 
