@@ -91,7 +91,7 @@ def fact_of(facts: Sequence[Fact], key: str) -> Fact | None:
 def _colluders(terms: CertificateTerms, certificate: Certificate | CoalitionCertificate, parties: int) -> str:
     """Against whom a promise of an execution holds."""
     if not isinstance(certificate, CoalitionCertificate):
-        return f"any {len(certificate.adversary.corrupt)} of the {parties} parties"
+        return any_of(len(certificate.adversary.corrupt), parties)
     if terms.conversion.coalition is not None:
         return terms.conversion.coalition
     return any_of(certificate.size, parties, [f"party {party}" for party in sorted(certificate.trusted)])
@@ -101,5 +101,5 @@ def any_of(colluding: int, parties: int, trusted: Sequence[str] = ()) -> str:
     """Who may collude, in words: so many of all parties, but for those that are ``trusted``."""
     if not colluding:
         return "an outsider who sees what is published"
-    but = f" but {' and '.join(trusted)}, trusted never to collude" if trusted else ""
-    return f"any {colluding} of the {parties} parties{but}"
+    without = f", without {' and '.join(trusted)}, trusted never to collude" if trusted else ""
+    return f"any {colluding} of the {parties} parties together{without}"

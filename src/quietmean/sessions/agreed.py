@@ -169,7 +169,7 @@ class SessionContract(Agreement):
             ),
             (
                 "against",
-                f"{self._colluders()} together in all rounds, and who sees the results",
+                f"{self._colluders()} in all rounds, and who sees the results",
             ),
             ("if all others collude", self._left),
             ("protocol", f"{self.plan.protocol.name}, {self.plan.protocol.trusts}"),

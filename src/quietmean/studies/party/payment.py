@@ -274,8 +274,8 @@ class Payer:
         if wanted is None or not has_room(opening, wanted, ()):
             epsilon = plan.epsilon_a_priori if wanted is None else wanted.charged.epsilon(plan.target.delta)
             raise InputError(
-                f"epsilon {epsilon:.4g} at delta {plan.target.delta:g} is more than {new} allows: set another with quietmean "
-                "ledger --budget"
+                f"epsilon {epsilon_text(epsilon)} at delta {plan.target.delta:g} is more than {new} allows: set another with "
+                "quietmean ledger --budget"
             )
         return f"{new} will be made in {self.ledger}"
 
