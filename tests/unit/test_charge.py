@@ -7,9 +7,11 @@ from fractions import Fraction
 
 import dp_accounting
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from quietmean.core.errors import InputError
 from quietmean.privacy import Charge, compose, mu_of_budget
@@ -214,3 +216,24 @@ def test_impossible_charges() -> None:
         Charge.of_concentrated(math.inf, 1e-6)
     with pytest.raises(InputError, match="choose a finite number"):
         additive_delta([], math.inf)
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_events_of_a_group_take_what_they_may_at_its_epsilon(members: int, mu: float, epsilon: float) -> None:
+    """The worst that single changes one after the other allow, by going through their curves; and nearly no more is charged."""
+    beta = 1e-7
+    group = Charge(mu, beta).of_group(members, epsilon)
+    assert group.mu == pytest.approx(members * mu)
+    # What one neighbour gives probability p, the last of the chain: the one before gives at most Phi(Phi^-1(p) + mu) + beta.
+    chances = np.logspace(-14, -0.0001, 200_001)
+    reached = chances
+    for _ in range(members):
+        reached = np.minimum(1.0, norm.cdf(norm.ppf(reached) + mu) + beta)
+    worst = float((reached - math.exp(epsilon) * chances).max())
+    assert worst <= group.delta(epsilon) * (1 + 1e-9)
+    assert group.beta <= beta * math.expm1(epsilon) / math.expm1(epsilon / members) * (1 + 1e-9)
+    # A wrong charge, of one change alone, is found out where the noise hides the group nearly as it should.
+    if members * mu <= 0.25:
+        assert worst > Charge(group.mu, beta).delta(epsilon)

@@ -258,12 +258,14 @@ def test_a_group_pays_for_each_of_its_members(ledger: Ledger) -> None:
     entry = ledger.reserve("whole", "s1", Charge(0.001, 0.0, 1e-15), name="a", when=NOON, members=50)
     assert entry.reserved == Charge(0.001, 0.0, 1e-15).of_group(50)
     assert ledger.settle("s1", Charge(0.0004), when=NOON).charged == Charge(0.0004).of_group(50)
-    with pytest.raises(InputError, match="about one change, not about 50"):
-        ledger.reserve("whole", "s2", Charge(0.001, 1e-10), name="b", when=NOON, members=50)
+    event = Charge(0.001, 1e-12)
+    assert ledger.reserve("whole", "s2", event, name="b", when=NOON, members=50).reserved == event.of_group(50, 1.0)
+    with pytest.raises(InputError, match="account 'whole' has rare events of groups, which were counted at epsilon 1"):
+        ledger.set_budget("whole", 2.0, 1e-6, when=NOON)
     with pytest.raises(InputError, match="a group of 0"):
-        ledger.reserve("whole", "s2", Charge(0.001), name="b", when=NOON, members=0)
-    # What no group bound follows for is unbounded, and freezes.
-    assert ledger.settle("s1", Charge(0.0004, 1e-10), when=NOON).mu == math.inf
+        ledger.reserve("whole", "s3", Charge(0.001), name="c", when=NOON, members=0)
+    # More than was reserved freezes.
+    assert ledger.settle("s1", Charge(0.0004, 1e-10), when=NOON).charged == Charge(0.0004, 1e-10).of_group(50, 1.0)
     assert ledger.account("whole").frozen is not None
 
 

@@ -7,7 +7,6 @@ column. So whatever is reserved, settled or refunded, in whatever order studies 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Required, TypedDict
@@ -91,7 +90,7 @@ def asked(account: Account, entry: LedgerEntry | None, request: SpendingRequest,
     if entry is not None and entry.account != account.name:
         raise InputError(f"study {request.name!r} is charged to account {entry.account!r} already: name that account")
     factor = _factor(account, request)
-    charge = request.charge.of_group(factor) if request.charge.bounded else request.charge
+    charge = _for_account(account, request.charge, factor)
     if entry is not None and not charge.exceeds(entry.reserved):
         return entry
     if entry is not None and entry.settled:
@@ -144,7 +143,7 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
     than reserved is given back if the entry says so. More than reserved is what no bound may ever be: it is charged, and the
     account frozen. The same where an earlier refund turns out to have been too much and others have taken what it left.
     """
-    certified = _for_account(charge, entry.factor)
+    certified = _for_account(account, charge, entry.factor)
     if entry.certified is not None:
         certified = certified.larger(entry.certified)
     charged = certified if entry.refund else certified.larger(entry.reserved)
@@ -163,11 +162,9 @@ def settled(account: Account, entry: LedgerEntry, charge: Charge, stamp: str, no
     return fresh, None if reason is None else Freeze(entry.study, stamp, reason)
 
 
-def _for_account(charge: Charge, factor: int) -> Charge:
-    # No error here: what has happened is recorded, as an unbounded charge if need be.
-    if factor == 1 or not charge.bounded:
-        return charge
-    return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)
+def _for_account(account: Account, charge: Charge, factor: int) -> Charge:
+    """What so many changes cost at the account's epsilon. An unbounded charge stays."""
+    return charge.of_group(factor, account.budgets[-1].epsilon) if charge.bounded else charge
 
 
 def for_unit(account: Account, request: SpendingRequest) -> Account:
@@ -195,9 +192,9 @@ def for_relation(account: Account, relation: Neighbouring) -> Account:
         replace(
             entry,
             factor=2 * entry.factor,
-            reserved=_for_account(entry.reserved, 2),
-            charged=_for_account(entry.charged, 2),
-            certified=None if entry.certified is None else _for_account(entry.certified, 2),
+            reserved=_for_account(account, entry.reserved, 2),
+            charged=_for_account(account, entry.charged, 2),
+            certified=None if entry.certified is None else _for_account(account, entry.certified, 2),
         )
         for entry in account.entries
     )
@@ -223,6 +220,13 @@ def check_change(
             f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
         )
     # A budget that is exceeded already may be raised by less than it lacks.
+    if budget.epsilon > account.budgets[-1].epsilon and any(
+        entry.factor > 1 and entry.reserved.beta for entry in account.entries
+    ):
+        raise InputError(
+            f"account {account.name!r} has rare events of groups, which were counted at epsilon {account.budgets[-1].epsilon:g}. "
+            "Choose at most that epsilon, or make another account"
+        )
     if not all(_keeps(account, budget, path) for path in account.paths):
         raise InputError(
             f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "

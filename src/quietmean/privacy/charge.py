@@ -136,21 +136,23 @@ class Charge:
         """The larger of the two in each column."""
         return Charge(max(self.mu, other.mu), max(self.beta, other.beta), max(self.tv, other.tv))
 
-    def of_group(self, members: int) -> Charge:
+    def of_group(self, members: int, epsilon: float | None = None) -> Charge:
         """For ``members`` units that change together, each hidden as charged here: members * mu, and the same tv.
 
-        Raises :class:`InputError` for fewer members than 1, and for a beta > 0: its event is about one change, and what it is for
-        several does not follow.
+        The event of a beta is about one change. At one ``epsilon`` of the group it takes beta (1 + e^(epsilon / members) + ...),
+        as many terms as members: see docs/mathematics/ledger.md. Raises :class:`InputError` for fewer members than 1, and for a
+        beta > 0 without ``epsilon``.
         """
         require_members(members)
         if members == 1:
             return self
-        if self.beta:
+        if self.beta and epsilon is None:
             raise InputError(
                 f"a beta of {self.beta:g} is about one change, not about {members} at once: charge a study without such an "
                 "event, or one whose unit is the group"
             )
-        return Charge(group_mu(self.mu, members), 0.0, self.tv)
+        beta = 0.0 if not self.beta or epsilon is None else _group_delta(epsilon / members, self.beta, members)
+        return Charge(group_mu(self.mu, members), beta, self.tv)
 
 
 NOTHING: Final = Charge(0.0)
