@@ -190,6 +190,7 @@ def test_wrong_ledgers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert any(year.worst > DELTA * (1 + 1e-9) for year in years)
 
 
+@pytest.mark.slow
 def test_an_account_without_room_for_all_would_be_seen_by_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong ledger whose accounts, and not persons, have room: somebody's presence decides about others."""
     right = known_people.PersonsFilter.whose
@@ -232,12 +233,12 @@ def reserve(
 
 
 @pytest.mark.slow
-def test_one_of_two_thousand_is_found_among_a_million_in_ten_bytes_each_in_full(tmp_path: Path) -> None:
+def test_one_of_two_thousand_is_found_among_a_million_in_ten_bytes_each(tmp_path: Path) -> None:
     find_one_of_two_thousand(tmp_path / "ledger", 10**6, draws=20)
 
 
-def test_one_of_two_thousand_is_found_among_a_million_in_ten_bytes_each(tmp_path: Path) -> None:
-    find_one_of_two_thousand(tmp_path / "ledger", 10**6, draws=2)
+def test_one_of_two_thousand_is_found_in_ten_bytes_each(tmp_path: Path) -> None:
+    find_one_of_two_thousand(tmp_path / "ledger", 10**5, draws=2)
 
 
 def find_one_of_two_thousand(path: Path, known_persons: int, draws: int) -> None:
@@ -249,7 +250,7 @@ def find_one_of_two_thousand(path: Path, known_persons: int, draws: int) -> None
         (known,) = book.people_of("wards")
         assert len(known.members) == known_persons
         for draw in range(draws):
-            one = everybody.members[draw * 49_999 : draw * 49_999 + 1]
+            one = everybody.members[draw * 4_999 : draw * 4_999 + 1]
             members = np.union1d(many(100 + draw, 1999).members, one)
             export = Sketch(PERSONS, everybody.key, 0, members, 2000, everybody.identifier)
             assert book.accounts_with(export)[-1] == "wards"
