@@ -49,8 +49,9 @@ find_command <- function() {
 #' @export
 qm_available <- function() !inherits(try(find_command(), silent = TRUE), "try-error")
 
-# R names its own libraries before all others, among them an OpenSSL with which Python may not start.
-environment_words <- c("current", LD_LIBRARY_PATH = "", NO_COLOR = "1", PYTHONUTF8 = "1")
+# R names its own libraries before all others, among them an OpenSSL with which Python may not start. Errors name R's arguments.
+environment_words <- c("current", LD_LIBRARY_PATH = "", NO_COLOR = "1", PYTHONUTF8 = "1",
+                       QUIETMEAN_CALLER = "r")
 
 # What the command says besides its answer is a message; a refusal is an error of the class quietmean_error.
 run_command <- function(words) {

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pkgutil import iter_modules
 from types import ModuleType
@@ -20,8 +21,8 @@ import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
-from quietmean.core.keywords import in_keywords
+from quietmean.core.errors import InputError, named
+from quietmean.core.keywords import as_keyword
 from quietmean.protocols import registry
 from quietmean.testing import example_execution
 
@@ -145,9 +146,11 @@ def test_what_is_called_wrongly_is_told_in_words_of_python(call: Callable[[], ob
 
 
 def test_only_keywords_of_the_call_stand_in_the_place_of_options() -> None:
-    sentence = "give --parties N or --party-column NAME, or --bounds LOW HIGH, or another --ledger"
-    kept = "give parties=N or party_column=NAME, or bounds=(LOW, HIGH), or another --ledger"
-    assert in_keywords(sentence, ["parties", "party_column", "bounds"]) == kept
+    error = InputError(f"give {named('parties', 'N')} or {named('party-column', 'NAME')}, or another {named('ledger')}")
+    assert str(error) == "give --parties N or --party-column NAME, or another --ledger"
+    error.words = partial(as_keyword, ("parties", "party_column"))
+    assert str(error) == "give parties=N or party_column=NAME, or another --ledger"
+    assert error.fields == ("parties", "party-column", "ledger")
 
 
 def test_what_a_command_calls_keeps_its_options(capsys: pytest.CaptureFixture[str]) -> None:

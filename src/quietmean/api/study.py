@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from quietmean.api import rooms
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.planning.automatic import AUTO
@@ -79,6 +79,8 @@ class Study:
             statistics = [statistics]
         if epsilon is None and nats is None:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
+        if not columns:
+            raise InputError(f"no column is named: give at least one in {named('column')}")
         self._terms = rooms.study.StudyTerms.parse(
             {
                 "name": name,
@@ -220,4 +222,6 @@ def _column(name: str, declared: Declared) -> dict[str, Any]:
         return {"name": name, "levels": declared}
     if isinstance(declared, tuple) and len(declared) == 2:
         return {"name": name, "low": declared[0], "high": declared[1], "missing": rooms.statistics.INDICATOR}
+    if isinstance(declared, list) and len(declared) == 2 and all(isinstance(end, int | float) for end in declared):
+        raise InputError(f"column {name!r} is a list of numbers. Write bounds as a tuple: {{{name!r}: {tuple(declared)}}}.")
     raise InputError(f"column {name!r} is not declared: give (low, high), a list of its levels, bool, or a Column")

@@ -24,7 +24,7 @@ from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import Outage, QuietmeanError
-from quietmean.core.keywords import called_by_command
+from quietmean.core.keywords import as_argument, called_by_command
 from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
 
 # Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its
@@ -137,6 +137,8 @@ def _add_extensions(app: App, first_word: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
     words = in_own_words(sys.argv[1:] if arguments is None else arguments)
+    if os.environ.get("QUIETMEAN_CALLER") == "r":
+        QuietmeanError.words = staticmethod(as_argument)
     _require_streams()
     hide_error_texts()
     output_options.json = "--json" in words

@@ -1,14 +1,60 @@
 """The error tree. Every error that a person can meet carries the exit code of the command line."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+# Around the name of a field in the text of an error, and between its values.
+_BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
+_FIELD = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
+# What stands for the value of an option that takes none.
+_YES = "True"
+# How a front end calls a field: its name with hyphens, what stands for its values, and what a study file has in its place.
+Words = Callable[[str, Sequence[str], str], str]
+
+
+def named(field: str, *values: str, file: str = "") -> str:
+    """A field that a sentence is about, which the front end names: as an option, a keyword or an argument.
+
+    ``values``: what stands for its values, such as LOW and HIGH, or "True" of what is only said. ``file``: what a study file
+    has in its place.
+    """
+    return f"{_BEGIN}{_BETWEEN.join([field, file, *values])}{_END}"
+
+
+def as_option(field: str, values: Sequence[str], file: str) -> str:
+    """A field as an option of the command."""
+    return " ".join([f"--{field}", *(value for value in values if value != _YES)]) + (
+        f" (in a study file {file})" if file else ""
+    )
+
 
 class QuietmeanError(Exception):
     """Base of all errors that quietmean raises on purpose."""
 
     exit_code = 3
+    # How fields are called in the sentence; a front end sets its own.
+    words: Words = staticmethod(as_option)
+
+    @property
+    def text(self) -> str:
+        """The sentence with its fields as :func:`named` gave them, for another error that has it inside."""
+        return super().__str__()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that the sentence names, in their order."""
+        return tuple(field[1].split(_BETWEEN)[0] for field in _FIELD.finditer(self.text))
 
     def __str__(self) -> str:
         """A sentence may quote what a stranger wrote: nothing of it changes a screen."""
-        return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in super().__str__())
+        said = _FIELD.sub(self._called, self.text)
+        return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in said)
+
+    def _called(self, field: re.Match[str]) -> str:
+        name, file, *values = [*field[1].split(_BETWEEN), ""][: max(2, field[1].count(_BETWEEN) + 1)]
+        return self.words(name, values, file)
 
 
 class InputError(QuietmeanError):

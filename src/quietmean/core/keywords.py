@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from quietmean.core.argument_types import WrongTypeError, needed_keywords, typed_keywords, wrong_type
-from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.errors import InputError, QuietmeanError, as_option
 from quietmean.core.schema import nearest
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-# An option of the command line in a sentence, with what stands for its values: --party-column NAME.
-_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ([A-Z]+(?: [A-Z]+)*)\b)?")
+# What is said of a column where Python and R declare columns by name.
+_OF_COLUMNS = {
+    "bounds": "columns={NAME: (LOW, HIGH)}",
+    "levels": 'columns={NAME: ["A", "B"]}',
+    "boolean": "columns={NAME: bool}",
+    "dates": "columns={NAME: Column(name=NAME, low=FIRST, high=LAST)}",
+}
+_IN_R = {"column": "columns", "bounds": "qm_bounds", "levels": "qm_levels", "boolean": "qm_boolean", "dates": "qm_dates"}
 # Whether a command calls: its errors name its options.
 _BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 
@@ -64,7 +69,9 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 if (wrong := wrong_type(function, arguments, keywords)) is not None:
                     raise wrong from None
             elif not _BY_COMMAND.get():
-                error.args = (in_keywords(str(error), accepted), *error.args[1:])
+                # One that this function calls may have named its own already.
+                before = error.words.args[0] if isinstance(error.words, partial) else ()
+                error.words = partial(as_keyword, (*accepted, *before))
             raise
 
     @wraps(function)
@@ -90,18 +97,24 @@ def python_class(cls: type[Result]) -> type[Result]:
     return cls
 
 
-def in_keywords(sentence: str, accepted: Collection[str]) -> str:
-    """A sentence about options of the command that says the same of these keywords."""
+def as_keyword(accepted: Collection[str], field: str, values: Sequence[str], file: str) -> str:
+    """A field as a keyword of a function that has those ``accepted``; one that none of them is as an option of the command."""
+    name = field.replace("-", "_")
+    if name in accepted:
+        return name if not values else f"{name}={values[0]}" if len(values) == 1 else f"{name}=({', '.join(values)})"
+    if f"{name}s" in accepted:
+        return f"{name}s=[{', '.join(values)}]" if values else f"{name}s"
+    if field == "column" or field in _OF_COLUMNS:
+        return _OF_COLUMNS[field] if values else "columns" if field == "column" else field
+    return as_option(field, values, "")
 
-    def keyword(option: re.Match[str]) -> str:
-        name, values = option[1].replace("-", "_"), option[2]
-        if name not in accepted:
-            return option[0]
-        if values is None:
-            return name
-        return f"{name}={values}" if " " not in values else f"{name}=({', '.join(values.split())})"
 
-    return _OPTION.sub(keyword, sentence)
+def as_argument(field: str, values: Sequence[str], file: str) -> str:
+    """A field as an argument of the R package."""
+    name, shown = field.replace("-", "_"), [{"True": "TRUE"}.get(value, value) for value in values]
+    if field in _IN_R:
+        return f"{_IN_R[field]}({', '.join(shown)})" if _IN_R[field] != "columns" else "columns"
+    return name if not shown else f"{name} = {shown[0]}" if len(shown) == 1 else f"{name} = c({', '.join(shown)})"
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:

@@ -345,7 +345,7 @@ class Configured:
             if not chosen or any(_named_in(str(error), name) for name in chosen):
                 raise
             choices = ", ".join(f"{name} = {_brief(value)}" for name, value in chosen.items())
-            raise InputError(f"{error} (chosen: {choices})") from None
+            raise InputError(f"{error.text} (chosen: {choices})") from None
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:

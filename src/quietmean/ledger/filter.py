@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Required, TypedDict
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.readable import epsilon_text
 from quietmean.ledger.account import (
     RESERVED,
@@ -174,7 +174,7 @@ def for_unit(account: Account, request: SpendingRequest) -> Account:
     if account.entries:
         raise InputError(
             f"account {account.name!r} counts records, and the data say whose each row is. An account never mixes units: make "
-            "one that counts persons with --new-account NAME"
+            f"one that counts persons with {named('new-account', 'NAME')}"
         )
     return replace(account, unit=PrivacyUnit.PERSON)
 

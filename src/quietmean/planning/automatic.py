@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.planning.candidates import Candidate, Ranking, configured, general_protocols, rank
 from quietmean.planning.plan import Plan
@@ -100,7 +100,8 @@ def _keeping(ranked: Sequence[Candidate], against: str) -> list[Candidate]:
         first = ranked[0].plan
         raise InputError(
             f"protocol {first.protocol.name} is left, {first.above_target}, and such a plan is never chosen automatically: name "
-            f"it with --protocol {first.protocol.name}, or ask for something else; {PREFERRED} cannot be taken: {against}"
+            f"it with {named('protocol', first.protocol.name)}, or ask for something else; {PREFERRED} cannot be taken: "
+            f"{against}"
         )
     return within_target
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.schema import OPEN, nearest
@@ -180,15 +180,15 @@ def rank(
     chosen = general_protocols(server) if protocols is None else protocols
     values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
     if not values:
-        raise InputError("no protocol is left to choose from: name one with --protocol")
+        raise InputError(f"no protocol is left to choose from: name one with {named('protocol')}")
     if not (no_privacy and any(not protocol.is_private for protocol in values)):
         for protocol in values:
             protocol.require_privacy(no_privacy)
     candidates, refusals, left_out = [], [], list[str]()
-    named = strict or (strict is None and protocols is not None)
+    by_name = strict or (strict is None and protocols is not None)
     for protocol in values:
         cost = protocol.planning_cost(target)
-        if not named and not cost.within:
+        if not by_name and not cost.within:
             left_out.append(f"{protocol.name} (about {cost})")
             refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}: name it to have one"))
             continue
@@ -200,7 +200,7 @@ def rank(
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.
             refusals.append(error)
-            if named:
+            if by_name:
                 raise
     if not candidates:
         raise refusals[0]

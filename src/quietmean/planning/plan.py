@@ -18,7 +18,7 @@ from quietmean.core.assumptions import Assumption, any_coalition, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
@@ -354,7 +354,7 @@ class Plan:
         if self.target.nats is None and self.above_target is not None and not a_priori_above_target:
             raise InputError(
                 f"{self.above_target}: choose another protocol, or options of it that promise the target, or accept it with "
-                "--a-priori-above-target (in Python a_priori_above_target=True)"
+                f"{named('a-priori-above-target', 'True')}"
             )
 
     @property

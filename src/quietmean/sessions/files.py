@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster
 from quietmean.node.monitor import status_path
@@ -93,7 +93,7 @@ def contract_of(files: Files | SessionFiles, plan: Path | None, no_privacy: bool
     if isinstance(files, Files):
         return Contract.of(files, files.plan(plan, no_privacy))
     if plan is not None:
-        raise InputError("the rounds of a session have the plan that every party makes: leave --plan out")
+        raise InputError(f"the rounds of a session have the plan that every party makes: leave {named('plan')} out")
     contract = files.contract
     contract.plan  # noqa: B018 - computed once, here
     return contract

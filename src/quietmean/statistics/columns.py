@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.transforms import Transform
 
@@ -30,6 +30,10 @@ TRUTH = {NO: tuple(_NO.split(" ")), YES: tuple(_YES.split(" "))}
 MISSING = "missing"
 
 
+# How a column is declared, in sentences.
+_BOUNDS = named("bounds", "LOW", "HIGH", file="low and high")
+_LEVELS = named("levels", "A", "B", file='levels = ["A", "B"]')
+_BOOLEAN = named("boolean", file="boolean = true")
 # The eighth powers of values, which the errors of variances need, must be finite.
 LARGEST_BOUND = 1e30
 
@@ -88,26 +92,22 @@ class Column(BaseModel):
         declared = bool(bounded) + bool(self.levels) + self.boolean
         if declared > 1 or not (declared or self.origin):
             raise InputError(
-                f"column {self.name!r} must have either bounds, levels or boolean: give --bounds LOW HIGH (in a study file low "
-                'and high), --levels A B (levels = ["A", "B"]) or --boolean (boolean = true)'
+                f"column {self.name!r} must have either bounds, levels or boolean: give {_BOUNDS}, {_LEVELS} or {_BOOLEAN}"
             )
         if len(bounded) == 1:
             (lacking,) = {"low", "high"} - bounded
             raise InputError(f"column {self.name!r} has no {lacking}: give both bounds, low and high")
         if bounded and self.since and self.low >= self.high:
             raise InputError(
-                f"the first day of column {self.name!r} is not before the last: give --dates FIRST LAST (in a study "
-                "file low and high)"
+                f"the first day of column {self.name!r} is not before the last: give "
+                f"{named('dates', 'FIRST', 'LAST', file='low and high')}"
             )
         if bounded and not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(
-                f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH (in a "
-                "study file low and high)"
-            )
+            raise InputError(f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give {_BOUNDS}")
         if max(abs(self.low), abs(self.high)) > LARGEST_BOUND:
             raise InputError(
-                f"bounds {self.low:g} {self.high:g} are of a size that no study has: give --bounds LOW HIGH (in a study file low "
-                f"and high) of up to {LARGEST_BOUND:g}, in a larger unit perhaps"
+                f"bounds {self.low:g} {self.high:g} are of a size that no study has: give {_BOUNDS} of up to "
+                f"{LARGEST_BOUND:g}, in a larger unit perhaps"
             )
         self._check_kinds(bool(bounded))
         self._check_bins()
@@ -293,7 +293,7 @@ class Columns:
         self._all = tuple(by_name.values())
         self.unit = unit
         if not self._all:
-            raise InputError("no column is named: give at least one --column")
+            raise InputError(f"no column is named: give at least one {named('column')}")
         if len(self._all) != len(declared):
             raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}: name each once")
 
@@ -311,7 +311,10 @@ class Columns:
         """Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
         if name not in self.names:
             near, declared = nearest(name, self.names), ", ".join(self.names)
-            raise InputError(f"column {name!r} is not declared{near}: declare it with --column and --bounds beside {declared}")
+            raise InputError(
+                f"column {name!r} is not declared{near}: declare it with {named('column')} and {named('bounds')} beside "
+                f"{declared}"
+            )
         return self._all[self.names.index(name)]
 
     def number(self, name: str) -> Column:

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.schema import nearest
 from quietmean.statistics.names import NAMES_STAND, in_plain_words
 
@@ -184,7 +184,7 @@ class Transform(Expression):
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise NoBoundsError(
                 f"transform {self.text!r} has no bounds, for its columns may make it infinite or undefined: declare them with "
-                "--bounds LOW HIGH (in a study file low and high)"
+                f"{named('bounds', 'LOW', 'HIGH', file='low and high')}"
             )
         return low, high
 

@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from quietmean.core.arrays import Array
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import as_keyword
 from quietmean.core.party import Vector
 from quietmean.learning.sites import FitSite, parties_of
 from quietmean.planning.accuracy import stated_variance
@@ -22,8 +23,6 @@ from quietmean.statistics import Estimates, Released
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import StudyOutcome
-
-_ON_THE_COMMAND_LINE = "with --accept-wide (in a study file accept_wide = true)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,9 @@ def release(fields: Mapping[str, Any], parts: Sequence[Array], site: FitSite) ->
         if units is not None:
             Forecast(terms, plan, units).require_hope()
     except InputError as error:
-        raise InputError(str(error).replace(_ON_THE_COMMAND_LINE, "with accept_wide=True")) from None
+        # It is a parameter of the estimator, whose method was called.
+        error.words = partial(as_keyword, ("accept_wide",))
+        raise
     outcome, mean, notes = site.release(terms, plan, parts)
     deviation = math.sqrt(stated_variance(outcome.execution))
     return OneShot(outcome, mean, plan.value_step, deviation, (*budget_warnings(plan.target, records), *notes))

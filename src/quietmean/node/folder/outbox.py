@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, named, reason_of
 from quietmean.core.outage import outage_of, reading_rows, refuse_damage, refuse_outage
 from quietmean.core.party import PartyId
 from quietmean.core.portability import open_private
@@ -50,7 +50,7 @@ class Outbox:
             raise InputError(f"file {path} cannot be used ({reason_of(error)}): it is made by join, beside its store") from None
         if sessions != [session]:
             self.close()
-            raise OtherSession(f"file {path} is of another study: give --store with another name")
+            raise OtherSession(f"file {path} is of another study: give {named('store')} with another name")
 
     @classmethod
     def of_round(cls, path: Path, session: str, party: PartyId) -> Self:

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from quietmean.core.codec import decode
-from quietmean.core.errors import InputError, NotYet, Outage, PeerError
+from quietmean.core.errors import InputError, NotYet, Outage, PeerError, named
 from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
@@ -127,7 +127,8 @@ class FolderTransport:
     ) -> None:
         if settings.mailbox is None:
             raise InputError(
-                "the keys of this party for this study were deleted with its result: give --store with the one that has it"
+                "the keys of this party for this study were deleted with its result: give "
+                f"{named('store')} with the one that has it"
             )
         self._endpoint, self._identity, self._outbox = endpoint, identity, outbox
         self._handle = handle

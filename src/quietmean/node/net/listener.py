@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import InputError, PeerError, named
 from quietmean.core.party import PartyId
 from quietmean.node.net.addresses import Address, format_address
 from quietmean.node.net.duplex import Duplex, Handler
@@ -105,7 +105,7 @@ def open_socket(address: Address) -> socket.socket:
     except OSError as error:
         raise InputError(
             f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it, mend your "
-            "address in the roster, or say with --listen where to listen here"
+            f"address in the roster, or say with {named('listen')} where to listen here"
         ) from None
 
 

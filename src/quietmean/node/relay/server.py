@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.portability import allow_descriptors
 from quietmean.node.net import Acceptor, Address, HandshakePool, format_address, network_of, parse_address
 from quietmean.node.relay.admission import Admission
@@ -43,7 +43,7 @@ def open_entrance(address: Address) -> socket.socket:
     except OSError as error:
         raise InputError(
             f"cannot listen on {format_address((host or _ANY_HOST, port))} ({error.strerror}): stop what uses it, choose another "
-            "address or port with --listen, or allow this account to use ports below 1024"
+            f"address or port with {named('listen')}, or allow this account to use ports below 1024"
         ) from None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import InputError, PeerError, named
 from quietmean.core.party import PartyId
 from quietmean.node.session import NodeSettings
 from quietmean.node.storage import Store
@@ -25,7 +25,8 @@ class Pairing:
         self._keys, self._party, self._store = settings.pairs, settings.party, store
         if self._keys is not None and self._keys.own is None:
             raise InputError(
-                "the keys of this party for this study were deleted with its result: give --store with the one that has it"
+                "the keys of this party for this study were deleted with its result: give "
+                f"{named('store')} with the one that has it"
             )
         self._known: dict[PartyId, Encapsulated] = {} if self._keys is None else store.encapsulated()
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from quietmean.core.assumptions import Assumption
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.schema import parameters_of
 from quietmean.protocols.server import Server
 
@@ -44,11 +44,9 @@ class PrivacyClaim:
     def require_privacy(self, no_privacy: bool) -> None:
         """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
         if no_privacy and self.is_private:
-            raise InputError(f"no privacy is asked for, but {self.name} has it: leave --no-privacy (in Python no_privacy) out")
+            raise InputError(f"no privacy is asked for, but {self.name} has it: leave {named('no-privacy')} out")
         if not (no_privacy or self.is_private):
-            raise InputError(
-                f"{self.unprotected}: choose another protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
-            )
+            raise InputError(f"{self.unprotected}: choose another protocol, or ask for that with {named('no-privacy', 'True')}")
 
     @property
     def trusts(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.statistics import INDICATOR, Column
 
 # Headings of the exported file, as the pages of REDCap and its interface for programs write them.
@@ -64,7 +64,10 @@ class Dictionary:
             except (_NoColumnError, InputError, ValueError) as error:
                 left_out[name] = str(error) if isinstance(error, _NoColumnError | InputError) else "it cannot be a column"
         if not columns:
-            raise InputError(f"{path} has no field that can be a column: declare columns by --column with --bounds or --levels")
+            raise InputError(
+                f"{path} has no field that can be a column: declare columns by {named('column')} with {named('bounds')} or "
+                f"{named('levels')}"
+            )
         return cls(columns, codes, left_out)
 
     def chosen(self, names: Sequence[str]) -> Dictionary:

@@ -13,7 +13,7 @@ import msgspec
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.planning.automatic import Choice
@@ -249,7 +249,8 @@ def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[En
     if committee is not None and len(computing) != committee.members:
         names = ", ".join(entry.name for entry in computing) or "nobody"
         raise InputError(
-            f"the study has a committee of {committee.members}, and {len(computing)} accepted with --member ({names}): add the "
+            f"the study has a committee of {committee.members}, and {len(computing)} accepted with "
+            f"{named('member')} ({names}): add the "
             "entries that are missing, or write another number of members and invite anew"
         )
     return computing

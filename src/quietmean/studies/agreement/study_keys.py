@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, named, reason_of
 from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.outage import ONCE_MORE, refuse_outage
 from quietmean.core.output import json_object, require_version
@@ -117,9 +117,11 @@ class StudyKeys:
         """
         committee = has_committee(invitation.terms)
         if member and not committee:
-            raise InputError("this study has no committee, all its parties are alike: leave --member out")
+            raise InputError(f"this study has no committee, all its parties are alike: leave {named('member')} out")
         if committee and not member and address:
-            raise InputError("a contributor is never dialled: leave --address out, or give --member too if you hold shares")
+            raise InputError(
+                f"a contributor is never dialled: leave {named('address')} out, or give {named('member')} too if you hold shares"
+            )
         if path.exists():
             kept = cls.load(path)
             if kept.entry.says(identity, name, address, before, member):
@@ -148,8 +150,8 @@ class StudyKeys:
             others = sorted(path.parent.glob(f"*-{path.name.rpartition('-')[2]}"))
             hint = f"give the key file the name that it had when {others[0].name} was made, or " if len(others) == 1 else ""
             raise InputError(
-                f"the keys of this party for this study are not in {path}: {hint}give --store with the folder of quietmean "
-                "accept; if they are lost, the study needs a new invitation"
+                f"the keys of this party for this study are not in {path}: {hint}give {named('store')} with the "
+                "folder of quietmean accept; if they are lost, the study needs a new invitation"
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")

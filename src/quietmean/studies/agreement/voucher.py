@@ -17,7 +17,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.protocols.committee.admission import AdmissionByVoucher, Vouching
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee, require_study
@@ -121,7 +121,9 @@ class Registrar:
         """Raises :class:`InputError` unless this is its registrar's key."""
         vouching = vouching_of(invitation)
         if vouching is None:
-            raise InputError("this study has no vouchers: its convener writes --registrar and --vouchers into quietmean new")
+            raise InputError(
+                f"this study has no vouchers: its convener writes {named('registrar')} and {named('vouchers')} into quietmean new"
+            )
         if vouching.registrar != identity.public_key:
             raise InputError(
                 f"the registrar of this study is {vouching.registrar}, and your key is {identity.public_key}: only the registrar "

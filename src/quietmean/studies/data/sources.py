@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.statistics import Columns
@@ -50,7 +50,9 @@ def parties_of_table(
     than the study says.
     """
     if (parties is None) == (party_column is None):
-        raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
+        raise InputError(
+            f"who holds which rows is not clear: give either {named('parties', 'N')} or {named('party-column', 'NAME')}"
+        )
     if parties is not None and parties < 2:
         have = "party has" if parties == 1 else "parties have"
         raise InputError(f"{parties} {have} nobody to compute with: at least 2 parties are needed")

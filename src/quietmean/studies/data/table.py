@@ -16,6 +16,7 @@ from quietmean.core.cells import plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
+from quietmean.studies.data.location import FRAME
 
 # The most cells of a source that are kept at a time: 128 million, some ten gigabytes as objects.
 MOST_CELLS = 2**27
@@ -185,9 +186,10 @@ def require_heading(table: Table, name: str) -> None:
 def heading_absent(source: str, column_names: Collection[str], names: Sequence[str]) -> InputError:
     """The first of the named columns is not there. Of the headings only one is shown that is nearly the same."""
     column = next(name for name in sorted(column_names) if name not in names)
+    heading = "" if source == str(FRAME) else ", and that the first row of the file holds the names of its columns"
     return InputError(
         f"column {column!r} is not among the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
-        "check its name, and that the first row of the file holds the names of its columns"
+        f"check its name{heading}"
     )
 
 

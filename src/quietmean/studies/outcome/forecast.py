@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.readable import bound_text, percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
@@ -120,16 +120,17 @@ class Forecast:
             return
         lost = self.expectation.hopeless
         if lost:
+            wide = named("accept-wide", "True", file="accept_wide = true")
             raise InputError(
                 f"{'; '.join(self._hopeless(term) for term in lost)}: change the study, or accept intervals wider than what is "
-                "known already with --accept-wide (in a study file accept_wide = true)"
+                f"known already with {wide}"
             )
 
     def _sentence(self, term: Expected) -> str:
         if term.hopeless:
             return self._hopeless(term)
-        named = f" (of {term.term})" if term.term else ""
-        text = f"{term.statistic.text}: expected width of the 95 % interval{named} {_range(term.noise)} from the noise"
+        of_term = f" (of {term.term})" if term.term else ""
+        text = f"{term.statistic.text}: expected width of the 95 % interval{of_term} {_range(term.noise)} from the noise"
         if term.population is not None:
             text += f", {_range(term.population)} for the population; noise is {_range(term.ratio)} times sampling error"
         if _depends_on_spread(term):

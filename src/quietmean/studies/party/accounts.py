@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.ledger import Account, Budget, Inputs, Ledger, Refund
 from quietmean.ledger.people import Sketch
 from quietmean.studies.party.people import People
@@ -35,7 +35,7 @@ class WhoseAccount(InputError):
         self.charged: str | None = None
         super().__init__(
             f"no account {new!r} is made in {place}, a second one would be a second budget: {why}. Give "
-            f"--account {names[0]} for the same people, or --new-account {new} for others"
+            f"{named('account', names[0])} for the same people, or {named('new-account', new)} for others"
         )
 
     def chosen(self, answer: str) -> str | None:
@@ -118,7 +118,7 @@ class Accounts:
         if others:
             raise InputError(
                 f"account {_listed(others)} has persons of these data, and the policy refuses people_in_two_accounts. Charge the "
-                f"study to --account {others[0]}"
+                f"study to {named('account')} {others[0]}"
             )
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.query_statement import QueryStatement
@@ -277,7 +277,9 @@ def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
     """Of the party of this name. Raises :class:`InputError` if there is none."""
     names = [party.name for party in parties]
     if name not in names:
-        raise InputError(f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with --party NAME")
+        raise InputError(
+            f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with {named('party', 'NAME')}"
+        )
     return names.index(name)
 
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party.accounts import WhoseAccount
@@ -113,7 +113,7 @@ class Consent:
         policy, answer, keys = self.policy, self.answer, self.keys
         policy.refuse(contract)
         if contract.sealed is None and answer.compared:
-            raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
+            raise InputError(f"{named('compared')} is about the words of a sealed study, this one is not sealed: leave it out")
         begun = self.begun or (keys is not None and keys.sealed is not None)
         if not begun:
             for plan in contract.plans:
@@ -178,7 +178,8 @@ def require_digest(accept: str, contract: Agreement) -> None:
     if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
         read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
         raise InputError(
-            f"--accept {accept} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of {contract.digest}, "
+            f"{named('accept', accept)} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of "
+            f"{contract.digest}, "
             f"{read}"
         )
 
@@ -188,7 +189,8 @@ def require_unattended(policy: Policy) -> None:
     if not policy.rules.unattended:
         where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(
-            f"--yes is for a site whose policy says unattended = true, and {where}: give --accept DIGEST, from quietmean "
+            f"{named('yes')} is for a site whose policy says unattended = true, and {where}: give "
+            f"{named('accept', 'DIGEST')}, from quietmean "
             "contract, or answer at a terminal"
         )
 
@@ -204,7 +206,8 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
     if contract.sealed is None and policy.path is None:
         return False
     raise InputError(
-        f"nobody said yes to this study, nothing has left this machine: give --accept {contract.digest[:_FEWEST_DIGITS]} after "
+        "nobody said yes to this study, nothing has left this machine: give "
+        f"{named('accept', contract.digest[:_FEWEST_DIGITS])} after "
         "you read quietmean contract, or join at a terminal"
     )
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from quietmean.core.codec import convert, decode_json
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, named, reason_of
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.growing_file import GrowingFile
 from quietmean.core.origin import SESSION_RECEIPT
@@ -154,7 +154,7 @@ class AuditLog:
         start = rest.lstrip(b"\0\n")[: len(_START)]
         if not has_entries and not _START.startswith(start):
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.AUDIT)
-            raise InputError(f"file {self.path} is no audit log: name another, with --log or in the policy")
+            raise InputError(f"file {self.path} is no audit log: name another, with {named('log')} or in the policy")
 
     @contextmanager
     def _alone(self) -> Iterator[int]:

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError, ProtocolFailure, named
 from quietmean.core.output import Output, json_object
 from quietmean.node.net import Purpose, parse_place
 from quietmean.node.posting import ask_server, post_file
@@ -78,7 +78,9 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
 def require_drop_for(sealed: Sealed, url: str) -> None:
     """Before anything is charged. Raises :class:`InputError` for a study to which nobody sends anything, or no address."""
     if not has_committee(sealed.terms):
-        raise InputError("a drop takes contributions to a study with a committee, and this one has none: leave --drop out")
+        raise InputError(
+            f"a drop takes contributions to a study with a committee, and this one has none: leave {named('drop')} out"
+        )
     require_drop(url)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
@@ -41,13 +41,15 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, R
     """
     if is_signed_document(study):
         if roster is not None:
-            raise InputError(f"{study} is sealed with its parties: leave --roster out")
+            raise InputError(f"{study} is sealed with its parties: leave {named('roster')} out")
         sealed = Sealed.load(study)
         Distrusted().refuse(sealed.holders())
         return sealed
     agreed = load_any(study)
     if roster is None:
-        raise InputError(f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study")
+        raise InputError(
+            f"{study} does not say who takes part: give {named('roster')} with names, addresses and keys, or a sealed study"
+        )
     agreed.require_sealed()
     members = Roster.load(roster)
     Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
@@ -174,14 +176,16 @@ class PartyFiles:
         if not self.terms.by_folder:
             if options.folder is not None or options.once:
                 raise InputError(
-                    f"the parties of this {self.terms.called} connect: leave --folder and --once out, or seal one with "
+                    f"the parties of this {self.terms.called} connect: leave {named('folder')} and {named('once')} out, or seal "
+                    "one with "
                     'transport = "folder"'
                 )
             return
         folder = options.folder or usual
         if folder is None:
             raise InputError(
-                f"the messages of this {self.terms.called} are files in a folder: say where it is here, with --folder PATH"
+                f"the messages of this {self.terms.called} are files in a folder: say where it is here, with "
+                f"{named('folder', 'PATH')}"
             )
         parse_folder(folder)
         self._require_mailboxes()

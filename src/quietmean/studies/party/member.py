@@ -16,7 +16,7 @@ import numpy as np
 
 from quietmean.core.codec import decode_json, digest
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError, NotYet, ProtocolFailure
+from quietmean.core.errors import InputError, NotYet, ProtocolFailure, named
 from quietmean.core.folders import configuration_folder
 from quietmean.core.outage import THE_STUDY_GOES_ON
 from quietmean.core.party import NoiseSource
@@ -74,7 +74,7 @@ class MemberFiles:
     def terms(self) -> CommitteeTerms:
         terms = self.sealed.study.committee
         if terms is None:
-            raise InputError("this study has no committee: leave --contributions out")
+            raise InputError(f"this study has no committee: leave {named('contributions')} out")
         return terms
 
     @cached_property

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from quietmean.core.codec import decode_json
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.outage import outage_of
 from quietmean.core.output import require_version
 from quietmean.core.portability import replacing
@@ -110,7 +110,9 @@ class MemberHoldings:
         except OSError as error:
             if (outage := outage_of(error, path)) is not None:
                 raise outage from None
-            raise InputError(f"file {path} cannot be written ({error.strerror}): name a writable place with --store") from None
+            raise InputError(
+                f"file {path} cannot be written ({error.strerror}): name a writable place with {named('store')}"
+            ) from None
         holdings = cls.load(path, session)
         if holdings is None:
             raise _changed(path)

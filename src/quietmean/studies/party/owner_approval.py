@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, named
 from quietmean.core.origin import package_version
 from quietmean.core.readable_days import by_this_clock
 from quietmean.node import Identity
@@ -134,7 +134,7 @@ def require_approvals(
     if len(signed) < least and not begun:
         raise InputError(
             f"{least} of the approvers of {policy.place} must sign this study, {len(signed)} did; nothing has left this machine: "
-            "give --approval FILE, from quietmean approve"
+            f"give {named('approval', 'FILE')}, from quietmean approve"
         )
     return {"approvers": list(signed), "approvals": list(signed.values())} if signed else {}
 

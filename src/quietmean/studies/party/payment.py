@@ -12,7 +12,7 @@ from pathlib import Path
 from quietmean.core.arrays import Array
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, named, reason_of
 from quietmean.core.folders import require_folder
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import locked, open_private
@@ -112,12 +112,12 @@ class Payer:
             yield
             return
         path = self.ledger.with_name(f"{self.ledger.name}.lock")
-        require_folder(path.parent, "choose another --ledger")
+        require_folder(path.parent, f"choose another {named('ledger')}")
         try:
             handle = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             refuse_outage(error, path)
-            raise InputError(f"file {path} cannot be opened ({reason_of(error)}): choose another --ledger") from None
+            raise InputError(f"file {path} cannot be opened ({reason_of(error)}): choose another {named('ledger')}") from None
         with locked(handle):
             yield
 
@@ -239,7 +239,7 @@ class Payer:
     def _book(self) -> Ledger:
         if self.opening is None:
             return Ledger.open(self.ledger)
-        require_folder(self.ledger.parent, "choose another --ledger")
+        require_folder(self.ledger.parent, f"choose another {named('ledger')}")
         return Ledger.open(self.ledger, create=True)
 
     def _make_account(self, accounts: Accounts, plan: Plan) -> str:
@@ -360,7 +360,7 @@ def _refuse_nats(name: str, plan: Plan) -> None:
     if plan.target.nats is not None:
         raise InputError(
             f"study {name!r} asks for {plan.target.nats:g} nats, which is no differential privacy, and no budget counts it: give "
-            "--no-ledger if you answer for that, or agree on a study in epsilon"
+            f"{named('no-ledger')} if you answer for that, or agree on a study in epsilon"
         )
 
 
@@ -412,16 +412,21 @@ def payer_for(
         require_members(group)
     if options.no_ledger:
         if budget is not None:
-            raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
-        chosen = {"--ledger": ledger, "--account": account, "--new-account": options.new_account, "--group": group}
-        option = next((name for name, value in chosen.items() if value is not None), None)
-        if option is not None:
-            raise InputError(f"{option} stands beside --no-ledger, which charges nothing: leave one of them out")
+            raise InputError(f"{policy.place} says a budget, so every study is charged: leave {named('no-ledger')} out")
+        chosen = {"ledger": ledger, "account": account, "new-account": options.new_account, "group": group}
+        other = next((name for name, value in chosen.items() if value is not None), None)
+        if other is not None:
+            raise InputError(f"{named(other)} stands beside {named('no-ledger')}, which charges nothing: leave one of them out")
         return None
     if account is not None and options.new_account is not None:
-        raise InputError("--account stands beside --new-account: give the one for people who are in an account, else the other")
+        raise InputError(
+            f"{named('account')} stands beside {named('new-account')}: give the one for people who are in an account, else the "
+            "other"
+        )
     if options.new_people and account is None:
-        raise InputError("--new-people stands without --account: name the account beside whose people these are new")
+        raise InputError(
+            f"{named('new-people')} stands without {named('account')}: name the account beside whose people these are new"
+        )
     path = policy.ledger(ledger)
     names: set[str] = set()
     if path.exists():

@@ -1,0 +1,142 @@
+"""Errors name fields, and each front end calls them by its own names: options, keywords of Python, arguments of R."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+import pytest
+
+import quietmean as qm
+from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.cli.mistakes import _arguments
+from quietmean.core.errors import InputError, QuietmeanError, as_option, named
+from quietmean.core.keywords import as_argument, as_keyword
+from quietmean.statistics import Column
+
+SOURCE = Path(qm.__file__).parent
+OF_COMMANDS = {
+    "flower/mod.py", "ledger/database.py", "ledger/departures.py", "ledger/filter.py", "ledger/ledger.py",
+    "node/preflight/readiness.py",
+    "node/relay/exchange.py", "node/tunnel/route.py", "planning/ways.py", "protocols/secagg/spec.py",
+}  # fmt: skip
+# Sentences that name a command with its options are about that command, in Python too.
+_OF_COMMAND = re.compile(r"(quietmean [a-z]+|\{command\}|_command\(name\)\})[^:;]*$")
+
+
+def strings_in_errors() -> Iterator[tuple[Path, str]]:
+    """The texts that stand in the making of an error outside of the command line."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] in ("cli", "desk", "drop"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("InputError", "ProtocolFailure")
+            ):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                        yield path, inner.value
+
+
+@cache
+def named_fields() -> dict[str, set[int]]:
+    """The fields that errors name, with how many values each."""
+    fields: dict[str, set[int]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "named"
+            if called and isinstance(node, ast.Call) and node.args and isinstance(field := node.args[0], ast.Constant):
+                fields.setdefault(str(field.value), set()).add(len(node.args) - 1)
+    return fields
+
+
+@cache
+def options() -> frozenset[str]:
+    return frozenset(
+        name.removeprefix("--") for command in COMMANDS for one in _arguments(make_app(command), [command]) for name in one.names
+    )
+
+
+def test_no_error_outside_of_the_command_line_has_an_option_in_its_text() -> None:
+    left = [
+        (path.relative_to(SOURCE).as_posix(), text)
+        for path, text in strings_in_errors()
+        for found in re.finditer(r"(?<![\w-])--[a-z]", text)
+        if not _OF_COMMAND.search(text[: found.start()]) and not text.startswith(("--budget", "--program"))
+    ]
+    # Of these the command stands in another part of the sentence, or it is another program's option.
+    assert {path for path, _ in left} <= OF_COMMANDS, left
+
+
+def test_every_field_that_an_error_names_is_an_option() -> None:
+    assert len(named_fields()) >= 25
+    assert set(named_fields()) <= options()
+
+
+@pytest.mark.parametrize("field", sorted(named_fields()))
+def test_a_field_is_called_by_each_front_ends_name(field: str) -> None:
+    for count in named_fields()[field]:
+        values = ["LOW", "HIGH"][:count]
+        error = InputError(f"give {named(field, *values, file='this')}, or not")
+        assert str(error) == f"give {' '.join([f'--{field}', *values])} (in a study file this), or not"
+        assert error.fields == (field,)
+        in_r = as_argument(field, values, "this")
+        assert "--" not in in_r
+        assert "-" not in in_r
+        keyword = as_keyword((field.replace("-", "_"),), field, values, "this")
+        assert "-" not in keyword
+        assert as_option(field, values, "") == " ".join([f"--{field}", *values])
+
+
+FRAME = pd.DataFrame({"age": [30.0, 40.0] * 20})
+AGE = qm.Study({"age": (0, 110)}, "mean(age)", epsilon=1.0)
+CALLS: dict[str, Callable[[], object]] = {
+    "bounds the wrong way round": lambda: qm.Study({"age": (110, 0)}, epsilon=1.0),
+    "bounds that are one": lambda: qm.Study({"age": (5, 5)}, epsilon=1.0),
+    "bounds of no study": lambda: qm.Study({"age": (0, 1e40)}, epsilon=1.0),
+    "bounds as a list": lambda: qm.Study(cast(Any, {"age": [0, 110]}), epsilon=1.0),
+    "no column": lambda: qm.Study({}, epsilon=1.0),
+    "no budget": lambda: qm.Study({"age": (0, 110)}),
+    "a column that is not declared": lambda: qm.Study({"age": (0, 110)}, "mean(bmi)", epsilon=1.0),
+    "a transform without bounds": lambda: qm.Study(
+        {"age": (0, 110), "l": Column.model_validate({"name": "l", "from": "log(age)"})}, epsilon=1.0
+    ),
+    "a frame without the column": lambda: AGE.run(FRAME.rename(columns={"age": "alter"}), parties=4),
+    "nobody's rows": lambda: AGE.run(FRAME),
+    "no privacy": lambda: qm.plan(parties=20, epsilon=1.0, delta=1e-6, protocol="gossip"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_python_is_told_in_words_of_python(call: str) -> None:
+    with pytest.raises(InputError) as told:
+        CALLS[call]()
+    said = str(told.value)
+    assert "--" not in said
+    assert "study file" not in said
+    assert "first row of the file" not in said
+    assert "[[column]]" not in said
+    assert said.isprintable()
+
+
+def test_r_is_told_in_words_of_r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(QuietmeanError, "words", QuietmeanError.words)
+    monkeypatch.setenv("QUIETMEAN_CALLER", "r")
+    (tmp_path / "d.csv").write_text("age\n" + "41\n" * 40)
+    for more, words in (
+        ("--bounds 110 0", "give qm_bounds(LOW, HIGH)"),
+        ("--bounds 0 110", "give either parties = N or party_column = NAME"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["run", "--data", "d.csv", "--column", "age", *more.split(), "--json"])
+        printed = capsys.readouterr()
+        assert words in printed.out
+        assert "--" not in printed.out
