@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,18 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, too_few_bins
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
-from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import chi_squared_test, least_count
+from quietmean.statistics.flags_and_tests import Flag, Z
+from quietmean.statistics.intervals import chi_squared_test, least_count, t_test
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.rows import Row, assembled, exp_or_infinite
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed
 
 # An arm with fewer noise deviations of events has no hazard.
 _LEAST_EVENTS = 3.0
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 20.0
+# The first step from an estimate to an end of its interval, and how often the last one is halved.
+_FIRST_STEP, _HALVINGS = 0.05, 30
 # Below this the series of two terms is exact in float64.
 _NEAR_0 = 1e-7
 
@@ -104,16 +106,17 @@ class HazardRatio(Timed):
         # No more than is sure in spite of the bins.
         sure = np.sign(slopes) * np.maximum(np.abs(slopes) - changes, 0.0)
         wald = float(sure @ np.linalg.solve(noise + sampling, sure))
+        rows = [
+            _row(cells, slopes, place, Row.ratio(term, log, noisy, sampled, change=change), change)
+            for place, (term, log, (noisy, sampled, change)) in enumerate(zip(terms, slopes.tolist(), variances, strict=True))
+        ]
         return assembled(
-            [
-                Row.ratio(term, log, noisy, sampled, change=change)
-                for term, log, (noisy, sampled, change) in zip(terms, slopes.tolist(), variances, strict=True)
-            ],
+            rows,
             parties=parties,
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)), "Wald's test of all hazard ratios")},
             summary=about,
             reason=PARTIES_DIFFER if parties else "",
-            method="proportional hazards of grouped times, half a bin for who is censored in it; with noise and bins, log scale",
+            method="proportional hazards of grouped times, half a bin for who is censored in it; score intervals, log scale",
         )
 
 
@@ -184,12 +187,58 @@ class _Fit:
         information: Array = (np.diag(moved.sum(axis=1)) - moved @ self._parts.T)[1:, 1:]
         return information
 
+    def against(self, place: int) -> tuple[float, float, float]:
+        """The score of one logarithm that is free of the others, its information, and the variance of the noise in it."""
+        information, others = self.information, [other for other in range(len(self.score)) if other != place]
+        free = np.eye(len(self.score))[place]
+        if others:
+            free[others] = -np.linalg.solve(information[np.ix_(others, others)], information[others, place])
+        slopes = free @ self.gradient
+        return float(free @ self.score), float(free @ information @ free), float(slopes @ self.cells.noise @ slopes)
+
     @property
     def gradient(self) -> Array:
         """How the score changes with all counts, (arms - 1, counts)."""
         moved = self.weights[:, :, None] * self.cells.of_events - self.hazards[:, :, None] * self.cells.of_risk
         gradient: Array = (moved.sum(axis=1) - self._parts @ moved.sum(axis=0))[1:]
         return gradient
+
+
+def _row(cells: _Cells, logarithms: Array, place: int, row: Row, change: float) -> Row:
+    """The same with ends to which the score does not reject: its variance, of noise and of sampling, is that at each ratio.
+
+    By gradient at the estimate alone intervals are too short where noise is large beside the events of an arm. The error of
+    the test is that of the end on its side. Without noise the interval is that of Wald.
+    """
+    if not cells.noise.any():
+        return row
+    log, ends = float(logarithms[place]), []
+    for sampled in (False, True):
+        below, above = (abs(_end(cells, logarithms, place, side, sampled) - log) for side in (-1.0, 1.0))
+        ends.append((math.exp(log - below - change), exp_or_infinite(log + above + change)))
+        error = (below if log > 0 else above) / Z
+    test = t_test(math.copysign(max(abs(log) - change, 0.0), log), error, math.inf)
+    return replace(row, of_noise=ends[0], of_population=ends[1], p_value=test.p_value, statistic=test.statistic)
+
+
+def _end(cells: _Cells, logarithms: Array, place: int, side: float, sampled: bool) -> float:
+    """The farthest logarithm on one side that the score does not reject; infinite where it never does."""
+
+    def rejected(log: float) -> bool:
+        moved = logarithms.copy()
+        moved[place] = log
+        score, information, noise = _Fit.of(cells, moved).against(place)
+        return bool(score**2 > Z**2 * (noise + (max(information, 0.0) if sampled else 0.0)))
+
+    kept, step = float(logarithms[place]), _FIRST_STEP
+    while not rejected(kept + side * step):
+        kept, step = kept + side * step, 1.5 * step
+        if abs(kept) > _FARTHEST:
+            return side * math.inf
+    for _ in range(_HALVINGS):
+        step /= 2
+        kept += 0.0 if rejected(kept + side * step) else side * step
+    return kept
 
 
 def _weights(hazards: Array) -> tuple[Array, Array]:
