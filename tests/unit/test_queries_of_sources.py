@@ -191,6 +191,13 @@ def test_codes_have_one_row_of_a_key_and_a_digest(tmp_path: Path) -> None:
             query_statement(source, WIDE, PrivacyUnit.RECORD)
 
 
+def test_a_constant_of_a_join_is_what_it_is_and_not_rounded(tmp_path: Path) -> None:
+    path = written(tmp_path / "clinic.duckdb", {**clinic(random.Random(3), "abc"), "visits": [("a", 1, None, 1.0, "f", 2, None)]})
+    join = "SELECT c.concept_id AS z FROM visits v LEFT JOIN concept c ON c.concept_id = v.drug AND c.concept_id = {}"
+    for constant, found in (("2", 2.0), ("2.0", 2.0), ("1.6", np.nan), ("'2'", 2.0)):
+        np.testing.assert_array_equal(values(over(path, join.format(constant))), [found])
+
+
 # --- what is declared -------------------------------------------------------------------------------------------------
 
 

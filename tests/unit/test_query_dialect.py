@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from quietmean.core.codec import decode_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.studies.data import query_functions as listed
-from quietmean.studies.data import query_tree
 from quietmean.studies.data.database import open_database
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query import CheckedQuery, empty_database
@@ -79,14 +79,12 @@ def test_there_are_as_many_as_are_asked_for() -> None:
 def test_what_is_listed_is_a_scalar_function_of_the_library_and_fails_on_no_setting() -> None:
     """Of the empty database: no name is an aggregate, a macro or volatile there."""
     operators = {"**": "^", "@": "abs"}
+    found: dict[str, set[tuple[str, str]]] = {}
     with empty_database(Location(Path("x"))) as base:
-        for name in listed.FUNCTIONS:
-            rows = base.execute(
-                "SELECT DISTINCT function_type, stability FROM duckdb_functions() WHERE function_name = ?",
-                [operators.get(name, listed.CALLED.get(name, name))],
-            ).fetchall()
-            assert {row[0] for row in rows} == {"scalar"}, name
-            assert {row[1] for row in rows} == {"CONSISTENT"}, name
+        for name, *kind in base.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall():
+            found.setdefault(name, set()).add(tuple(kind))
+    for name in listed.FUNCTIONS:
+        assert found[operators.get(name, listed.CALLED.get(name, name))] == {("scalar", "CONSISTENT")}, name
 
 
 def places(node: Any) -> Iterator[dict[str, Any]]:
@@ -107,16 +105,16 @@ def test_a_key_that_nobody_knows_is_refused_wherever_it_stands(checked: Checked,
         "count(*) > 1) g ON g.pid = f.pid UNION ALL SELECT DISTINCT pid, val, val, 3::BIGINT, val FROM labs"
     )
     checked(text, PERSON)
-    decode, number, refusals = query_tree.decode_json, 0, set[str]()
+    number, refusals = 0, set[str]()
 
     def with_a_key(raw: Any, kind: Any, refuse: Any, deepest: int) -> Any:
-        made = decode(raw, kind, refuse, deepest)
+        made = decode_json(raw, kind, refuse, deepest)
         nodes = list(places(made["statements"]))
         if number < len(nodes):
             nodes[number]["of_tomorrow"] = None
         return made
 
-    monkeypatch.setattr(query_tree, "decode_json", with_a_key)
+    monkeypatch.setattr("quietmean.studies.data.query_tree.decode_json", with_a_key)
     while True:
         try:
             checked(text, PERSON)

@@ -16,6 +16,8 @@ from quietmean.core.errors import InputError
 from quietmean.studies.data import query_functions as listed
 from quietmean.studies.data.query_tree import COMPARISONS, Node, Query, called
 
+# The most characters of an expression, once all names are written out.
+_LONGEST = 2**16
 _TRIED = ("'x'", "DATE '2000-01-31'", "1.5::DOUBLE")
 _NULLS = {"ORDER_DEFAULT": "", "NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST"}
 _DIRECTIONS = {"ORDER_DEFAULT": "", "ASCENDING": " ASC", "DESCENDING": " DESC"}
@@ -166,7 +168,10 @@ class Writer:
         # What it stands for has names from before it only.
         aliases = dict(self.scope.aliases)
         before = dict(list(aliases.items())[: list(aliases).index(names[0].casefold())])
-        return replace(self, scope=replace(self.scope, aliases=before)).term(named)
+        made = replace(self, scope=replace(self.scope, aliases=before)).term(named)
+        if len(made.sql) > _LONGEST:
+            raise self.query.refused("an expression of so many names for others", "Take it apart by WITH")
+        return made
 
     def _constant(self, node: Node) -> SqlTerm:
         literal = self.query.read(node["literal"], "literal")

@@ -293,7 +293,7 @@ class _Select:
         if left.column is not None and right.column is not None and _comparable(left.column, right.column):
             return left.sql, sign, right.sql, left.column, right.column
         for one, other in ((left, right), (right, left)):
-            if one.column is not None and other.constant and sign == "=":
+            if one.column is not None and sign == "=" and _fixes(one.column, other):
                 cast = f"CAST({other.sql} AS {one.column.type})"
                 self._inner.tried(cast, "a constant of ON")
                 return one.sql, sign, cast, one.column, None
