@@ -414,19 +414,15 @@ def payer_for(
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave {named('no-ledger')} out")
         chosen = {"ledger": ledger, "account": account, "new-account": options.new_account, "group": group}
-        other = next((name for name, value in chosen.items() if value is not None), None)
-        if other is not None:
+        if (other := next((name for name, value in chosen.items() if value is not None), None)) is not None:
             raise InputError(f"{named(other)} stands beside {named('no-ledger')}, which charges nothing: leave one of them out")
         return None
     if account is not None and options.new_account is not None:
-        raise InputError(
-            f"{named('account')} stands beside {named('new-account')}: give the one for people who are in an account, else the "
-            "other"
-        )
+        both = f"{named('account')} stands beside {named('new-account')}"
+        raise InputError(f"{both}: give the one for people who are in an account, else the other")
     if options.new_people and account is None:
-        raise InputError(
-            f"{named('new-people')} stands without {named('account')}: name the account beside whose people these are new"
-        )
+        alone = f"{named('new-people')} stands without {named('account')}"
+        raise InputError(f"{alone}: name the account beside whose people these are new")
     path = policy.ledger(ledger)
     names: set[str] = set()
     if path.exists():
