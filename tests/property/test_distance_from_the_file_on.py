@@ -165,10 +165,17 @@ def of_tables(*names: str) -> Callable[[Path], Iterator[Pair]]:
             rng = random.Random(seed)
             writer, tables, said = rng.choice(names), two_tables(rng), rng.choice([*OF_CELLS, *ALSO_SAID.get(names[0], [])])
             with suppress(CannotHoldError):
+                if said.startswith(("decimal=", "thousands=")) and names[0] in COLUMN_TYPES:
+                    tables = _of_texts(tables[0]), _of_texts(tables[1])
                 one, two = (read_columns(_with(WRITERS[writer](folder, table), said, folder), COLUMNS) for table in tables)
                 yield Pair(seed, one, two)
 
     return pairs
+
+
+def _of_texts(table: Table) -> Table:
+    """With columns that are declared to hold texts: marks are said of these, and a program infers no other type from a row."""
+    return {name: ["" if cell is None else as_text(cell) for cell in cells] for name, cells in table.items()}
 
 
 def _with(source: Any, said: str, folder: Path) -> Any:
@@ -179,6 +186,8 @@ def _with(source: Any, said: str, folder: Path) -> Any:
     return f"{source}{',' if '#' in str(source) else '#'}{said.replace('FORMAT', str(folder / 'f.toml'))}"
 
 
+# In these a column has one type for all of its cells.
+COLUMN_TYPES = {"Parquet", "Feather", "SPSS", "Stata", "SAS", "PostgreSQL"}
 # Of some sources something more may be said.
 ALSO_SAID = {
     "Excel": ["sheet=1", "sheet=Sheet", "skip=0"],
