@@ -180,7 +180,7 @@ def unmarked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person with several records pays for one."""
-    monkeypatch.setattr(Charge, "of_group", lambda self, members: self)
+    monkeypatch.setattr(Charge, "of_group", lambda self, members, epsilon=None: self)
 
 
 @pytest.mark.parametrize("mutant", [guessed, forgotten, anybody, unmarked, one_unit])
