@@ -53,11 +53,13 @@ def cells(table: Table, row: str, column: str, rows: Sequence[str], columns: Seq
 
 
 def group_means(table: Table, column: str, by: str, levels: tuple[str, ...]) -> Truth:
-    """With Cohen's d."""
+    """Add both standardised differences: over the root of the mean of both variances, and over the pooled one."""
     x, group = pooled.complete(table, column, by)
     found = pooled.group_means(table, column, by, levels)
     within = sum(float(((x[group == place] - found[level]) ** 2).sum()) for place, level in enumerate(levels))
-    return found | {"smd": found["difference"] / math.sqrt(within / (len(x) - 2))}
+    spread = math.sqrt(np.mean([x[group == level].var(ddof=1) for level in np.unique(group)]))
+    pooled_spread = math.sqrt(within / (len(x) - 2))
+    return found | {"smd": found["difference"] / spread, "cohen-d": found["difference"] / pooled_spread}
 
 
 def regression(table: Table, outcome: str, *covariates: str) -> Truth:

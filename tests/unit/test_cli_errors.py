@@ -164,7 +164,7 @@ C, Z = [0.5, 0.25, 0.25], [[1, 0], [-1, 1], [0, -1]]
         ({"injection": {"c": C, "Z": [[1, 1], [-1, -1], [0, 0]]}}, ["singular"]),
         ({"injection": {"c": C, "Z": [[1, 0], [-1, 1], [0, "x"]]}}, ["not an array of numbers"]),
         ({"injection": {"c": C, "Z": [[1], [-1]]}}, ["Z has shape"]),
-        ({"weights": [1.0, 0.0, 1.0]}, ["weights"]),
+        ({"weights": [1.0, -1.0, 1.0]}, ["weights"]),
         ({"lost": [[1, 0, 2]]}, ["not in the schedule"]),
     ],
 )

@@ -153,12 +153,14 @@ def with_weight(weight: float) -> Any:
         lambda entries: np.concatenate([entries, entries]),
         with_weight(2.0),
         with_weight(float("nan")),
-        with_weight(0.0),
+        with_weight(-1.0),
     ],
-    ids=["twice", "not sorted", "too many", "weight too large", "no weight", "zero"],
+    ids=["twice", "not sorted", "too many", "weight too large", "no weight", "below zero"],
 )
 def test_impossible_lists_are_none(run: CommitteeRun, change: Any) -> None:
     assert len(read_list(WORLD.session, changed_list(run, lambda entries: entries)).values) == 6
+    # Of a contributor without a record.
+    assert len(read_list(WORLD.session, changed_list(run, with_weight(0.0))).values) == 6
     with pytest.raises(ContentError):
         read_list(WORLD.session, changed_list(run, change))
 

@@ -140,7 +140,7 @@ def test_another_study_and_who_is_not_admitted_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("weight", [-1e-9, -1.0, 1.5, float("nan"), float("inf")])
 def test_a_weight_beyond_the_allowed_one_is_refused(weight: float) -> None:
     with pytest.raises(ContributionError, match="weight"):
         make_contribution(WORLD.session, WORLD.contributor(0), SEALER, np.zeros(4, dtype=np.int64), weight, Seed(bytes(32)))

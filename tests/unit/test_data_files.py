@@ -270,7 +270,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     ),
     "a web page": (
         written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
-        "t.xls is a web page or XML .*save it as CSV",
+        "t.xls holds a page for a browser, not a table of data. Open it and save its table as CSV.",
     ),
     "an archive": (zipped("t.csv"), RECORDS),
     "an archive of a Mac": (zipped("t.csv", "__MACOSX/._t.csv", ending=".csv"), RECORDS),

@@ -23,12 +23,16 @@ PRIVATE = replace(RECORDS, neighbouring=Neighbouring.ADD_REMOVE)
 
 @pytest.mark.parametrize("target", [RECORDS, PARTIES, PRIVATE])
 def test_honest_weights_are_taken(target: Target) -> None:
-    weights = np.array([1.0, 7.0, 2.0**40]) if target is RECORDS else np.ones(3)
+    # A site without a record is a party where their number is public.
+    weights = np.array([0.0, 7.0, 2.0**40]) if target is RECORDS else np.ones(3)
     StatedWeights().refuse(target, weights, NAMES, 1.0)
 
 
-@pytest.mark.parametrize("target", [RECORDS, PARTIES, PRIVATE])
-@pytest.mark.parametrize("weight", [0.5, 1.5, 0.0, -1.0, 1e300, 1e-300, np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("target", "weight"),
+    [(target, weight) for target in (RECORDS, PARTIES, PRIVATE) for weight in (0.5, 1.5, -1.0, 1e300, 1e-300, np.nan, np.inf)]
+    + [(PARTIES, 0.0), (PRIVATE, 0.0)],
+)
 def test_what_is_no_number_of_records_is_not(target: Target, weight: float) -> None:
     with pytest.raises(ProtocolFailure, match="did not start: south says"):
         StatedWeights().refuse(target, np.array([1.0, weight, 1.0]), NAMES, 1.0)

@@ -114,7 +114,10 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
     The sentence names the first of those that are wanted.
     """
     if kind is not None and kind not in wanted:
-        raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{kind.advice(name.removeprefix('file '))}")
+        advice = kind.advice(name.removeprefix("file ")) or f" Give {wanted[0].words}."
+        if (kind, wanted[0]) == (FileKind.PAGE, FileKind.DATA):
+            advice = " Open it and save its table as CSV."
+        raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{advice}")
 
 
 def kind_of_file(path: Path) -> FileKind | None:

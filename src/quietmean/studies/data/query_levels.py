@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.studies.data import query_functions as listed
 from quietmean.studies.data.query_expressions import Field, Relation, SqlNames, SqlTerm, Writer
 from quietmean.studies.data.query_grouping import Computed, Item
@@ -49,7 +50,7 @@ class Levels:
     def level(self, node: Node, levels: Mapping[str, Relation]) -> Relation:
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise self.query.refused(f"more than {_MOST_DEPTH} levels within each other")
+            raise self.query.refused(f"more than {count_of(_MOST_DEPTH, 'level')} within each other")
         kind = self.query.kind(node, frozenset(("SELECT_NODE", "SET_OPERATION_NODE")))
         self.query.read(node, kind)
         for entry in self.query.read(node["cte_map"], "with")["map"]:

@@ -162,6 +162,7 @@ class Policy:
         rules = self.rules.model_dump(mode="json")
         for later, unsaid in (
             ("query_mixes_rows", False),
+            ("people_in_two_accounts", "charge"),
             ("largest_nats", 0),
             ("require_post_quantum", False),
             ("records", None),
