@@ -118,8 +118,8 @@ def test_a_column_that_is_absent_and_one_of_another_type(kind: str, whole: dict[
     read = read_columns(path, Columns([Column(name="arm", low=0, high=1)]), told.append)
     assert len(read) == ROWS
     assert [bool(value == value) for value in read.ravel()] == [False] * ROWS
-    (sentence,) = told
-    assert SECRET not in sentence
+    assert any("hold no number and count as missing" in sentence for sentence in told)
+    assert not any(SECRET in sentence for sentence in told)
 
 
 @pytest.mark.sampled(5)

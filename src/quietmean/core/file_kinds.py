@@ -121,8 +121,10 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
 
 
 def kind_of_file(path: Path) -> FileKind | None:
-    """The kind of a file; None where it is not known, or cannot be read."""
+    """The kind of a file; None where it is not known or cannot be read, and for a pipe or device, which may have no end."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             content = file.read(_LARGEST)
     except (OSError, ValueError):
