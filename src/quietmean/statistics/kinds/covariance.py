@@ -77,10 +77,11 @@ class Covariance(OfColumns):
 
 
 def _possible(covariance: Array) -> Array:
-    """The nearest covariance matrix: one that gives no combination of the columns a variance below 0."""
+    """A matrix near it that is one of columns between -1 and 1: no combination has a variance below 0, no column one above 1."""
     values, vectors = np.linalg.eigh(covariance)
     nearest: Array = covariance if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return nearest
+    shrunk = 1 / np.sqrt(np.maximum(np.diag(nearest), 1.0))
+    return np.asarray(nearest * np.outer(shrunk, shrunk), dtype=np.float64)
 
 
 STATISTIC = Covariance
