@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import quietmean as qm
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
 from quietmean.core.domain import Neighbouring, PrivacyUnit
@@ -588,3 +589,21 @@ def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "is not frozen" in fails(capsys, *ledger, "--account", "a", "--lift", "why")
     assert "counts per record" in fails(capsys, *ledger, "--account", "a", "--budget", "2", "1e-6", "--unit", "party")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["ada.ledger"]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, 20.0])
+@pytest.mark.parametrize("budget", [10.0, 30.0, 60.0, 100.0, 600.0])
+@pytest.mark.parametrize("mechanism", [qm.LocalDP(), qm.PackedSharing()], ids=lambda mechanism: mechanism.name)
+def test_a_budget_of_any_size_takes_a_study_or_says_why(tmp_path: Path, mechanism: Any, budget: float, epsilon: float) -> None:
+    """A budget of 60 at 1e-4 had no part of delta left for mu, and the error spoke of a delta that nobody gave."""
+    charge = mechanism.calibrate(qm.Target(parties=8, epsilon=epsilon, delta=1e-6)).charge
+    with Ledger.open(tmp_path / "ledger", create=True) as book:
+        book.set_budget("a", budget, 1e-4, when=NOON)
+        said = ""
+        try:
+            book.reserve("a", "s", charge, name="s", when=NOON)
+        except InputError as error:
+            said = str(error)
+        account = book.account("a")
+        assert account.charged_epsilon <= budget
+        assert (account.remaining_epsilon > 0) == (not said) or "study 's' asks for" in said or "study 's' may fail" in said, said

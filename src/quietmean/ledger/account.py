@@ -108,8 +108,9 @@ class Budget:
         """
         delta, needs, usual = Fraction(self.delta), charge.additive(self.epsilon), Fraction(self.additive_delta)
         left = delta - Fraction(delta_of_mu(charge.mu, self.epsilon))
-        wanted = max(usual, self._like(charge) * needs)
-        if needs > left or wanted == usual <= left:
+        # Of a large budget beta and tv would take all: mu keeps as much as they have without a study.
+        wanted = max(usual, min(self._like(charge) * needs, delta - usual), needs)
+        if needs > min(left, delta - usual) or wanted == usual <= left:
             return None
         # A little less than mu leaves, so that neither side is lost to rounding.
         part = float((wanted if wanted <= left else left - (left - needs) / 1000) / delta)
