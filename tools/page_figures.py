@@ -6,6 +6,10 @@ itself may take hours to measure.
     python tools/page_figures.py PAGE.md ...
 
 writes it anew at the end of pages whose figures were typed in, from what ``make bench`` prints.
+
+    python tools/page_figures.py --older PAGE.md ...
+
+does so for pages that are yet to be measured anew: the page says which of its lines are older than the code.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +44,7 @@ from quietmean.statistics import Columns, Workload, parse_statistic, read_text
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BEGIN, END = "<!-- made from: ", " -->\n"
+OLDER = "> Measured before the code gave other figures, and not yet again: "
 _PLACES = 6
 # Of a population, for the statistics asked of it.
 _RECORDS = 1000
@@ -47,9 +52,10 @@ _RECORDS = 1000
 CLOSE = 1e-4
 
 
-def ending(page: str) -> str:
-    """The comment that the page ends with: the figures that it is made from, now."""
-    return f"\n{BEGIN}{json.dumps(figures(page))}{END}"
+def ending(page: str, older: Sequence[str] = ()) -> str:
+    """The comment that the page ends with: the figures that it is made from, now; before it which lines are ``older``."""
+    said = f"\n{OLDER}{'; '.join(f'`{what}`' for what in older)}.\n" if older else ""
+    return f"{said}\n{BEGIN}{json.dumps(figures(page))}{END}"
 
 
 def figures(page: str) -> dict[str, float]:
@@ -76,7 +82,7 @@ def changed(page: str) -> list[str]:
 
 def without(text: str) -> str:
     """A page without its ending."""
-    return re.sub(f"\n?{BEGIN}.*{END}", "", text)
+    return re.sub(f"(\n{OLDER}.*\n)?\n?{BEGIN}.*{END}", "", text)
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------------------
@@ -239,9 +245,10 @@ PAGES: Mapping[str, Callable[[], Found]] = {
 
 
 def main() -> int:
-    for page in sys.argv[1:]:
-        path = DOCS / page
-        path.write_text(without(path.read_text(encoding="utf-8")) + ending(page), encoding="utf-8")
+    pages = [page for page in sys.argv[1:] if page != "--older"]
+    for page in pages:
+        path, older = DOCS / page, changed(page) if "--older" in sys.argv else []
+        path.write_text(without(path.read_text(encoding="utf-8")) + ending(page, older), encoding="utf-8")
     return 0
 
 

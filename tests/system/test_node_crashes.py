@@ -7,6 +7,7 @@ import contextlib
 import socket
 import stat
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,8 @@ def test_a_local_run_leaves_its_files_to_the_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "run" / "party-0.settings.json").stat().st_mode) == 0o600
     assert {event["event"] for _, event in events} >= {"agreement", "round", "closing", "done"}
     rounds = [event for name, event in events if name == "party-1" and event["event"] == "round"]
+    until = rounds[0].pop("until")
+    assert datetime.fromisoformat(until).tzinfo is not None
     assert rounds[0] == {"event": "round", "phase": "mixing", "round": 1, "of": 2, "waiting_for": ["party-0"]}
 
 

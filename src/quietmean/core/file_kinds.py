@@ -126,7 +126,8 @@ def kind_of_file(path: Path) -> FileKind | None:
         if not path.is_file():
             return None
         with path.open("rb") as file:
-            content = file.read(_LARGEST)
+            # No more room than the file is large.
+            content = file.read(min(path.stat().st_size, _LARGEST))
     except (OSError, ValueError):
         return None
     return kind_of_content(content)
