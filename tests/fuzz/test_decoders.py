@@ -27,6 +27,7 @@ import pytest
 from quietmean.core import codec
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, PeerError
+from quietmean.core.file_kinds import kind_of_content
 from quietmean.core.json_file import read_json
 from quietmean.core.output import json_object
 from quietmean.core.toml_files import read_tables
@@ -199,6 +200,8 @@ DECODERS = {
     ),
     "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
     "sums": Decoder("protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS),
+    # Of what is not known it says nothing, and raises nothing.
+    "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),
     "toml": Decoder("core/toml_files.py", in_file(lambda path: read_tables(path, "file")), (InputError,), (STUDY,)),
     "study": Decoder(
         "studies/agreement/study_file.py",
@@ -226,6 +229,7 @@ OWN = {
     "studies/party/member_holdings.py": "a member's own file of the parts that it took",
     "studies/data/frames.py": "a frame of a child process of this program",
     "studies/data/location.py": "a person's own file beside the data",
+    "studies/data/query_tree.py": "what the parser of DuckDB, in this process, makes of a query",
     "studies/data/workbook.py": "what a child process of this program read",
 }
 

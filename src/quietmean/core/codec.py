@@ -82,9 +82,9 @@ def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse, deepest: 
     return decoded
 
 
-def decode_toml(raw: bytes, refuse: Refuse) -> dict[str, Any]:
+def decode_toml(raw: bytes | str, refuse: Refuse) -> dict[str, Any]:
     """A table from TOML, whoever wrote it; ``refuse`` makes the error for all else."""
-    table = _read(lambda: tomllib.loads(raw.decode("utf-8")), refuse)
+    table = _read(lambda: tomllib.loads(raw if isinstance(raw, str) else raw.decode("utf-8")), refuse)
     level: list[Any] = [table]
     for _ in range(_DEEPEST):
         level = [

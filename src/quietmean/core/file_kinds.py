@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.codec import decode_json
+from quietmean.core.codec import decode_json, decode_toml
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 
@@ -163,8 +162,8 @@ def _kind_of_text(text: str) -> FileKind | None:
         return _FORMATS.get(line[1].replace("-", " "))
     if start[:15].lower().startswith(("<!doctype html", "<html")):
         return FileKind.PAGE
-    with suppress(tomllib.TOMLDecodeError):
-        return kind_of_tables(tomllib.loads(text))
+    with suppress(InputError):
+        return kind_of_tables(decode_toml(text, InputError))
     lines = [line for line in text.split("\n", 3)[:3] if line.strip()]
     for separator in ",;\t|":
         cells = {line.count(separator) for line in lines[:2]}
