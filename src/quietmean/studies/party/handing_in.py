@@ -21,7 +21,7 @@ from quietmean.studies.data import Source, query_statement
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
-from quietmean.studies.party.by_file import require_by_file
+from quietmean.studies.party.by_file import require_by_file, require_protocol_by_file
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
@@ -104,6 +104,7 @@ def hand_in(
     """
     study, rules = sealed.study, Policy.load(site.policy)
     payer = payer_for(rules, study.unit, data_name, site, person.note)
+    require_protocol_by_file(study)
     choice = sealed.choice()
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
