@@ -250,7 +250,11 @@ def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     with closing(sqlite3.connect(tmp_path / "other.store")) as base:
         base.execute("CREATE TABLE mine (x)")
-    assert "is no store of quietmean" in ends(["stores", "--remove", str(tmp_path / "other.store"), "--abandon"], capsys)[1]
+    before = (tmp_path / "other.store").read_bytes()
+    said = ends(["stores", "--remove", str(tmp_path / "other.store"), "--abandon"], capsys)[1]
+    assert f"file {tmp_path / 'other.store'} holds a table of data, not a store." in said
+    assert (tmp_path / "other.store").read_bytes() == before
+    assert notes.read_text() == "dear diary"
     assert "does not exist" in ends(["stores", "--remove", str(tmp_path / "none.store")], capsys)[1]
     assert "cannot be read" in ends(["stores", str(tmp_path / "nowhere")], capsys)[1]
     assert "says nothing without --remove" in ends(["stores", "--abandon"], capsys)[1]

@@ -32,6 +32,18 @@ LINES = {
     "new.ledger": "ledger --ledger new.ledger",
     "rounds.receipt.json": "certify rounds.receipt.json",
 }
+# What is kept in files, by its name in sentences; of other purposes a signature is sent alone.
+FILES = {
+    Purpose.INVITATION: "an invitation",
+    Purpose.ENTRY: "an entry",
+    Purpose.SEAL: "a sealed study",
+    Purpose.CONTRIBUTION: "a contribution",
+    Purpose.APPROVAL: "an approval",
+    Purpose.REVOCATION: "a revocation",
+    Purpose.COMMITTEE_CONTRIBUTION: "a contribution to a committee",
+    Purpose.COMMITTEE_VOUCHER: "a voucher",
+    Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
+}
 FORMAT = re.compile(rb'("format":\s*"quietmean[a-z -]*?[ -])1"')
 
 
@@ -101,5 +113,7 @@ def test_every_kind_of_signed_document_says_its_version(purpose: Purpose, tmp_pa
             read_signed(purpose, source)
     # One of another kind stays that.
     other = Purpose.SEAL if purpose == Purpose.ENTRY else Purpose.ENTRY
-    with pytest.raises(InputError, match=r"give the right one|give a file that quietmean wrote"):
+    wanted = "a sealed study" if other == Purpose.SEAL else "an entry"
+    said = f"holds {FILES[purpose]}, not {wanted}." if purpose in FILES else f"holds no {other}: give a file that quietmean wrote"
+    with pytest.raises(InputError, match=re.escape(f"file {path} {said}")):
         read_signed(other, path)

@@ -9,9 +9,10 @@ import ast
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ import pytest
 
 import quietmean
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import LEDGER_APPLICATION
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.drop.box import DropBox
 from quietmean.flower.agreement import FlowerAgreement
 from quietmean.ledger import Ledger
+from quietmean.ledger.database import _STEPS
 from quietmean.node.monitor.status import status_path, write_status
 from quietmean.node.net import Identity, Purpose
 from quietmean.node.storage.database import StoreDatabase
@@ -42,9 +45,10 @@ PACKAGE = Path(quietmean.__file__).parent
 # Only hashed, signed over or derived from: of another version all of it is another thing, and what holds it says its version.
 # A file in a folder that does not begin so is not signed for its place, as whoever may write there can put it: it is passed over.
 LABELS = {
-    "quietmean-by-file-1", "quietmean-charge-1", "quietmean-committee-1", "quietmean-contract-1", "quietmean-gate-1",
-    "quietmean-input-1", "quietmean-member-1", "quietmean-people-1", "quietmean-people-key-1", "quietmean-policy-1",
-    "quietmean-quorum-1", "quietmean-round-1", "quietmean-rows-1", "quietmean-session-1", "quietmean-session-contract-1",
+    "quietmean-by-file-1", "quietmean-charge-1", "quietmean-charge-again-1", "quietmean-committee-1", "quietmean-contract-1",
+    "quietmean-gate-1", "quietmean-input-1", "quietmean-member-1", "quietmean-people-1", "quietmean-people-key-1",
+    "quietmean-policy-1", "quietmean-quorum-1", "quietmean-round-1", "quietmean-rows-1", "quietmean-seat-1",
+    "quietmean-session-1", "quietmean-session-contract-1",
     "quietmean committee challenge 1", "quietmean committee choice 1", "quietmean committee contribution 1",
     "quietmean committee list 1", "quietmean committee result 1", "quietmean file 1", "quietmean flower 1", "quietmean link 1",
     "quietmean quorum 1", "quietmean relay group 1", "quietmean sealed 1", "quietmean words 1", "identity.py {} 1", "qmfile1",
@@ -98,13 +102,34 @@ def of_bytes(content: bytes, change: str) -> bytes:
     }[change]  # fmt: skip
 
 
+def as_before(database: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
+    """A ledger as the version before its last step laid it out, with the rows that it had."""
+    tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    rows = {}
+    for table in tables:
+        asked = database.execute(f"SELECT * FROM {table}")  # noqa: S608
+        rows[table] = [column for column, *_ in asked.description], asked.fetchall()
+    # What is referred to goes last.
+    for table in reversed(tables):
+        database.execute(f"DROP TABLE {table}")
+    for statement in chain.from_iterable(steps):
+        database.execute(statement)
+    for table, (columns, values) in rows.items():
+        kept = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})") if name in columns]
+        assert kept, table
+        places = [columns.index(name) for name in kept]
+        database.executemany(
+            f"INSERT INTO {table} ({', '.join(kept)}) VALUES ({', '.join('?' * len(kept))})",  # noqa: S608
+            [[row[place] for place in places] for row in values],
+        )
+
+
 def of_database(path: Path, change: str) -> None:
     with closing(sqlite3.connect(path)) as database:
         (known,) = database.execute("PRAGMA user_version").fetchone()
         number = {"before": known - 1, "future": known + 1, "missing": 0, "another type": -1, "a list": -known, "huge": 2**31 - 1}
-        if change == "before" and database.execute("SELECT 1 FROM sqlite_master WHERE name = 'people'").fetchone():
-            # The last step of ledgers.
-            database.execute("DROP TABLE people")
+        if change == "before" and database.execute("PRAGMA application_id").fetchone() == (LEDGER_APPLICATION,):
+            as_before(database, _STEPS[: known - 1])
         database.execute(f"PRAGMA user_version = {number[change]}")
         database.commit()
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
