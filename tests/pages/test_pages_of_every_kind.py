@@ -79,6 +79,7 @@ def page_of(section: dict[str, object]) -> str:
         assumptions=[],
         counted="records",
         influence=[],
+        quoted="",
     )
 
 

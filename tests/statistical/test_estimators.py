@@ -571,7 +571,7 @@ def test_what_has_no_errors_says_so() -> None:
         ours.fit(X, LABELS, GROUPS)
         assert np.isfinite(ours.coef_standard_error_).all()
         assert ours.no_errors_ == ""
-        assert "one shot" in ours.no_intervals_
+        assert "one-shot approximation" in ours.no_intervals_
         for more in ({"solver": "newton"}, {}, {"unit": "party"}, {"unit": "record", "classes": [0, 1, 2]}):
             ours.set_params(**{"rounds": 3, "solver": "gradient", **more}).fit(X, LABELS, GROUPS)
             errors, intervals = ours.coef_standard_error_, ours.coef_interval_
