@@ -293,8 +293,8 @@ def test_headlines_and_flags_name_terms_of_the_answer(text: str, noise: float) -
 @pytest.mark.parametrize(
     ("text", "term"), [("correlation(x, y)", "x:y"), ("pca(x, y)", "PC1"), ("group-means(y, by=arm)", "smd")]
 )
-def test_what_is_only_just_above_its_threshold_is_flagged(text: str, term: str) -> None:
-    """With rising noise: shown without a word, shown with a flag from 1 to 1.5 times the threshold, and not shown."""
+def test_what_is_only_just_above_its_threshold_is_flagged_and_hidden(text: str, term: str) -> None:
+    """With rising noise: shown without a word, not shown and flagged from 1 to 1.5 times the threshold, and not shown."""
     seen = []
     for noise in np.geomspace(1e-4, 0.1, 300):
         workload = study(text, PrivacyUnit.RECORD)
@@ -302,7 +302,12 @@ def test_what_is_only_just_above_its_threshold_is_flagged(text: str, term: str) 
         (answer,) = workload.decode(encoded.vector / encoded.weight, float(noise), encoded.weight)
         found = answer.estimates
         flagged = any(flag.code == "near-threshold" and term in flag.terms for flag in found.flags)
-        shown = bool(np.isfinite(found.value[found.terms.index(term)]))
-        assert shown or not flagged
+        at = found.terms.index(term)
+        shown = bool(np.isfinite(found.value[at]))
+        assert not (shown and flagged)
+        # Nothing of it is left beside the value, either.
+        assert bool(np.isfinite(found.standard_error[at])) == shown
+        if not shown:
+            assert found.of_noise[at].tolist() == [found.low[at], found.high[at]]
         seen.append("near" if flagged else "shown" if shown else "hidden")
     assert [one for place, one in enumerate(seen) if place == 0 or seen[place - 1] != one] == ["shown", "near", "hidden"]
