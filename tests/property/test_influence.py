@@ -1,7 +1,8 @@
 """No lie moves an answer that is shown by more than is stated: under every protocol, in the worst directions.
 
 A liar knows all bounds. It lies in the direction that moves one answer most, as far as receivers still accept; the bound must
-not be far above the worst that is found either, else it would say nothing.
+not be far above the worst that is found either, else it would say nothing. It holds for what is shown, and before that is
+moved to the nearest possible value, which hides lies that go beyond.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from quietmean.statistics.moves import moves
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, require_possible_result
-from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums
+from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums, values_released
 
 Array = NDArray[np.float64]
 
@@ -140,10 +141,15 @@ def worst(study: StudyTerms, plan: Plan) -> tuple[float, float]:
             if found is None:
                 continue
             assert found.influence is not None
-            before, after = values_of(truth), values_of(found)
+            left = without(execution, lie, honest)
+            pairs = (
+                (values_of(truth), values_of(found)),
+                (values_released(study.workload, execution, honest), values_released(study.workload, left, lie)),
+            )
             for own in (truth.influence, found.influence) if lie.weight == honest.weight else (truth.influence,):
                 for move in own.moves:
-                    moved = abs(after[move.statistic, move.term] - before[move.statistic, move.term])
+                    term = move.statistic, move.term
+                    moved = float(np.fmax.reduce([abs(after[term] - before[term]) for before, after in pairs]))
                     if move.most is None or np.isnan(moved):
                         continue
                     stated = max(stated, move.most if np.isfinite(move.most) else 0.0)

@@ -29,7 +29,7 @@ from quietmean.statistics.moves import Move, moves
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import require_possible_result
-from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums
+from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums, values_released
 
 Array = NDArray[np.float64]
 LIAR = 2
@@ -59,16 +59,20 @@ class Said:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Of a result that is shown: each term's value, and how far one party moves it at most."""
+    """Of a result that is shown: each term's value, the same before it was moved to the nearest possible one, which hides
+    lies that go beyond, and how far one party moves either at most."""
 
     values: dict[tuple[str, str], float]
+    released: dict[tuple[str, str], float]
     moves: dict[tuple[str, str], Move]
 
-    def moved(self, term: tuple[str, str], other: float) -> float:
-        """How far it is from another value. What is beyond all that values give says so itself, and counts as the end."""
+    def moved(self, term: tuple[str, str], other: Shown) -> float:
+        """How far it is from another. What is beyond all that values give says so itself, and counts as the end."""
         between = self.moves[term].range
-        here, there = (self.values[term], other) if between is None else np.clip([self.values[term], other], *between)
-        return abs(float(here - there))
+        pairs = np.array([(self.values[term], other.values[term]), (self.released[term], other.released[term])])
+        if between is not None:
+            pairs = np.clip(pairs, *between)
+        return float(np.fmax.reduce(np.abs(pairs[:, 0] - pairs[:, 1])))
 
     def most(self, term: tuple[str, str]) -> float:
         return self.moves[term].most or 0.0
@@ -127,7 +131,8 @@ class Receiver:
             for term, value in zip(answer.estimates.terms, answer.estimates.value, strict=True)
         }
         stated = StudyInfluence.of(workload, influence, step, mean, noise, answers)
-        return Shown(values, {(move.statistic, move.term): move for move in stated.moves})
+        released = values_released(workload, execution, opened)
+        return Shown(values, released, {(move.statistic, move.term): move for move in stated.moves})
 
     def _execution_of(self, weight: float) -> Execution:
         if not self._by_file or weight == self._weights[LIAR]:
@@ -162,7 +167,7 @@ def largest_part(receiver: Receiver, rng: np.random.Generator, *, by_file: bool 
         found = receiver.shown(said)
         # Whoever sees a result knows the bound with the weight that was said; beforehand, that of the true one.
         bound = {term: max(found.most(term), truth.most(term) if by_file else 0.0) for term in found.moves}
-        parts = [found.moved(term, truth.values[term]) / most for term, most in bound.items() if most > 0]
+        parts = [found.moved(term, truth) / most for term, most in bound.items() if most > 0]
         return float(np.nanmax(parts)) if parts else 0.0
 
     for begin in beginnings(receiver, far, rng, by_file=by_file):

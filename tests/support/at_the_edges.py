@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
+from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics import Workload
 from quietmean.studies.agreement.study import StudyTerms
 
 PARTIES = 6
@@ -90,3 +92,15 @@ def executions(plan: Plan, weights: NDArray[np.float64]) -> list[Execution]:
             online[last + 1 :, gone] = False
             found.append(found[0].with_trace(replace(everyone, online=online)))
     return found
+
+
+def values_released(workload: Workload, execution: Execution, opened: ReleasedSum) -> dict[tuple[str, str], float]:
+    """Each term's value by its statistic, as noise or a lie leaves it: not moved to the nearest possible one."""
+    mean, step = execution.decode(opened.total, opened.weight), execution.protocol.numbers().step
+    noise = float(np.sqrt(stated_variance(execution)))
+    released = workload.decoder(step).released(mean, noise, execution.counted_weight())
+    values: dict[tuple[str, str], float] = {}
+    for statistic in workload.statistics:
+        estimates = workload.with_columns(statistic).as_released(released)
+        values |= {(statistic.text, term): float(value) for term, value in zip(estimates.terms, estimates.value, strict=True)}
+    return values
