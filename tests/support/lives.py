@@ -52,16 +52,23 @@ class Lives:
 
 
 @contextmanager
-def prepared() -> Iterator[Lives]:
-    """A process that has imported everything, under the injector."""
+def prepared_process(module: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of a module that has imported everything, under the injector, and takes orders as lines."""
     environment = {**Faults(Path("/nonexistent")).environment(), "PYTHONPATH": str(_TESTS), "OPENBLAS_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "faults.stories"]
+    line = [sys.executable, "-m", module]
     process = subprocess.Popen(line, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        yield Lives(process)
+        yield process
     finally:
         assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.close()
         process.wait(timeout=60)
-        assert process.stdout is not None
         process.stdout.close()
+
+
+@contextmanager
+def prepared() -> Iterator[Lives]:
+    """A process that lives through stories of one file."""
+    with prepared_process("faults.stories") as process:
+        yield Lives(process)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,13 +18,13 @@ import pytest
 from quietmean.ledger import Ledger
 from quietmean.studies.party.audit import AuditLog, verify
 from support.injected import Call, Faults, Rule
+from support.lives import prepared_process
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import toml
 
 NAMES = ("north", "south", "east")
 # Whose machine it is.
 STRUCK = "south"
-_TESTS = Path(__file__).parent.parent
 _STUDY = """
 [study]
 name = "ages"
@@ -66,17 +65,9 @@ class Commands:
 
 @contextmanager
 def prepared_commands() -> Iterator[Commands]:
-    environment = {**Faults(Path("/nonexistent")).environment(), "PYTHONPATH": str(_TESTS), "OPENBLAS_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "faults.commands"]
-    process = subprocess.Popen(line, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
+    """A process that runs commands of a study."""
+    with prepared_process("faults.commands") as process:
         yield Commands(process)
-    finally:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        process.wait(timeout=60)
-        process.stdout.close()
 
 
 @dataclass
