@@ -142,6 +142,21 @@ def test_ctrl_c_ends_all_children(number: signal.Signals, folder: Path) -> None:
         time.sleep(0.1)
 
 
+def test_what_deletes_leftovers_of_processes_is_silent() -> None:
+    """A command that ends early leaves files registered that others delete; their end is nobody's business."""
+    code = (
+        "from operator import add\n"
+        "from quietmean.core.workers import Workers\n"
+        "assert sorted(Workers(2).each(add, 1, [1, 2])) == [(0, 2), (1, 3)]\n"
+        "from joblib.externals.loky.backend.resource_tracker import register, unregister\n"
+        "register('/of/nobody', 'file')\n"
+        "unregister('/never/registered', 'file')\n"
+        "import sys; print('heard', file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=90)
+    assert (done.returncode, done.stderr) == (0, "heard\n")
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_one_sentence(folder: Path) -> None:
     words = ["simulate", "plan.json", "--runs", "2000", "--gate", "--workers", "2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -33,6 +34,8 @@ def by_processes(
     joblib = import_extra("joblib", "workers", f"computing in {count} processes")
     # One at a time: whoever stops loses only what is being computed.
     options = {"batch_size": 1, "pre_dispatch": 2 * count, "return_as": "generator_unordered"}
+    with _unheard():
+        joblib.externals.loky.backend.resource_tracker.ensure_running()
     try:
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             pool = joblib.Parallel(n_jobs=count, **options)
@@ -42,6 +45,25 @@ def by_processes(
             f"a process that computed was ended from outside, which a system does for want of memory: take fewer than {count} "
             f"workers, {ONCE_MORE}"
         ) from None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What starts here has no standard error: leftovers of ended processes may be deleted twice, which its end tells."""
+    try:
+        kept = os.dup(2)
+    except OSError:
+        # A shell has closed it.
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def by_dask(
