@@ -114,6 +114,23 @@ def test_without_noise_each_site_has_what_one_process_has(monkeypatch: pytest.Mo
         check_against_one_process(pool.map(lambda name: fitting.main(name, True, kinds), NAMES), kinds)
 
 
+EVERY_FIT = tuple(kind for kind in fitting.KINDS if kind != "model")
+
+
+@pytest.mark.parametrize("kinds", [("one shot", "clusters"), pytest.param(EVERY_FIT, marks=pytest.mark.slow)])
+def test_a_site_without_records_takes_part_in_a_fit(kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("quietmean.node.session.session"), "SecureNoise", lambda *given: InsecureSilence())
+    full = fitting.rows_of
+
+    def rows_of(name: str) -> Any:
+        X, y = full(name)
+        return (X, y) if name != NAMES[1] else (X[:0], y[:0])
+
+    monkeypatch.setattr(fitting, "rows_of", rows_of)
+    with ThreadPoolExecutor() as pool:
+        check_against_one_process(pool.map(lambda name: fitting.main(name, True, kinds), NAMES), kinds)
+
+
 @pytest.mark.slow
 def test_every_site_has_the_same_estimator_bit_by_bit_and_paid_once_for_all_its_rounds() -> None:
     kinds = fitting.KINDS
