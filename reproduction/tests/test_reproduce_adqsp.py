@@ -7,6 +7,7 @@ formulae miss; seeds are fixed.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ import polars as pl
 import pytest
 
 from quietmean.core.party import Vector
+from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary
 from quietmean.protocols.consensus.analysis import Dynamics
+from quietmean.protocols.consensus.run import run_consensus
 from quietmean.randomness import BitStream
-from quietmean.randomness.insecure import insecure_seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction import registry
 from quietmean_reproduction.adqsp import FIGURES, accuracy, cells, convergence, leakage, messages
+from quietmean_reproduction.adqsp.batch import run_batch
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
-from quietmean_reproduction.adqsp.setting import draw_values, last_error_mse, network, quantised, unquantised, watch
+from quietmean_reproduction.adqsp.setting import PARTIES, draw_values, last_error_mse, network, quantised, unquantised, watch
 from quietmean_reproduction.adqsp.view import view_of_pair
 from quietmean_reproduction.figure import Claim, Effort, Figure
 from quietmean_reproduction.style import paper_style
@@ -113,6 +117,48 @@ def test_what_the_paper_keeps_of_the_error() -> None:
     six = Dynamics(harary(6, 5), 6, 0.2, 1.0)
     assert last_error_mse(six) == pytest.approx(5 / 36 / 12)
     assert six.steady_state_mse(1.0) == pytest.approx(0.0231, abs=5e-5)
+
+
+class Watcher:
+    """Keeps the estimates of all iterations."""
+
+    def __init__(self) -> None:
+        self.seen: list[Vector] = []
+
+    def __call__(self, iteration: int, x: Vector) -> None:
+        self.seen.append(x.copy())
+        assert len(self.seen) == iteration
+
+
+@pytest.mark.parametrize("runs", [1, 33, 700])
+@pytest.mark.parametrize("theta", [0.0, 0.2, 0.5])
+def test_a_batch_of_runs_is_what_the_protocol_computes_bit_for_bit(theta: float, runs: int) -> None:
+    """Quantised over one step and over two, with overloads clipped and sent, unquantised, and with noise on the values."""
+    plain = unquantised(network(3), theta, 100.0, 12)
+    fitting = quantised(plain, 0.93, 1e-2, 1)
+    assert fitting.quantisation is not None
+    clipped = fitting.quantised(replace(fitting.quantisation, delta_0=0.2 * fitting.quantisation.delta_0))
+    assert clipped.quantisation is not None
+    sent = clipped.quantised(replace(clipped.quantisation, send_overloads=True, two_step=not clipped.quantisation.two_step))
+    noisy = replace(plain, local_noise="uniform", sigma_local=0.3)
+    overloaded = 0
+    for protocol in (plain, fitting, clipped, sent, noisy):
+        values, noise = draw_values(runs, 5), InsecurePopulationNoise(5, PARTIES)
+        one_by_one, together = Watcher(), Watcher()
+        run = run_consensus(
+            protocol,
+            protocol.fixed_schedule(PARTIES),
+            ExecutionTrace.everyone(protocol.rounds, PARTIES),
+            values,
+            np.ones(PARTIES),
+            noise,
+            one_by_one,
+        )
+        assert run_batch(protocol, values, noise, together) == run.overloads.sum()
+        np.testing.assert_array_equal(one_by_one.seen, together.seen)
+        assert len(together.seen) == protocol.iterations + 1
+        overloaded += int(run.overloads.sum())
+    assert overloaded > 0
 
 
 def test_watching_changes_nothing_and_seeds_decide() -> None:

@@ -169,7 +169,8 @@ def test_cells_survive_bit_for_bit(functions: Any, tmp_path: Path) -> None:
 
 def test_numbers_that_are_none_survive(tmp_path: Path, tasks: list[Task]) -> None:
     store = SweepStore(tmp_path)
-    store.save("key", tasks[0], [{"value": math.nan, "other": -math.inf, "tiny": 5e-324}])
+    store.save("key", tasks[0], [{"value": math.nan, "other": -math.inf, "tiny": 5e-324}], 0.25)
+    assert store.seconds("key") == 0.25
     found = store.load("key")
     assert found is not None
     assert math.isnan(float(str(found[0]["value"])))

@@ -62,7 +62,8 @@ def smallest_cell(*, seed: int, theta: float, bits: int, delta_min: float, graph
         "alpha_paper": last_error_mse(dynamics),
         "overloads": watched.overloads,
     }
-    curve = [{"kind": "curve", **common, **row} for row in watched.curve(_EVERY)]
+    # Curves are drawn of the first graph only.
+    curve = [{"kind": "curve", **common, **row} for row in watched.curve(_EVERY)] if graph == 0 else []
     return [{"kind": "summary", **common, **summary}, *curve]
 
 

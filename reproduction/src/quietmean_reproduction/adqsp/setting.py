@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import Edges, make_graph
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
-from quietmean.protocols.consensus.run import run_consensus
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean_reproduction.adqsp.batch import run_batch
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort
 from quietmean_reproduction.style import band
@@ -113,7 +112,7 @@ class Watched:
 
 
 def watch(protocol: Consensus, samples: int, seed: int) -> Watched:
-    """Run the protocol's batch kernel on random values; everybody stays and nothing gets lost."""
+    """Run the protocol on random values, ``samples`` runs at once; everybody stays and nothing gets lost."""
     parties = protocol.parties
     values = draw_values(samples, seed, parties)
     goal = values.mean(axis=0)
@@ -122,17 +121,8 @@ def watch(protocol: Consensus, samples: int, seed: int) -> Watched:
     def note(iteration: int, x: Vector) -> None:
         errors[iteration - 1] = ((x - goal) ** 2).mean(axis=0)
 
-    run = run_consensus(
-        protocol,
-        protocol.fixed_schedule(parties),
-        ExecutionTrace.everyone(protocol.rounds, parties),
-        values,
-        np.ones(parties),
-        InsecurePopulationNoise(seed, parties),
-        note,
-    )
-    numbers = protocol.iterations * len(protocol.links) * samples
-    return Watched(errors, float(run.overloads.sum()) / numbers)
+    overloads = run_batch(protocol, values, InsecurePopulationNoise(seed, parties), note)
+    return Watched(errors, overloads / (protocol.iterations * len(protocol.links) * samples))
 
 
 def last_error_mse(dynamics: Dynamics) -> float:

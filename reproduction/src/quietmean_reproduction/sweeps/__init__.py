@@ -7,6 +7,7 @@ is missing. What the table holds depends on the tasks and the seed alone: not on
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,12 +33,16 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """``rows`` in the order of the tasks. ``computed``: how many tasks were run now; the others had been done before."""
+    """``rows`` in the order of the tasks. ``computed``: how many tasks were run now; the others had been done before.
+
+    ``seconds``: the processor time of all tasks, whenever they were run.
+    """
 
     rows: pl.DataFrame
     provenance: dict[str, Any]
     computed: int
     path: Path
+    seconds: float
 
 
 def run_sweep(
@@ -65,19 +70,21 @@ def run_sweep(
     if missing:
         workers = workers or Workers(joblib.cpu_count())
         with closing(workers.each(_rows, seed, [task for _, task in missing])) as finished:
-            for place, rows in finished:
+            for place, (rows, seconds) in finished:
                 key = missing[place][0]
-                store.save(key, by_key[key], rows)
+                store.save(key, by_key[key], rows, seconds)
                 done += 1
                 progress(done, len(by_key), len(before))
     path = directory / "sweep.parquet"
     provenance = describe(tasks, seed)
-    return Sweep(write_table(path, collect(store, keys), provenance), provenance, len(missing), path)
+    rows, seconds = collect(store, keys), sum(store.seconds(key) for key in by_key)
+    return Sweep(write_table(path, rows, provenance), provenance, len(missing), path, seconds)
 
 
-def _rows(seed: int, task: Task) -> list[Row]:
+def _rows(seed: int, task: Task) -> tuple[list[Row], float]:
+    begun = time.process_time()
     try:
-        return task.rows(seed)
+        return task.rows(seed), time.process_time() - begun
     except QuietmeanError as error:
         error.add_note(f"in {task.name} with {dict(task.parameters)}")
         raise

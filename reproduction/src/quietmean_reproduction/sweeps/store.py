@@ -36,15 +36,19 @@ class SweepStore:
         """The rows of a task; None if it is not finished. A file that cannot be read counts as none."""
         try:
             document = json.loads(self._path(key).read_bytes())
-            return list(document["rows"]) if document["key"] == key else None
+            return list(document["rows"]) if document["key"] == key and "seconds" in document else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, key: str, task: Task, rows: Sequence[Row]) -> None:
-        """Infinite numbers and NaN as Python's JSON has them: numbers come back bit for bit."""
-        document = {"key": key, "task": task.describe(), "rows": list(rows)}
+    def save(self, key: str, task: Task, rows: Sequence[Row], seconds: float) -> None:
+        """Infinite numbers and NaN as Python's JSON has them: numbers come back bit for bit. ``seconds`` of processor time."""
+        document = {"key": key, "task": task.describe(), "seconds": seconds, "rows": list(rows)}
         with _replacing(self._path(key)) as scratch:
             scratch.write_text(json.dumps(document) + "\n")
+
+    def seconds(self, key: str) -> float:
+        """How much processor time a finished task took."""
+        return float(json.loads(self._path(key).read_bytes())["seconds"])
 
     def _path(self, key: str) -> Path:
         return self._directory / f"{key}.json"

@@ -14,7 +14,7 @@ Indices = Ints
 # An index beyond the bits, behind the packed ones: the place of its number, and how far it is from the first that fits.
 _BEYOND = np.dtype([("place", "<u4"), ("index", "<i8")])
 # Nothing is so many cells away: float64 cannot tell cells apart there.
-_FARTHEST = 2.0**60
+FARTHEST = 2.0**60
 # Bytes of a message besides its numbers: its header with the weight, and the answer; as measured between machines.
 FRAME_BYTES = 62
 
@@ -39,7 +39,7 @@ def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vect
     """
     width, half = settings.width(iteration), 1 << (settings.bits - 1)
     scaled = vector / width
-    farthest = _FARTHEST if settings.send_overloads else float(half)
+    farthest = FARTHEST if settings.send_overloads else float(half)
     overloads = np.abs(scaled) > farthest - 0.5
     # Clipped before the conversion: an entry may be larger than any integer.
     indices = np.clip(np.floor(scaled + shift), -farthest, farthest - 1).astype(np.int64) + half
@@ -134,7 +134,7 @@ def unpack(settings: Quantisation, content: bytes, dimension: int) -> Indices | 
     indices: Indices = (unpacked[: bits * dimension].reshape(dimension, bits).astype(np.int64) << places).sum(axis=1)
     rest = np.frombuffer(content, dtype=_BEYOND, offset=size)
     rest = rest[rest["place"] != dimension]
-    if not (rest["place"] < dimension).all() or not (np.abs(rest["index"].astype(np.float64)) <= 2 * _FARTHEST).all():
+    if not (rest["place"] < dimension).all() or not (np.abs(rest["index"].astype(np.float64)) <= 2 * FARTHEST).all():
         return None
     indices[rest["place"]] = rest["index"]
     # Each has one form: in order, once, nothing that fits among it, and no bits set behind the last index.
