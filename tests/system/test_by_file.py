@@ -20,7 +20,8 @@ from quietmean.studies.agreement.contribution import Contribution
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.by_file import SharingContributor, charge_id, combine, require_by_file
+from quietmean.studies.outcome.feasible import require_by_file
+from quietmean.studies.party.by_file import SharingContributor, charge_id, combine
 from support.meeting import Meeting, meet
 
 PARTIES = tuple(f"site {number:02d}" for number in range(20))

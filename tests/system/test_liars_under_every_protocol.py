@@ -24,8 +24,9 @@ from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.outcome import local
+from quietmean.studies.outcome.feasible import require_by_file
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.party.by_file import Combined, SharingContributor, combine, require_by_file
+from quietmean.studies.party.by_file import Combined, SharingContributor, combine
 from support.liars import HEADS, given_a_lie
 from support.meeting import meet
 from support.rosters import on_this_machine, write_roster

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement import study as study
     from quietmean.studies.agreement import study_file as study_file
     from quietmean.studies.data import sources as sources
-    from quietmean.studies.outcome import forecast as forecast
+    from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here
     from quietmean.studies.outcome import outcome as outcome
     from quietmean.studies.party import contributing as contributing
@@ -45,7 +45,7 @@ else:
         "studies": "data party",
         "studies.agreement": "any_study distrust sealed session_study session_terms signed study study_file",
         "studies.data": "sources",
-        "studies.outcome": "forecast here outcome",
+        "studies.outcome": "feasible here outcome",
         "studies.party": "contributing dropping handing_in",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}

@@ -159,7 +159,7 @@ class Study:
     @python_call
     def plan(self, parties: int) -> Plan:
         """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""
-        return self._terms.plan(parties)
+        return rooms.feasible.feasible(self._terms, parties, hope=False).plan
 
     @python_call
     def run(
@@ -185,10 +185,9 @@ class Study:
         names, parts = rooms.sources.parties_of_data(data, self.columns, parties, party_column, notes.append, terms.persons)
         query = rooms.sources.query_of_data(data, self.columns, terms.unit)
         records = float(sum(map(terms.workload.units_in, parts)))
-        choice = terms.choice(len(parts))
+        units = float(len(parts)) if terms.unit == PrivacyUnit.PARTY else records
+        choice = rooms.feasible.feasible(terms, len(parts), units=units)
         choice.plan.require_target_kept(a_priori_above_target)
-        by_party = terms.unit == PrivacyUnit.PARTY
-        rooms.forecast.Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *rooms.statistics.what_did_not_fit(encoded)]:

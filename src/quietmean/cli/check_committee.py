@@ -126,7 +126,9 @@ class FileCheck:
         return MemberFiles(files, self._choice().plan, SiteOptions(store=self.node.store))
 
     def _choice(self) -> Choice:
-        return self.sealed.choice()
+        from quietmean.studies.outcome.feasible import feasible_sealed
+
+        return feasible_sealed(self.sealed)
 
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""
@@ -167,8 +169,6 @@ class FileCheck:
         try:
             public = study.public_records(study.contributions_expected(self.sealed.admitted))
             forecast = None if public is None else Forecast(study, plan, public)
-            if forecast is not None:
-                forecast.require_hope()
             records = records_for(study, data, notes.append)
             require_number(len(records), study, [plan], rules)
             people = People(records, data, keys.path.parent.absolute(), warn)

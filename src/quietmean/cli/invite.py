@@ -46,11 +46,13 @@ def command(
     from quietmean.studies.agreement.quorum import require_ahead
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.outcome.feasible import require_in_general
 
     if line and save is not None:
         raise InputError("--line prints the invitation, and --out writes it to a file: leave one of them out")
     terms, path = load_any(study), save or study.with_suffix(".invitation")
     require_ahead(terms.start_by, datetime.now(UTC))
+    require_in_general(terms, no_privacy=None)
     identity, version, previous = load_identity(key), 1, None
     if after is not None:
         before = Sealed.load(after)

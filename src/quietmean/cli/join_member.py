@@ -34,6 +34,7 @@ def take_part(
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.studies import save_impossible
     from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.outcome.feasible import feasible_sealed
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
     from quietmean.studies.party import Contract, Files, Observers, Policy, auditor_for, ended, file_name
     from quietmean.studies.party.audit import Event
@@ -50,7 +51,7 @@ def take_part(
         raise InputError(f"{own.name} is no member of the committee: hand in its file with quietmean contribute")
     files = Files.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
-    choice = sealed.choice()
+    choice = feasible_sealed(sealed)
     if data is not None:
         with shown.asking():
             path = contributions / f"{file_name(files.name)}.contribution"

@@ -122,6 +122,7 @@ def command(
     meeting: Annotated[MeetingOptions, Parameter(name="*", negative="")] = MeetingOptions(),
     committee: Annotated[CommitteeOptions, Parameter(name="*", negative="")] = CommitteeOptions(),
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -136,6 +137,8 @@ def command(
     dictionary
         The data dictionary of a REDCap project: it declares those of its fields that --column names, or all that can be columns.
         Beside the study, STUDY.format.toml says which codes of raw exports are which levels.
+    no_privacy
+        Write a study whose protocol protects nothing, such as gossip; refused otherwise.
     save
         Where to write the study; a file that is there stays.
     json
@@ -144,6 +147,7 @@ def command(
     from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.quorum import require_ahead
     from quietmean.studies.agreement.study_file import is_study, study_text
+    from quietmean.studies.outcome.feasible import require_in_general
 
     study_file = output(save, "the study", kind=is_study)
     if not (column or dictionary) and not sys.stdin.isatty():
@@ -161,6 +165,7 @@ def command(
     )
     terms = StudyTerms.parse(fields | typed)
     require_ahead(terms.start_by, datetime.now(UTC))
+    require_in_general(terms, no_privacy=no_privacy)
     text = study_text(terms)
     study_file.write(text.encode())
     codes = listed.format_text if listed is not None else ""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.agreement.deadlines import Deadlines
+    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.outcome.forecast import Needed
     from quietmean.studies.outcome.influence import StudyInfluence
 
@@ -91,8 +92,9 @@ def plan_study(
     options.require_possible()
     from quietmean.protocols import resolve
     from quietmean.protocols.target import budget_warnings
+    from quietmean.studies.outcome.feasible import feasible
 
-    study, count = _study_and_parties(path, options, parties)
+    study, count, sealed = _study_and_parties(path, options, parties)
     if options.records is not None and study.unit == PrivacyUnit.PARTY:
         raise InputError("--records says nothing where parties are the unit: leave it out")
     if protocol is not None:
@@ -100,7 +102,14 @@ def plan_study(
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
     records = study.public_records(count, options.records)
     with progress("calibrating"):
-        choice = study.choice(count, no_privacy=no_privacy)
+        choice = feasible(
+            study,
+            count,
+            by_file=sealed is not None and sealed.by_file,
+            no_privacy=no_privacy,
+            units=study.public_records(study.contributions_expected(count), options.records),
+            hope=options.width is None and options.power is None,
+        )
     for sentence in budget_warnings(choice.plan.target, records):
         warn(sentence)
     if records is None:
@@ -118,20 +127,20 @@ def plan_study(
         out.print(sentence, markup=False)
 
 
-def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int]:
-    """The study, and how many parties it has: those of its seal or roster, or as many as are said."""
+def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:
+    """The study, how many parties it has, those of its seal or roster, or as many as are said; and the seal."""
     from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.any_study import require_study
     from quietmean.studies.agreement.signed import is_signed_document
     from quietmean.studies.party import agreed_files
 
     if parties is not None and options.roster is None and not is_signed_document(path):
-        return StudyTerms.load(path), parties
+        return StudyTerms.load(path), parties, None
     study, members, sealed = agreed_files(path, options.roster)
     count = len(members) if sealed is None else sealed.admitted
     if parties not in (None, count):
         raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
-    return require_study(study), count
+    return require_study(study), count, sealed
 
 
 @dataclass(frozen=True)
@@ -149,8 +158,6 @@ def _widths(study: StudyTerms, plan: Plan, records: float, options: StudyOptions
 
     forecast = Forecast(study, plan, records, STUDIES)
     with progress("drawing studies"):
-        if options.width is None and options.power is None:
-            forecast.require_hope()
         return _Widths(forecast.sentences(), forecast.to_json(), forecast.needed(options.width, options.power))
 
 

@@ -154,6 +154,7 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import save_impossible, save_refusal
     from quietmean.studies.data.sources import parties_of_table, query_of_data
+    from quietmean.studies.outcome.feasible import feasible
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.outcome.here import execute
 
@@ -164,17 +165,17 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     query = query_of_data(data, study.workload.columns, study.unit)
     target = study.target(len(parts))
     units = sum(study.workload.units_in(part) for part in parts)
+    counted = float(len(parts) if study.unit == PrivacyUnit.PARTY else units)
     for sentence in budget_warnings(target, units):
         warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise"):
-        choice = study.choice(len(parts), no_privacy=rehearsal.no_privacy)
+        choice = feasible(study, len(parts), no_privacy=rehearsal.no_privacy, units=counted)
     plan = choice.plan
     plan.require_target_kept(rehearsal.a_priori_above_target)
     if plan.above_target is not None:
         warn(plan.above_target)
-    forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else units))
-    forecast.require_hope()
+    forecast = Forecast(study, plan, counted)
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_notes(notes)
     tell_owner(encoded)

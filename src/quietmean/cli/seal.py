@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, output, print_json, printable, progress
+from quietmean.cli.console import out, output, print_json, printable, progress, warn
 from quietmean.cli.identity import load_identity
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def command(
 ) -> None:
     """Seal a study: its invitation, all entries in the order of their keys, and 32 random bytes, signed. Shows its words.
 
-    Sealing again makes another study, for which all parties accept anew.
+    Sealing again makes another study, for which all parties accept anew. Refused is what its parties could not do.
 
     Parameters
     ----------
@@ -44,11 +45,16 @@ def command(
     from quietmean.studies.agreement.entry import Entry
     from quietmean.studies.agreement.invitation import Invitation
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.outcome.feasible import require_sealable
 
     path = save or invitation.with_suffix(".sealed")
     output_file = output(path, "the sealed study")
     sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
     Distrusted().refuse(sealed.holders())
+    with progress("calibrating the noise"):
+        choice = require_sealable(sealed, datetime.now(UTC))
+    if (above := choice.plan.above_target) is not None:
+        warn(f"{above}; each party has to accept that, with --a-priori-above-target")
     output_file.write(sealed.signed.to_file())
     document = about(sealed)
     if json:

@@ -13,6 +13,7 @@ from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of
 from quietmean.core.start_quorum import least_minimum
 from quietmean.node import Roster, Started
+from quietmean.planning.automatic import Choice
 from quietmean.planning.influence import Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
@@ -23,6 +24,7 @@ from quietmean.studies.agreement.any_study import AnyStudy, require_session
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
+from quietmean.studies.outcome.feasible import feasible, feasible_sealed
 from quietmean.studies.outcome.influence import coordinate_json, coordinate_text
 from quietmean.studies.party import ASSUMED, Agreement, Contract, Signatory, place_of, signatories
 
@@ -58,8 +60,11 @@ class SessionContract(Agreement):
 
     @cached_property
     def terms_by_size(self) -> dict[int, SessionTerms]:
-        """For each number of parties with which it may start; of all of them first."""
-        return self.study.terms_by_size(len(self.parties))
+        """For each number of parties with which it may start; of all of them first. Raises as :func:`feasible`."""
+        terms = self.study.terms_by_size(len(self.parties))
+        plans = {size: each.plan for size, each in terms.items()}
+        feasible(self.study, len(self.parties), planned=Choice(plans.pop(len(self.parties)), smaller=plans))
+        return terms
 
     @property
     def terms(self) -> SessionTerms:
@@ -225,4 +230,5 @@ def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> 
         contract = SessionContract.for_party(name, agreed)
         contract.plan  # noqa: B018 - computed once, here
         return contract
-    return Contract.for_party(name, agreed, study.choice(len(parties)))
+    choice = feasible_sealed(agreed) if isinstance(agreed, Sealed) else feasible(study, len(parties))
+    return Contract.for_party(name, agreed, choice)

@@ -17,11 +17,12 @@ from quietmean.core.keywords import as_keyword
 from quietmean.core.party import Vector
 from quietmean.learning.sites import FitSite, parties_of
 from quietmean.planning.accuracy import stated_variance
+from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Estimates, Released
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.outcome import StudyOutcome
 
 
@@ -62,8 +63,7 @@ def release(fields: Mapping[str, Any], parts: Sequence[Array], site: FitSite) ->
     records = float(sum(map(len, parts))) if site.members is None else None
     units = float(plan.target.parties) if terms.unit == PrivacyUnit.PARTY else records
     try:
-        if units is not None:
-            Forecast(terms, plan, units).require_hope()
+        feasible(terms, plan.target.parties, units=units, planned=Choice(plan), hope=units is not None)
     except InputError as error:
         # It is a parameter of the estimator, whose method was called.
         error.words = partial(as_keyword, ("accept_wide",))

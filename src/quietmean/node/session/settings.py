@@ -128,11 +128,6 @@ class NodeSettings:
         self.roster.find(self.identity)
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             require_wait(name, seconds)
-        if self.folder is not None and self.plan.gated:
-            # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
-            raise InputError(
-                "a study through a folder cannot have a gate before the release yet: leave it out, or let the parties connect"
-            )
 
     def forget_value(self) -> None:
         """What is not needed any more, if it may be wiped."""

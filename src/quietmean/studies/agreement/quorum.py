@@ -12,6 +12,7 @@ from quietmean.core.schema import require_usual
 from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
+from quietmean.protocols import Mechanism
 
 # What parties tell each other of an attempt is one short message.
 MOST_PARTIES = 500
@@ -69,6 +70,7 @@ def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], planned
     target = choice.plan.target
     least = least_minimum(target.parties, target.colluding)
     plan = _enough_inputs(choice.plan, least, options, planned)
+    require_alike(plan.protocol)
     _refuse(plan)
     smaller = {}
     for size in range(minimum, target.parties):
@@ -90,14 +92,18 @@ def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], planned: 
     return planned(plan.target.parties, plan.protocol.name, {**options, _LEAST_INPUTS: least})
 
 
-def _refuse(plan: Plan) -> None:
-    """Raises :class:`InputError` for a protocol that needs certain parties, or draws some from the public seed."""
-    protocol, parties = plan.protocol, plan.target.parties
+def require_alike(protocol: Mechanism) -> None:
+    """Raises :class:`InputError` for a protocol that needs certain parties."""
     if protocol.trusted or protocol.indispensable:
         raise InputError(
             f"protocol {protocol.name} has a party with a role of its own: with start_by choose a peer-to-peer one, such as "
             "packed-sharing, or leave start_by out"
         )
+
+
+def _refuse(plan: Plan) -> None:
+    """Raises :class:`InputError` for a protocol that draws some of the parties from the public seed."""
+    protocol, parties = plan.protocol, plan.target.parties
     if getattr(protocol, "members", parties) < parties:
         raise InputError(
             f"protocol {protocol.name} draws some of the parties from the public seed, which up to {ATTEMPTS} attempts to start "

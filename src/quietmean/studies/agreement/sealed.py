@@ -138,6 +138,12 @@ class Sealed:
     def _choices(self) -> dict[bool, Choice]:
         return {}
 
+    @property
+    def by_file(self) -> bool:
+        """Whether each party hands in one file, as somebody gave no address where parties would connect."""
+        connect = isinstance(self.terms, StudyTerms) and self.terms.committee is None and not self.terms.by_folder
+        return connect and not all(entry.address for entry in self.entries)
+
     def lists(self, identity: str) -> bool:
         """Whether there is an entry with this identity key."""
         return any(entry.identity == identity for entry in self.entries)

@@ -26,7 +26,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
-from quietmean.protocols import Target, configure, resolve
+from quietmean.protocols import Mechanism, Target, configure, resolve
 from quietmean.protocols.target import colluding_count
 
 # Each round is a term of sums in exact arithmetic.
@@ -168,7 +168,7 @@ class SessionTerms:
         if self.protocol == AUTO:
             return choose(target, self.options, domain).plan.with_domain(domain)
         protocol = configure(self.protocol, self.options)
-        protocol.require_privacy(False)
+        require_private(protocol)
         return calibrate(target, protocol).with_domain(domain)
 
     def _target(self, epsilon: float, delta: float) -> Target:
@@ -182,3 +182,9 @@ class SessionTerms:
             dropouts=self.dropouts,
             unit=self.unit,
         )
+
+
+def require_private(protocol: Mechanism) -> None:
+    """Raises :class:`InputError` for a protocol without privacy: nobody can ask for that where all rounds have one budget."""
+    if not protocol.is_private:
+        raise InputError(f"{protocol.unprotected}: a session has a budget to keep, choose another protocol")

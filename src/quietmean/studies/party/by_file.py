@@ -22,17 +22,15 @@ from quietmean.core.readable import percent_text
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
-from quietmean.planning.automatic import AUTO
 from quietmean.planning.possible import ReleasedSum
 from quietmean.planning.release_bounds import PossibleReleases
-from quietmean.protocols import Mechanism, configure
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, decode_base64
-from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys
+from quietmean.studies.outcome.feasible import require_by_file
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
 from quietmean.studies.party.register import ONCE, Register, data_digest, registers
 
@@ -43,31 +41,6 @@ _IMPOSSIBLE = (
 _NO_SEED = Seed.public("by file")
 # Called with the digest of what is in the file before it is kept anywhere else; it charges a ledger, or raises.
 Charge = Callable[[bytes], None]
-
-
-def require_by_file(plan: Plan) -> None:
-    """Raises :class:`InputError` for a plan that files cannot carry, or that is useless as soon as one is missing."""
-    protocol, target = plan.protocol, plan.target
-    _require_one_message(protocol)
-    if protocol.name == "cordp-dme" and target.responding == target.parties:
-        raise InputError(
-            f"the study is planned for the files of all {target.parties} parties, without one of them its result would be noise: "
-            "state in it how many may be missing, for example dropouts = 0.1"
-        )
-
-
-def require_protocol_by_file(study: StudyTerms) -> None:
-    """The same of the protocol that a study names, before a plan is made: one without privacy has none without consent."""
-    if study.committee is None and study.protocol != AUTO:
-        _require_one_message(configure(study.protocol, study.options))
-
-
-def _require_one_message(protocol: Mechanism) -> None:
-    if not protocol.by_file:
-        raise InputError(
-            f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
-            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp"'
-        )
 
 
 def charge_id(sealed: Sealed, keys: StudyKeys) -> str:

@@ -14,7 +14,8 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import signed_in
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.by_file import Charge, SharingContributor, require_by_file
+from quietmean.studies.outcome.feasible import require_by_file
+from quietmean.studies.party.by_file import Charge, SharingContributor
 from quietmean.studies.party.committee_file import CommitteeContributor
 
 

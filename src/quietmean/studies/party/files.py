@@ -30,6 +30,7 @@ from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.data import GroupedRows, Records, Source
+from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party.people import records_for
 
@@ -230,16 +231,10 @@ class Files(PartyFiles):
         return records_for(self.study, data, self.owner_notes.append)
 
     def forecast(self, plan: Plan, records: Records | GroupedRows) -> Forecast:
-        """What the statistics will tell; without a public number of records, as if all parties had as many as this one.
-
-        Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
-        """
+        """What the statistics will tell; without a public number of records, as if all parties had as many as this one."""
         public = self.study.public_records(len(self.roster))
         # Of private numbers only this party sees what follows, and nothing is decided by it.
-        forecast = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
-        if public is not None:
-            forecast.require_hope()
-        return forecast
+        return Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
 
     def encode(self, records: Records | GroupedRows, plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""
@@ -248,8 +243,8 @@ class Files(PartyFiles):
     def plan(self, path: Path | None, no_privacy: bool = False) -> Choice:
         """The plan that all parties make from the study, or the one in a file, and why its protocol was taken.
 
-        Raises :class:`InputError` if the plan in the file is for another study or another number of parties, and for a plan
-        without privacy unless ``no_privacy`` agrees to that.
+        Raises :class:`InputError` if the plan in the file is for another study or another number of parties, and as
+        :func:`~quietmean.studies.outcome.feasible.feasible`.
         """
         study, parties = self.study, len(self.roster)
         if study.committee is not None:
@@ -258,9 +253,8 @@ class Files(PartyFiles):
                 "everybody else with quietmean contribute"
             )
         if path is None:
-            return study.choice(parties, no_privacy=no_privacy)
+            return feasible(study, parties, no_privacy=no_privacy)
         plan = Plan.from_json(read_json(path, FileKind.PLAN))
-        plan.protocol.require_privacy(no_privacy)
         agreed, planned = study.target(parties).describe(), plan.target.describe()
         for name, value in agreed.items():
             if planned[name] != value:
@@ -273,7 +267,8 @@ class Files(PartyFiles):
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
             )
         choice = Choice(study.placed(plan))
-        return study.with_quorum(choice) if study.starts_with_quorum else choice
+        choice = study.with_quorum(choice) if study.starts_with_quorum else choice
+        return feasible(study, parties, no_privacy=no_privacy, planned=choice)
 
     def settings(
         self,

@@ -11,17 +11,16 @@ from quietmean.core.site_options import ConsentOptions
 from quietmean.ledger import Account
 from quietmean.node.net import Identity
 from quietmean.protocols.target import budget_warnings
+from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, query_statement
-from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.feasible import feasible_sealed
 from quietmean.studies.party.approval import Consent, ConsentInAdvance
 from quietmean.studies.party.audit import Event, LogHead
-from quietmean.studies.party.by_file import require_by_file, require_protocol_by_file
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
@@ -45,32 +44,21 @@ class Handed:
 
 
 def taken_by_file(study: Path) -> Sealed | None:
-    """The sealed study in a file to which a party hands in one file: it has a committee, or its parties gave no addresses and its
-    protocol needs none. None for anything else.
+    """The sealed study in a file to which a party hands in one file: it has a committee, or not all parties gave an address.
+    None for anything else.
 
-    Raises :class:`InputError` for one that is not as its convener signed it, names a distrusted key, or cannot be done by file.
+    Raises :class:`InputError` for one that is not as its convener signed it, or names a distrusted key.
     """
     sealed = Sealed.load(study) if is_signed_document(study) else None
-    if sealed is None or not isinstance(sealed.terms, StudyTerms):
+    if sealed is None or not (has_committee(sealed.terms) or sealed.by_file):
         return None
-    if sealed.terms.committee is None:
-        if sealed.terms.by_folder or all(entry.address for entry in sealed.entries):
-            return None
-        try:
-            plan = sealed.choice().plan
-        except InputError:
-            # Of a study that nobody can do by file, whoever reads it next says what is wrong.
-            return None
-        if not plan.protocol.by_file:
-            return None
-        require_by_file(plan)
     Distrusted().refuse(sealed.holders())
     return sealed
 
 
 def contract_by_file(sealed: Sealed, identity: Identity, key: Path, *, no_privacy: bool = False) -> Contract:
     """What the party with this ``key``, of which the ``identity`` is, agrees to where it hands in a file."""
-    choice = sealed.choice(no_privacy=no_privacy)
+    choice = feasible_sealed(sealed, no_privacy=no_privacy)
     return Contract.by_file(sealed, identity, choice, Voucher.of_key(key))
 
 
@@ -104,8 +92,7 @@ def hand_in(
     """
     study, rules = sealed.study, Policy.load(site.policy)
     payer = payer_for(rules, study.unit, data_name, site, person.note)
-    require_protocol_by_file(study)
-    choice = sealed.choice()
+    choice = feasible_sealed(sealed)
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
     query = query_statement(data, study.workload.columns, study.unit)
@@ -113,9 +100,6 @@ def hand_in(
     auditor = auditor_for(rules, identity, contract)
     with auditor.refusals():
         rules.refuse(contract)
-    public = study.public_records(study.contributions_expected(sealed.admitted))
-    if public is not None:
-        Forecast(study, plan, public).require_hope()
     notes: list[str] = []
     records = records_for(study, data, notes.append)
     with auditor.refusals():
