@@ -62,19 +62,15 @@ def measured(*, seed: int, rho: float, runs: int) -> list[dict[str, Any]]:
     total = first + second
     along = float(first @ second) / float(second @ second)
     certified = float(execution.privacy(DELTA).against(()).max_mu)
-    return [
-        {
-            "kind": "measured",
-            "rho": rho,
-            "runs": runs,
-            "variance": float(first @ first) / runs / unit,
-            "orthogonal": float(((first - along * second) ** 2).mean()) / unit,
-            "sum": float(total @ total) / runs / unit,
-            # Of a mean of squares of normal values.
-            "standard_error": math.sqrt(2.0 / runs),
-            "mu_ratio": certified / mu_of_budget(EPSILON, DELTA),
-        }
-    ]
+    lengths = {
+        "variance": float(first @ first) / runs / unit,
+        "orthogonal": float(((first - along * second) ** 2).mean()) / unit,
+        "sum": float(total @ total) / runs / unit,
+    }
+    # Of a mean of squares of normal values.
+    errors = {f"{name}_standard_error": length * math.sqrt(2.0 / runs) for name, length in lengths.items()}
+    ratio = certified / mu_of_budget(EPSILON, DELTA)
+    return [{"kind": "measured", "rho": rho, "runs": runs, **lengths, **errors, "mu_ratio": ratio}]
 
 
 def _runs(effort: Effort) -> int:
@@ -229,9 +225,12 @@ def claims_of_widths(rows: pl.DataFrame) -> list[Claim]:
 
 def _of_messages(points: pl.DataFrame) -> list[Claim]:
     """What every measured point says: of the privacy that all have alike, and of the formula."""
-    error, rho = numbers(points, "standard_error"), numbers(points, "rho")
+    rho = numbers(points, "rho")
     expected = {"variance": 1.0 / (1.0 - rho**2), "orthogonal": np.ones(rho.size), "sum": 2.0 / (1.0 - rho)}
-    worst = max(float((np.abs(numbers(points, name) / value - 1.0) / error).max()) for name, value in expected.items())
+    worst = max(
+        float((np.abs(numbers(points, name) - value) / numbers(points, f"{name}_standard_error")).max())
+        for name, value in expected.items()
+    )
     mu = numbers(points, "mu_ratio")
     return [
         Claim(

@@ -81,11 +81,9 @@ def tasks_compared(effort: Effort) -> list[Task]:
     ]
     others = [
         {"dropouts": dropouts, "late": late, "partners": partners, "executions": executions, "published": published}
-        for late, partners, published in (
-            *((late, _PARTNERS, published) for late in ("half", "quarter", "one") for published in (False, True)),
-            ("half", _FEWER, False),
-            ("one", _FEWER, False),
-        )
+        for late in ("half", "quarter", "one")
+        for partners in (_PARTNERS, _FEWER)
+        for published in (False, True)
         for dropouts in DROPOUTS
     ]
     return [*(Task(inca, point) for point in points), *(Task(gopa, point) for point in others), Task(references)]
