@@ -7,7 +7,8 @@ changes: no other share, and no release. Doing so in several rounds moves some o
 change of noise bounds Lambda_ii, for any numbers f; the best are the solution of a small least-squares problem. A coalition can
 only take rounds away: those in which one of its members is the sender or a receiver. So the worst one depends only on whom party
 i exchanges shares with. Where these are too many to try all sets of them, a diagonal bound of the quadratic form shows what any
-set can take. The proof is in ``docs/mathematics/coalitions.md``.
+set can take, and so does one f for all sets (:mod:`~quietmean.protocols.inca.flows`). The proof is in
+``docs/mathematics/coalitions.md``.
 
 Dropouts are no exception. Whether a share may be seen is decided by the schedule, whether an honest party used it by the trace.
 """
@@ -25,13 +26,14 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.branches import branch_and_bound
+from quietmean.protocols.inca.flows import flow_bound
 from quietmean.protocols.inca.groups import groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.rounding import inverse_product
 from quietmean.protocols.push_sum.rounds import forgotten
 
-PROOF = "the shares that hide each party, by groups of the others and by branch and bound"
+PROOF = "the shares that hide each party, by flows, by groups of the others and by branch and bound"
 # The effort of trying sets of groups for all parties together, in the units of :func:`groups_bound`.
 _EFFORT = 1e8
 # The effort of branch and bound, in multiplications.
@@ -54,16 +56,20 @@ def worst_coalition(
 ) -> CoalitionBound:
     """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
 
-    Of each party the better of two, its own star of shares and all shares in disjoint groups of the others; then the worst-off
-    parties' bounds are made smaller by branch and bound.
+    Of each party the best of three, its own star of shares, one flow through it, and all shares in disjoint groups of the others;
+    then the worst-off parties' bounds are made smaller by branch and bound.
     """
     stars, shares = Stars(parameters, schedule, trace), HiddenShares(parameters, schedule, trace, given)
     effort = _EFFORT / schedule.parties
     information = np.empty(schedule.parties)
     for party in range(schedule.parties):
-        star = stars.of(party).without(given).worst_information(size, schedule.parties)
-        groups = star if party in given else groups_bound(shares, party, size, effort)
-        information[party] = min(star, groups)
+        star = stars.of(party).without(given)
+        information[party] = star.worst_information(size, schedule.parties)
+        if party in given:
+            continue
+        # One flow for all sets of partners is no better than the best one for each.
+        flow = math.inf if star.tries_all(size, schedule.parties) else flow_bound(shares, party, size)
+        information[party] = min(information[party], flow, groups_bound(shares, party, size, effort))
     information = branch_and_bound(shares, information, size, _BRANCHING)
     return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), PROOF)
 
@@ -95,12 +101,16 @@ class Star:
         if not self.members or not math.isfinite(self.constant):
             return self.constant
         ways = self._ways_by_member()
-        if size < len(ways) and math.comb(len(ways), size) <= max(1, _MOST_SETS // parties):
+        if size < len(ways) and self.tries_all(size, parties):
             return max(float(_least(self, usable).max()) for usable in self._usable(list(ways), size))
         # What one member takes, summed over the worst of them: ways with several members are counted more than once.
         taken = sorted(sum(self.diagonal[way] for way in range(len(self.members)) if mask >> way & 1) for mask in ways.values())
         left = float(self.diagonal.sum()) - float(sum(taken[len(taken) - min(size, len(taken)) :]))
         return 1.0 / (1.0 / self.constant + max(left, 0.0) * (1 - _MARGIN)) if self.constant else 0.0
+
+    def tries_all(self, size: int, parties: int) -> bool:
+        """Are there so few sets of partners that each gets its own flow? All are corrupt where they are no more than ``size``."""
+        return math.comb(len(frozenset().union(*self.members)), size) <= max(1, _MOST_SETS // parties)
 
     def _ways_by_member(self) -> dict[int, int]:
         """The ways that each other party takes away, as the bits of a number."""
@@ -154,7 +164,8 @@ class Stars:
         own = changes.pop(party, np.zeros((0, portion.size)))
         others = np.zeros((len(members), len(members)))
         for other, change in changes.items():
-            others += change @ self._product(other) @ change.T
+            rows = np.nonzero(change.any(axis=1))[0]
+            others[np.ix_(rows, rows)] += change[rows] @ self._product(other) @ change[rows].T
         quadratic = own @ product @ own.T + others
         constant = float(portion @ product @ portion)
         diagonal = self._diagonal(own, others, portion) if self._trace.finished[party] else np.zeros(len(members))
