@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from quietmean.core.arrays import Array
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.statistic import Feature, Released, Statistic
+
+# Entries of summaries that are numbers of records; the first is of all that are complete.
+_RECORDS = "records"
+_COUNTS = (_RECORDS, "records_left_out", "events")
 
 
 def counted(
@@ -47,7 +52,22 @@ def counted(
     weights[released.places[feature]] = feature.complete
     names = estimates.groups or [(term, "") for term in estimates.terms]
     each = [groups.get(_level_of(*name, groups), present) for name in names]
-    return _beside(outside, replace(estimates, completeness=completeness_of(released, present, weights), n=np.array(each)))
+    completeness = completeness_of(released, present, weights)
+    summary = {**_of_at_most(estimates.summary, present[0]), **({_RECORDS: present[0]} if _RECORDS in estimates.summary else {})}
+    return _beside(outside, replace(estimates, completeness=completeness, summary=summary, n=np.array(each)))
+
+
+def _of_at_most(summary: Mapping[str, Any], most: float, counts: bool = False) -> dict[str, Any]:
+    """A summary whose numbers of records are of the ``most`` that there are; ``counts``: all that it holds is such a number."""
+    kept = {}
+    for name, value in summary.items():
+        here = counts or name in _COUNTS
+        if isinstance(value, Mapping):
+            value = _of_at_most(value, most, here)
+        elif here and isinstance(value, float):
+            value = min(value, most)
+        kept[name] = value
+    return kept
 
 
 def _beside(outside: tuple[float, float] | None, estimates: Estimates) -> Estimates:
