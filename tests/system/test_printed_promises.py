@@ -23,7 +23,6 @@ from quietmean.cli.console import print_privacy
 from quietmean.cli.main import main
 from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.errors import InputError
-from quietmean.core.party import PartyId
 from quietmean.desk.in_short import in_short
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
@@ -38,7 +37,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import tables_bytes
 from quietmean.studies.party import Contract
 from support.committee_study import soon
-from support.promises import Printed, lines_of_page, numbers_of, printed_in, wrong_promises
+from support.promises import Printed, against_everybody, lines_of_page, numbers_of, printed_in, wrong_promises
 from support.rosters import on_this_machine, write_roster
 
 PARTIES, DELTA = 6, 1e-6
@@ -144,13 +143,6 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     short = in_short(contract, "north", None)
     for shown, true in ((short.epsilon, plan.epsilon_a_priori), (short.if_all_others, everybody)):
         assert Printed(math.inf if shown is None else float(shown), 2, "", "", "").is_bound_of(true)
-
-
-def against_everybody(plan: Plan, party: PartyId) -> float:
-    """From the certificate of an execution in which all stay: what all others learn together."""
-    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
-    privacy = plan.execution(Seed.public("all others"), everyone).privacy(plan.target.delta)
-    return privacy.against([other for other in range(plan.target.parties) if other != party]).epsilon_of(party)
 
 
 @pytest.mark.parametrize("protocol", ["local-dp", "cordp-dme"])
