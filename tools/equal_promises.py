@@ -9,11 +9,8 @@ the error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from resumed import resumed
 
@@ -31,9 +28,6 @@ TRIALS = 3
 # Beyond so many parties only gates are tried that a plan has by default: a bound for one history then takes half a minute.
 MOST_GATED = 60
 BY_PLAN, BY_GATE, BY_NOISE = "a priori", "a priori, by a gate", "a priori, by own noise"
-BY_EDGES = "a priori, by open edges"
-# Of protocols that have edges to open.
-OPEN_EDGES = {"open_edges": "all"}
 # Of an epsilon, what rounding up may add. How often noise is raised, and by how much more than is needed.
 _ROUNDED, _ATTEMPTS, _MORE = 1e-9, 5, 1e-3
 
@@ -62,10 +56,6 @@ def promised(target: Target, name: str, folder: Path | None = None) -> Promised:
     usual = planned(target, name, None, folder)
     if _keeps(usual, target):
         return Promised(usual, usual, BY_GATE if usual.gated else BY_PLAN)
-    if OPEN_EDGES.keys() <= usual.protocol.options().keys():
-        held = planned(target, name, None, folder, OPEN_EDGES)
-        if _keeps(held, target):
-            return Promised(usual, held, BY_EDGES)
     noisy = Promised(usual, _with_more_noise(usual, folder), BY_NOISE)
     if not usual.protocol.gated or target.parties > MOST_GATED:
         return noisy
@@ -84,14 +74,12 @@ def central(target: Target) -> float:
     return (target.sensitivity / mu_of_budget(target.epsilon, target.delta) / target.parties) ** 2
 
 
-def planned(
-    target: Target, name: str, trials: int | None, folder: Path | None = None, options: Mapping[str, Any] = MappingProxyType({})
-) -> Plan:
-    """With default options but those. Raises :class:`InputError` where the protocol cannot have this target."""
-    key = digest({"target": target.describe(), "protocol": name, "trials": trials, **options})
+def planned(target: Target, name: str, trials: int | None, folder: Path | None = None) -> Plan:
+    """With default options. Raises :class:`InputError` where the protocol cannot have this target."""
+    key = digest({"target": target.describe(), "protocol": name, "trials": trials})
 
     def made() -> str:
-        return json.dumps(calibrate(target, configure(name, options), trials=trials).to_json()) + "\n"
+        return json.dumps(calibrate(target, configure(name), trials=trials).to_json()) + "\n"
 
     return Plan.from_json(json.loads(resumed(folder, f"plan-{key[:16]}", made, quiet=True)))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from equal_promises import BY_EDGES, BY_GATE, BY_NOISE, BY_PLAN, TRIALS, central, error, promised
+from equal_promises import BY_GATE, BY_NOISE, BY_PLAN, TRIALS, central, error, promised
 from page_stamp import stamp
 from resumed import add_resume, resumed
 
@@ -32,7 +32,7 @@ PROTOCOLS = (*general_protocols(Server.AGGREGATOR), "consensus")
 # By how much more than the target a plan may promise, by rounding.
 _ABOVE = 1 + 1e-6
 # Marks of what keeps a promise, where the plan as it is made by default does not.
-_MARKS = {BY_PLAN: "", BY_EDGES: " e", BY_GATE: " g", BY_NOISE: " n"}
+_MARKS = {BY_PLAN: "", BY_GATE: " g", BY_NOISE: " n"}
 
 INTRODUCTION = f"""# Which protocol wins where
 
@@ -41,9 +41,8 @@ coordinate, sensitivity 1, options as they are by default. Same command, same pa
 
 **All promise the same, before the first message**: whatever happens, no coalition of that many parties learns more than
 epsilon = {EPSILON:g}. Where the plan that is made by default does not promise that, it is made anew so that it does, and the
-error is that of the new plan: by telling nothing of a value before all edges are open (`e`), by a gate before the
-release (`g`, tried on {TRIALS} histories or more), or by so much noise of each party's own (`n`), by what costs less. What
-that costs is in [the last table](#what-the-promise-costs).
+error is that of the new plan: by a gate before the release (`g`, tried on {TRIALS} histories or more), or by so much noise
+of each party's own (`n`), by what costs less. What that costs is in [the last table](#what-the-promise-costs).
 
 Errors are mean squared errors as predicted, over that of a trusted curator from whom nobody leaves.
 """

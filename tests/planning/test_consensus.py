@@ -14,10 +14,13 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.consensus import Consensus
 from quietmean.randomness import Seed
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.testing.privacy import certificate_of
 from support.consensus_runs import make, normal_values, run
+from support.every_option import every_option
 
 
 @pytest.mark.slow
@@ -70,3 +73,54 @@ def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
     assert plan.prediction["mse_noise"] == pytest.approx(plan.protocol.sigma_local**2 / 8, rel=1e-5)
     with pytest.raises(InputError, match=r"dropouts of 0.1"):
         calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
+
+
+@pytest.mark.parametrize("name", ["adqsp", "pdmm", "admm", "consensus"])
+@pytest.mark.parametrize(("parties", "colluding"), [(2, 1), (5, 0), (8, 2), (20, 19)])
+def test_every_target_is_promised_by_default(name: str, parties: int, colluding: int) -> None:
+    """In plans, studies and sessions alike; also where nobody else is honest."""
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding)
+    plan = calibrate(target, configure(name))
+    assert plan.above_target is None
+    assert 0.9 < plan.epsilon_a_priori <= 1.0
+    plan.require_target_kept(False)
+    terms = {"name": "rounds", "dimension": 2, "rounds": 2, "epsilon": 2.0, "delta": 1e-5, "colluding": colluding}
+    session = SessionStudy.parse({**terms, "protocol": name}).terms(parties).plan
+    assert session.above_target is None
+
+
+def test_edges_can_be_used_each_by_itself() -> None:
+    """The same noise, less promised."""
+    target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=1)
+    all_open, each = calibrate(target, configure("adqsp")), calibrate(target, configure("adqsp", {"open_edges": "each"}))
+    assert each.prediction["mse_noise"] == all_open.prediction["mse_noise"]
+    assert each.epsilon_a_priori > 2.8
+    with pytest.raises(InputError, match=r"patience above the .* iterations, or each as open_edges"):
+        calibrate(target, configure("adqsp", {"patience": 5}))
+    assert calibrate(target, configure("adqsp", {"patience": 5, "open_edges": "each"})).above_target is not None
+
+
+# Of every protocol, as it comes and with each of its options; those that promise more than their target run everywhere.
+EVERY = [case for case in every_option() if get_protocol(case[0]).private]
+MENDED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    ("consensus", {"open_edges": "each"}, "open_edges = all", {"open_edges": "all"}),
+    ("gopa", {"aggregator": 2}, "without aggregator", {}),
+]
+SIX = Target(parties=6, epsilon=1.0, delta=1e-6, colluding=1)
+
+
+@pytest.mark.parametrize(("name", "options", "said", "mended"), MENDED, ids=str)
+def test_a_refusal_names_the_option_that_mends_it(name: str, options: dict[str, Any], said: str, mended: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=rf"or options of it that promise the target \({said}\), or accept it"):
+        calibrate(SIX, configure(name, options)).require_target_kept(False)
+    calibrate(SIX, configure(name, mended)).require_target_kept(False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), EVERY, ids=str)
+def test_no_other_option_promises_less(name: str, options: dict[str, Any]) -> None:
+    try:
+        plan = calibrate(SIX, configure(name, options))
+    except InputError:
+        return
+    assert (plan.above_target is not None) == ((name, options) in [(one, given) for one, given, *_ in MENDED])

@@ -29,11 +29,10 @@ LIAR, DIMENSION, HALVINGS, FAR = 2, 5, 40, 1e4
 def plan_of(name: str) -> Plan:
     """With dropouts where the protocol plans for them."""
     terms: dict[str, Any] = {"name": "rounds", "dimension": DIMENSION, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1}
-    options = {"open_edges": "all"} if name == "consensus" else {}
     try:
-        return SessionStudy.parse({**terms, "protocol": name, "options": options, "dropouts": 0.2}).terms(PARTIES).plan
+        return SessionStudy.parse({**terms, "protocol": name, "dropouts": 0.2}).terms(PARTIES).plan
     except InputError:
-        return SessionStudy.parse({**terms, "protocol": name, "options": options}).terms(PARTIES).plan
+        return SessionStudy.parse({**terms, "protocol": name}).terms(PARTIES).plan
 
 
 @pytest.mark.sampled(3)

@@ -66,8 +66,6 @@ CASES = [pytest.param(*case, id="-".join(case)) for case in sorted(SAID)]
 BY_FILE = [case for case in CASES if case.values[0] in ("cordp-dme", "local-dp")]
 # Gossip waits in each of its rounds for whom nobody listens to.
 OPTIONS: dict[str, dict[str, Any]] = {"gossip": {"rounds": 4}}
-# A session of consensus is one that promises its target beforehand.
-SESSION_OPTIONS = OPTIONS | {"consensus": {"open_edges": "all"}}
 PRIVATE = [case for case in CASES if get_protocol(str(case.values[0])).private]
 BARE = [case for case in CASES if case not in PRIVATE]
 
@@ -110,7 +108,13 @@ def expected(name: str, head: str) -> set[str]:
     return {said, either} if said == "within the bound" else {said}
 
 
-def require_as_said(said: set[str], ended: Any) -> None:
+def may_be_missing(name: str) -> set[str]:
+    """The liar, and in consensus its neighbours on a ring: who misses the first message over an edge tells nothing."""
+    places = [PLACE, PLACE - 1, PLACE + 1] if name == "consensus" else [PLACE]
+    return {called for place in places for called in (PARTIES[place], f"party {place}")}
+
+
+def require_as_said(name: str, said: set[str], ended: Any) -> None:
     """What an honest party is shown is what the page says; and no estimate is further off than is stated."""
     if isinstance(ended, BaseException):
         assert isinstance(ended, QuietmeanError), repr(ended)
@@ -121,9 +125,13 @@ def require_as_said(said: set[str], ended: Any) -> None:
     # Nothing of the liar is in a result that is not within the bound, which says so, in numbers of parties and records as well.
     assert said & ({"left out, named", "cannot be sent"} if ended.missing else {"within the bound"}), ended.missing
     assert ended.outcome.parties_counted == len(PARTIES) - len(ended.missing)
-    assert set(ended.missing) <= {LIAR, f"party {PLACE}"}
+    assert set(ended.missing) <= may_be_missing(name)
     answer = ended["mean(age)"]
     most = 0.0 if ended.missing else ended.influence.most("mean(age)")
+    if name == "consensus" and len(ended.missing) == 3 and np.isinf(answer.standard_error[0]):
+        # Noise on edges that did not open is larger than all values: no mean is told.
+        assert np.isnan(answer.value[0])
+        return
     assert abs(float(answer.value[0]) - MIDDLE) <= most + 8 * float(answer.standard_error[0])
 
 
@@ -137,7 +145,6 @@ def test_by_join(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head, far(name, head)))
     write_roster(tmp_path, on_this_machine(PARTIES, free_ports(len(PARTIES))))
-    # Nothing is promised of consensus beforehand: a site says that it takes part all the same.
     write_policy(largest_epsilon=25.0)
     asked, bare = study(name)
 
@@ -145,7 +152,6 @@ def test_by_join(
         agreed = qm.contract(asked, "roster.toml", f"{party}.key", no_privacy=bare)
         return await qm.ajoin(
             asked, "roster.toml", f"{party}.key", data=frame(party), accept=agreed, no_privacy=bare, no_ledger=True,
-            a_priori_above_target=name == "consensus",
         )  # fmt: skip
 
     async def all_parts() -> list[Any]:
@@ -153,7 +159,7 @@ def test_by_join(
 
     for party, ended in zip(PARTIES, asyncio.run(all_parts()), strict=True):
         if party != LIAR:
-            require_as_said(expected(name, head), ended)
+            require_as_said(name, expected(name, head), ended)
             require_told(expected(name, head), ended, Path(f"ages-{party}.receipt.json"))
 
 
@@ -162,9 +168,10 @@ def require_told(said: set[str], ended: Any, file: Path) -> None:
 
     Where nothing can be done without the party that stops, nothing has been released that a receipt could be about.
     """
-    if isinstance(ended, BaseException) and said == {"cannot be sent"}:
+    held_back = "it told nothing of its value" in str(ended)
+    if isinstance(ended, BaseException) and (held_back or said == {"cannot be sent"}):
         assert not file.exists()
-        assert "there is no result: some party was away" in str(ended)
+        assert held_back or "there is no result: some party was away" in str(ended)
         return
     receipt = json.loads(file.read_text())
     impossible = receipt["origin"].get("impossible_releases", [])
@@ -200,10 +207,10 @@ def test_by_run(name: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "choose_kills", lambda plan, dropouts: [])
     asked, _ = study(name)
     try:
-        ended: Any = asked.run([frame(party) for party in PARTIES], a_priori_above_target=name == "consensus")
+        ended: Any = asked.run([frame(party) for party in PARTIES])
     except QuietmeanError as error:
         ended = error
-    require_as_said(expected(name, head), ended)
+    require_as_said(name, expected(name, head), ended)
 
 
 @pytest.mark.slow
@@ -340,13 +347,13 @@ def test_by_session(
             most = 2 / len(PARTIES) if counts else 0.0
             assert np.abs(ended.mean - 0.3).max() <= most + 8 * ended.standard_error
         else:
-            require_as_said(said, ended)
+            require_as_said(name, said, ended)
 
 
 def session_terms(name: str) -> dict[str, Any]:
     dropouts = 0.0 if name == "consensus" else 0.2
     terms = {"name": "rounds", "dimension": 5, "rounds": 2, "epsilon": 8.0, "delta": 1e-5, "colluding": 1, "dropouts": dropouts}
-    return terms | {"protocol": name, "round_timeout": 2.0, "options": SESSION_OPTIONS.get(name, {})}
+    return terms | {"protocol": name, "round_timeout": 2.0, "options": OPTIONS.get(name, {})}
 
 
 @pytest.mark.parametrize("name", sorted({str(case.values[0]) for case in BARE}))

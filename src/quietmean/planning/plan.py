@@ -352,9 +352,10 @@ class Plan:
         A target in nats has no epsilon: its rules are the policy's and the ledger's.
         """
         if self.target.nats is None and self.above_target is not None and not a_priori_above_target:
+            promising = self.protocol.promising_options
             raise InputError(
-                f"{self.above_target}: choose another protocol, or options of it that promise the target, or accept it with "
-                f"{named('a-priori-above-target', 'True')}"
+                f"{self.above_target}: choose another protocol, or options of it that promise the target"
+                f"{promising and f' ({promising})'}, or accept it with {named('a-priori-above-target', 'True')}"
             )
 
     @property

@@ -63,7 +63,8 @@ def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]
     gap = 1 - math.cos(math.pi / honest) if honest > 1 else 1.0
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
-    noisy = replace(requested.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
+    filled = requested.filled(theta=0.2, c=AUTO, open_edges=ALL)
+    noisy = replace(filled, local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
     parameters = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
     sigma = parameters.sigma_local
     refuse_overload_of(requested, parameters)

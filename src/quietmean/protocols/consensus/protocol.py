@@ -137,6 +137,10 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
         return value_reach(self, schedule, trace, weights)
 
+    @property
+    def promising_options(self) -> str:
+        return "" if self.open_edges == ALL else f"open_edges = {ALL}"
+
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.open_edges == ALL:
             from quietmean.protocols.consensus.worst_case import promise

@@ -155,7 +155,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         remedy="an edge can be given up after 1 silent round at the earliest",
     )
     open_edges: str = parameter(
-        help="edges that have to be open before a party tells anything of its value: each by itself, or all",
+        help="edges that have to be open before a party tells anything of its value: by default all, or each by itself",
         option=True,
         required=False,
         choices=(EACH, ALL),
@@ -238,7 +238,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         if self.open_edges == ALL and not self.keeps_edges:
             raise InputError(
                 f"open_edges is all and patience is {self.patience}: an edge that is given up later hides nothing, take a "
-                f"patience above the {self.iterations} iterations"
+                f"patience above the {self.iterations} iterations, or {EACH} as open_edges"
             )
         if self.broadcast and self.quantisation is not None and self.quantisation.two_step:
             raise InputError("two_step with broadcast has no use: the differences of a broadcast vanish for every theta")

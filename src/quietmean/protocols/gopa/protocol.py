@@ -151,6 +151,10 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     def message_bytes(self, parties: int, dimension: int) -> float:
         return float(len(HERE)) if self.aggregator is None else super().message_bytes(parties, dimension)
 
+    @property
+    def promising_options(self) -> str:
+        return "" if self.aggregator is None else "without aggregator"
+
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.aggregator is None:
             honest = self.least_partners - size

@@ -58,6 +58,11 @@ class PrivacyClaim:
         """:attr:`keeps_target`, where it depends on the parameters."""
         return self.keeps_target
 
+    @property
+    def promising_options(self) -> str:
+        """The options with which a plan promises its target where it does not with these, in words; "" where none are known."""
+        return ""
+
     def own_assumptions(self) -> tuple[Assumption, ...]:
         """What this protocol takes for granted besides: whom one must trust with what, and which ciphers must hold.
 
