@@ -89,8 +89,14 @@ class Transcript:
 
         They are (I - L)^-1 B and (I - L)^-1 A diag(s).
         """
-        inverse = np.linalg.inv(np.eye(self.messages) - self.dependence.toarray())
-        return inverse @ self.values.toarray(), inverse @ (self.noise.toarray() * self.noise_scale)
+        columns = np.hstack([self.values.toarray(), self.noise.toarray() * self.noise_scale])
+        # Forward substitution: every message comes after those that it builds on.
+        begins, used, weights = self.dependence.indptr, self.dependence.indices, self.dependence.data
+        for row in np.nonzero(np.diff(begins))[0].tolist():
+            entries = slice(begins[row], begins[row + 1])
+            for message, weight in zip(used[entries].tolist(), weights[entries].tolist(), strict=True):
+                columns[row] += weight * columns[message]
+        return columns[:, : self.parties], columns[:, self.parties :]
 
 
 class TranscriptBuilder:
