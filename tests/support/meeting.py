@@ -35,8 +35,12 @@ def meet(
     tables: Mapping[str, Any] = AGES,
     known: dict[str, Identity] | None = None,
     addresses: dict[str, str] | None = None,
+    members: Sequence[str] = (),
 ) -> Meeting:
-    """All have accepted an invitation to what is in ``tables``; with the identities that are ``known``, at ``addresses``."""
+    """All have accepted an invitation to what is in ``tables``; with the identities that are ``known``, at ``addresses``.
+
+    ``members``: of a committee.
+    """
     folder.mkdir(exist_ok=True)
     identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
     invitation = Invitation.make(any_of_tables(tables, "the study"), next(iter(identities.values())))
@@ -47,6 +51,7 @@ def meet(
             identity,
             name,
             (addresses or {}).get(name, f"192.0.2.{place}:7001"),
+            member=name in members and "committee" in tables.get("study", {}),
         )
         for place, (name, identity) in enumerate(identities.items(), 1)
     }

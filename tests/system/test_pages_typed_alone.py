@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 HERE = (
     "start/data-owner.md",
     "start/privacy-officer.md",
+    "consensus.md",
+    "cordp-dme.md",
     "how-to/attack.md",
     "how-to/certify.md",
     "how-to/persons.md",
@@ -51,9 +53,9 @@ ELSEWHERE = {
     "start/analyst.md": "tests/system/test_typed_as_they_stand.py",
     "tutorial.md": "tests/system/test_typed_as_they_stand.py",
 }
+PAPERS = ("inca.md", "cordp-dme.md", "consensus.md", "baselines.md", "three-papers.md")
 # Not typed as they stand, and why.
 NOT_TYPED = {
-    "cordp-dme.md": "plans whose figures tests/planning/test_cordp_costs_page.py computes",
     "how-to/accounts.md": "three studies between machines one after the other: tests/property/test_exports_of_a_year.py",
     "how-to/budget.md": "a study between machines: tests/property/test_ledger_join.py",
     "how-to/check-and-watch.md": "waits for others: tests/system/test_cli_check.py",
@@ -72,6 +74,17 @@ NOT_TYPED = {
 def lines(page: str) -> list[str]:
     joined = re.sub(r" *\\\n *", " ", "\n".join(blocks(page, "sh")))
     return [line for line in joined.splitlines() if line.startswith("quietmean ")]
+
+
+def test_pages_of_the_papers_show_every_command_in_a_block_that_is_typed() -> None:
+    """Not indented, or of a language that nobody types."""
+    for page in PAPERS:
+        text = (DOCS / page).read_text("utf-8")
+        fenced = re.findall(r"(?ms)^```(\S*)[^\n]*\n(.*?)^```$", text)
+        others = "".join(block for language, block in fenced if language != "sh")
+        assert not re.search(r"(?m)^(?:    |\$ )quietmean ", text), page
+        assert not re.search(r"(?m)^(?:\$ )?quietmean ", others), page
+        assert page in {*HERE, *ELSEWHERE} or not blocks(page, "sh"), page
 
 
 def test_of_every_page_it_is_known_where_it_is_typed() -> None:
@@ -93,6 +106,9 @@ def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         rows = "".join(f"{30 + row % 50},{110 + row % 30},{112 + row % 31}\n" for row in range(600))
         for name in ("visits", "patients"):
             Path(f"{name}.csv").write_text(f"age,cuff,artery\n{rows}")
+        Path("v.csv").write_text("age\n" + "\n".join(str(20 + row % 71) for row in range(400)))
+        scores = (f"{site},{50 + site + row % 20}" for site in range(8) for row in range(40))
+        Path("scores.csv").write_text("site,score\n" + "\n".join(scores))
         main(shlex.split("new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml"))
         study = Path("study.toml").read_text()
         Path("study.toml").write_text(study.replace("[study]\n", "[study]\nrecords = 200\n"))

@@ -168,6 +168,7 @@ class Study:
         *,
         parties: int | None = None,
         party_column: str | None = None,
+        no_privacy: bool = False,
         a_priori_above_target: bool = False,
     ) -> rooms.result.StudyResult:
         """Run the study on this machine, each party a process of its own that talks over TLS to the others; or, with a committee,
@@ -176,9 +177,9 @@ class Study:
         ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
         ``party_column`` names; or one path or frame for each party, in a list, or in a dict by the parties' names. Real noise
         from the operating system. Warns of what did not fit its bounds: for the owner of the data only. Raises
-        :class:`InputError` for data or a number of parties that do not fit, if the noise would hide everything, or if nothing
-        promises beforehand that the target is kept (unless ``a_priori_above_target`` accepts that), and
-        :class:`ProtocolFailure` for a run without a result.
+        :class:`InputError` for data or a number of parties that do not fit, if the noise would hide everything, for a protocol
+        without privacy (unless ``no_privacy`` asks for that), or if nothing promises beforehand that the target is kept (unless
+        ``a_priori_above_target`` accepts that), and :class:`ProtocolFailure` for a run without a result.
         """
         notes: list[str] = []
         terms = self._terms
@@ -186,7 +187,7 @@ class Study:
         query = rooms.sources.query_of_data(data, self.columns, terms.unit)
         records = float(sum(map(terms.workload.units_in, parts)))
         units = float(len(parts)) if terms.unit == PrivacyUnit.PARTY else records
-        choice = rooms.feasible.feasible(terms, len(parts), units=units)
+        choice = rooms.feasible.feasible(terms, len(parts), no_privacy=no_privacy, units=units)
         choice.plan.require_target_kept(a_priori_above_target)
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]

@@ -131,13 +131,15 @@ def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -
     """The study, how many parties it has, those of its seal or roster, or as many as are said; and the seal."""
     from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.any_study import require_study
+    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_signed_document
-    from quietmean.studies.party import agreed_files
+    from quietmean.studies.party import agreed_terms
 
     if parties is not None and options.roster is None and not is_signed_document(path):
         return StudyTerms.load(path), parties, None
-    study, members, sealed = agreed_files(path, options.roster)
-    count = len(members) if sealed is None else sealed.admitted
+    agreed = agreed_terms(path, options.roster)
+    study, sealed = (agreed.terms, agreed) if isinstance(agreed, Sealed) else (agreed[0], None)
+    count = agreed.admitted if isinstance(agreed, Sealed) else len(agreed[1])
     if parties not in (None, count):
         raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
     return require_study(study), count, sealed

@@ -1,0 +1,270 @@
+"""Every protocol by every name, with its default options, in every way in: what the seal says, and what parties then come to."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import quietmean as qm
+from quietmean.core.errors import InputError
+from quietmean.core.site_options import SiteOptions
+from quietmean.node import Identity
+from quietmean.planning.automatic import AUTO
+from quietmean.protocols import get_protocol, registry
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.outcome.feasible import feasible, feasible_sealed, require_in_general, require_sealable
+from quietmean.studies.party import Files, Observers
+from quietmean.studies.party.by_file import combine
+from quietmean.studies.party.member import MemberFiles, open_with_others
+from support.committee_study import soon
+from support.meeting import Meeting, meet
+
+PROTOCOLS = (AUTO, *(name for kind in registry().values() for name in (kind.name, *kind.aliases)))
+WAYS = ("run", "join", "folder", "file", "session", "committee")
+UNITS = ("record", "party", "person")
+NAMES = ("north", "south", "east")
+MEMBERS = ("m1", "m2", "m3", "m4")
+DIMENSION = 3
+# How many rows a party has, two of each person.
+ROWS = 40
+# At the least, of a process that looks all the time; and how long somebody waits who is told nothing, in seconds.
+_POLL, _PATIENCE = 2.0, 120.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One protocol's name in one way in, protecting one unit. ``more``: other fields of the study."""
+
+    protocol: str
+    way: str
+    unit: str
+    more: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.protocol}-{self.way}-{self.unit}"
+
+    @property
+    def bare(self) -> bool:
+        """Without privacy, which somebody has to ask for."""
+        return self.protocol != AUTO and not get_protocol(self.protocol).private
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES if self.way != "committee" else (*MEMBERS, *NAMES)
+
+    def tables(self) -> dict[str, Any]:
+        """Of its file; a budget with which no noise hides all, and nothing else that a protocol would need."""
+        # Three values of whole parties hide each other where no session adds up many means.
+        epsilon = 30.0 if self.unit == "party" and self.way != "session" else 8.0
+        general = {
+            "name": "ages",
+            "epsilon": epsilon,
+            "delta": 1e-6,
+            "colluding": 1,
+            "protocol": self.protocol,
+            "unit": self.unit,
+        }
+        general |= dict(self.more)
+        if self.way == "session":
+            return {"session": {**general, "dimension": DIMENSION, "rounds": 2, "round_timeout": 20.0}}
+        if self.way == "folder":
+            first = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
+            general |= {"transport": "folder", "deadlines": {"first": first, "interval": 60.0, "poll": _POLL}}
+        elif self.way == "committee":
+            del general["colluding"]
+            general["committee"] = {"members": len(MEMBERS), "contribute_by": soon(8.0), "grace": 0.0}
+        else:
+            general |= {"round_timeout": 20.0}
+        if self.way == "file":
+            # With nobody missing there is no decoder for what is.
+            general["dropouts"] = 0.34
+        return {"study": general, "column": [{"name": "age", "low": 20, "high": 90}]}
+
+
+def cells() -> Iterator[Cell]:
+    for protocol in PROTOCOLS:
+        for way in WAYS:
+            for unit in UNITS:
+                yield Cell(protocol, way, unit)
+
+
+def said(act: Callable[[], Any]) -> str | None:
+    """Why it is refused; None where it is not."""
+    try:
+        act()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@dataclass
+class Consortium:
+    """The parties of a cell in one folder, with their keys and what they sealed without asking whether that goes.
+
+    ``ports``: of those that have an address, in their order.
+    """
+
+    cell: Cell
+    folder: Path
+    ports: list[int]
+
+    @cached_property
+    def terms(self) -> AnyStudy:
+        """Raises :class:`InputError` for what no study file can say."""
+        return any_of_tables(self.cell.tables(), "the study")
+
+    @cached_property
+    def meeting(self) -> Meeting:
+        """Who accepted, each with its key in the folder."""
+        cell, places = self.cell, dict(zip(self.cell.names, self.ports, strict=False))
+        computing = MEMBERS if cell.way == "committee" else () if cell.way in ("file", "folder") else cell.names
+        addresses = {name: f"127.0.0.1:{places[name]}" if name in computing and name in places else "" for name in cell.names}
+        meeting = meet(self.folder, cell.names, self.terms.tables(), addresses=addresses, members=computing)
+        for name, identity in meeting.identities.items():
+            identity.save(self.key(name))
+        return meeting
+
+    @cached_property
+    def sealed(self) -> Sealed:
+        sealed = self.meeting.seal()
+        self.path.write_bytes(sealed.signed.to_file())
+        return sealed
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "ages.sealed"
+
+    def key(self, name: str) -> Path:
+        return self.folder / f"{name}.key"
+
+    def refused_before(self) -> str | None:
+        """Why no seal is made: what new, plan --study and seal say; None where they all say yes."""
+        if (why := said(lambda: self.terms)) is not None:
+            return why
+        terms, bare = self.terms, self.cell.bare
+        in_general = said(lambda: require_in_general(terms, no_privacy=bare))
+        if self.cell.way == "run":
+            return in_general or said(lambda: feasible(terms, len(NAMES), no_privacy=bare, units=self.units))
+        sealing = said(lambda: require_sealable(self.sealed, datetime.now(UTC)))
+        # What nobody can do is not sealed either.
+        assert in_general is None or sealing == in_general, (in_general, sealing)
+        return sealing
+
+    @property
+    def units(self) -> float:
+        return len(NAMES) * {"record": ROWS, "person": ROWS / 2, "party": 1.0}[self.cell.unit]
+
+    def data(self, name: str) -> Any:
+        """What a party has: two rows of each person."""
+        ages = np.linspace(25 + len(name), 80, ROWS)
+        frame = pd.DataFrame({"age": ages, "who": [f"p{row // 2}" for row in range(ROWS)]})
+        return qm.FrameOfPersons(frame, person="who") if self.cell.unit == "person" else frame[["age"]]
+
+    def refused_at_join(self) -> str | None:
+        """What the first party is told who takes part all the same, before anything leaves its machine."""
+        _ = self.sealed
+        if self.cell.way in ("run", "file"):
+            return said(self.come_to)
+        return said(lambda: asyncio.run(asyncio.wait_for(self._one(self.cell.names[0]), _PATIENCE)))
+
+    @property
+    def _one(self) -> Callable[[str], Coroutine[Any, Any, Any]]:
+        by_way = {"session": self._in_session, "committee": self._member}
+        return by_way.get(self.cell.way, self._join)
+
+    def come_to(self, *, again: str = "") -> list[Any]:
+        """What parties have who take part, one for each. ``again``: who is interrupted on the way and comes again.
+
+        Raises :class:`InputError` for what is refused.
+        """
+        if self.cell.way == "run":
+            return self._run()
+        _ = self.sealed
+        if self.cell.way == "file":
+            return self._by_file()
+        one = self._one
+
+        async def all_of_them() -> list[Any]:
+            if self.cell.way == "committee":
+                for name in NAMES:
+                    await asyncio.to_thread(self._contribute, name)
+                return list(await asyncio.gather(*map(one, MEMBERS)))
+            return list(
+                await asyncio.gather(*(_twice(one, name, self.store(name)) if name == again else one(name) for name in NAMES))
+            )
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return asyncio.run(all_of_them())
+
+    def store(self, name: str) -> Path:
+        return self.folder / f"{name}.store"
+
+    def _site(self, name: str) -> dict[str, Any]:
+        files = {"store": self.store(name), "receipt": self.folder / f"{name}.json"}
+        return {"yes": True, "no_ledger": True, "a_priori_above_target": True, **files}
+
+    async def _join(self, name: str) -> Any:
+        share = {"folder": str(self.folder / "share")} if self.cell.way == "folder" else {}
+        (self.folder / "share").mkdir(exist_ok=True)
+        given = {**self._site(name), **share, "no_privacy": self.cell.bare}
+        return await qm.ajoin(self.path, None, self.key(name), data=self.data(name), **given)
+
+    async def _in_session(self, name: str) -> Any:
+        records = ROWS if self.cell.unit == "record" else None
+        means = []
+        async with qm.session(self.path, None, self.key(name), records=records, **self._site(name)) as rounds:
+            while not rounds.over:
+                shape = (DIMENSION,) if records is None else (records, DIMENSION)
+                means.append((await rounds.mean(np.full(shape, 0.1))).mean)
+        return means
+
+    def _run(self) -> list[Any]:
+        study = qm.Study._of(self.terms)
+        return [study.run({name: self.data(name) for name in NAMES}, no_privacy=self.cell.bare, a_priori_above_target=True)]
+
+    def _contribute(self, name: str) -> Path:
+        file = self.folder / "box" / f"{name}.contribution"
+        file.parent.mkdir(exist_ok=True)
+        site = {"no_ledger": True, "yes": True, "a_priori_above_target": True}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **site)
+        return file
+
+    def _by_file(self) -> list[Any]:
+        files = [self._contribute(name) for name in NAMES]
+        return [combine(self.sealed, feasible_sealed(self.sealed).plan, files)]
+
+    async def _member(self, name: str) -> Any:
+        files = Files.load(self.path, None, self.key(name), Identity.load, self.store(name))
+        member = MemberFiles(files, feasible_sealed(self.sealed).plan, SiteOptions(store=self.store(name)))
+        return await open_with_others(member, self.folder / "box", Observers(_silent, None), None, _silent)
+
+
+def _silent(told: object) -> None:
+    """Nobody looks on."""
+
+
+async def _twice(one: Callable[[str], Coroutine[Any, Any, Any]], name: str, store: Path) -> Any:
+    """Interrupted, as by Ctrl-C, once there is something to come back to; then called again."""
+    first = asyncio.create_task(one(name))
+    while not store.exists() and not first.done():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    if first.done():
+        return await first
+    first.cancel()
+    gone: Awaitable[Any] = asyncio.gather(first, return_exceptions=True)
+    await gone
+    return await one(name)

@@ -1,0 +1,114 @@
+"""Every protocol by every name, in every way in, for every unit: parties have a result if and only if the seal says yes.
+
+Every command that comes before says the same, in the same words.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.studies.agreement.study_file import study_text
+from support.site_policy import write_policy
+from support.ways_in import NAMES, PROTOCOLS, Cell, Consortium, cells, said
+
+# Between them a join, a fold of files, a session and refusals of each kind; all others take long.
+QUICK = {
+    "local-dp-join-person",
+    "local-dp-file-record",
+    "secagg-file-record",
+    "gossip-session-party",
+    "packed-sharing-join-record",
+    "cordp-dme-committee-record",
+}
+CASES = [pytest.param(cell, id=str(cell), marks=() if str(cell) in QUICK else pytest.mark.slow) for cell in cells()]
+# Who is interrupted and comes again, where parties wait for each other.
+COMES_AGAIN = {"join", "folder", "session"}
+
+
+@pytest.fixture(autouse=True)
+def willing_sites(own_folders: None) -> None:
+    write_policy(unattended=True, largest_epsilon=100.0)
+
+
+@pytest.mark.parametrize("cell", CASES)
+def test_the_seal_says_yes_if_and_only_if_parties_have_a_result(
+    cell: Cell, tmp_path: Path, free_ports: Callable[[int], list[int]]
+) -> None:
+    parties = Consortium(cell, tmp_path, free_ports(len(cell.names)))
+    refused = parties.refused_before()
+    if (no_study := said(lambda: parties.terms)) is not None:
+        # Nobody can write it: there is nothing to seal or join.
+        assert no_study == refused
+    elif refused is not None:
+        assert parties.refused_at_join() == refused
+    else:
+        results = parties.come_to(again=NAMES[1] if cell.way in COMES_AGAIN else "")
+        assert len(results) == (1 if cell.way in ("run", "file") else len(NAMES) if cell.way != "committee" else 4)
+
+
+def test_every_name_of_every_protocol_is_there() -> None:
+    assert {"auto", "inca", "cordp-dme", "consensus", "adqsp", "pdmm", "admm", "gossip", "secret-sharing"} <= set(PROTOCOLS)
+
+
+# What no party can do, for one reason each: the cell, how many gave an address, and whether it is known whoever comes.
+REFUSED = {
+    "gate": (Cell("inca", "folder", "record"), 0, True),
+    "noise": (Cell("local-dp", "join", "party", (("epsilon", 0.5),)), 3, False),
+    "messages": (Cell("packed-sharing", "file", "record"), 0, False),
+    "one-address-missing": (Cell("packed-sharing", "join", "record"), 2, False),
+    "roles": (Cell("central-dp", "join", "record", (("start_by", "2999-01-01T00:00:00Z"), ("minimum", 3))), 3, True),
+    "privacy": (Cell("gossip", "session", "party"), 3, True),
+    "session-without-addresses": (Cell("local-dp", "session", "party"), 0, False),
+}
+
+
+@pytest.mark.parametrize("reason", [pytest.param(name, marks=pytest.mark.slow if name == "gate" else ()) for name in REFUSED])
+def test_all_commands_refuse_in_the_same_words(
+    reason: str,
+    tmp_path: Path,
+    free_ports: Callable[[int], list[int]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell, addresses, in_general = REFUSED[reason]
+    monkeypatch.chdir(tmp_path)
+    parties = Consortium(cell, tmp_path, free_ports(addresses))
+    _ = parties.sealed
+    Path("age.csv").write_text("age\n" + "\n".join(map(str, range(30, 70))))
+    Path("train.py").write_text("import quietmean as qm\nqm.joined()\n")
+    Path("ages.invitation").write_bytes(parties.meeting.invitation.signed.to_file())
+    for name, keys in parties.meeting.keys.items():
+        Path(f"{name}.entry").write_bytes(keys.entry.signed.to_file())
+
+    def told(line: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(line))
+        errors = capsys.readouterr().err.splitlines()
+        assert ended.value.code == InputError.exit_code, (line, errors)
+        return errors[-1]
+
+    own = "--key north.key" + ("" if parties.sealed.by_file else " --store north.store")
+    session = cell.way == "session"
+    data = "--account wards" if session else "--data age.csv --no-ledger"
+    joins = f"join ages.sealed {own} --yes {data}" + (" --program train.py" if session else "")
+    lines = [
+        "seal ages.invitation north.entry south.entry east.entry --key north.key --out other.sealed",
+        f"contract ages.sealed {own}",
+        f"check ages.sealed {own} {data} --wait 0",
+        joins if not parties.sealed.by_file else f"contribute ages.sealed --yes {own} {data} --out north.contribution",
+    ]
+    if not session:
+        lines.append("plan --study ages.sealed")
+    if in_general:
+        Path("ages.toml").write_text(study_text(parties.terms))
+        lines.append("invite ages.toml --key north.key --out another.invitation")
+    sentences = {line: told(line) for line in lines}
+    assert len(set(sentences.values())) == 1, sentences
+    assert not Path("other.sealed").exists()
