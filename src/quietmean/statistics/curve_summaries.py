@@ -17,6 +17,8 @@ from quietmean.statistics.time_bins import TimeBins
 
 Interval = tuple[float, float]
 
+# The code of the flag of what ends before the last time, since too few are at risk for the noise.
+CUT = "curve-cut"
 # A curve within this distance of a level has reached it: the rest is rounding.
 _CLOSE = 1e-12
 # The smallest power of time; the largest is its inverse.
@@ -58,7 +60,7 @@ def ends_of(curve: Curve, arm: str, groups: Sequence[str], read_off: Sequence[st
         end = f"{times[count - 1]:g}" if count else "the start"
         hidden = (*(f"{group} {time:g}" for group in groups for time in times[count:]), *(() if curve.usable else read_off))
         text = f"too few at risk for the noise after {end}, the curve ends there"
-        flags.append(Flag.shared("curve-cut", f"arm {arm}", text, hidden))
+        flags.append(Flag.shared(CUT, f"arm {arm}", text, hidden))
     near = curve.bins.ends[curve.near].tolist()
     if near:
         close = tuple(f"{group} {time:g}" for group in groups for time in near)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.readable import percent_text
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, too_few_bins
+from quietmean.statistics.curve_summaries import CUT
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, Z
@@ -24,6 +27,8 @@ from quietmean.statistics.timed import Timed
 
 # An arm with fewer noise deviations of events has no hazard.
 _LEAST_EVENTS = 3.0
+# The part of all events up to which it is of no account that they are later.
+_LATER = 0.05
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 20.0
 # The first step from an estimate to an end of its interval, and how often the last one is halved.
 _FIRST_STEP, _HALVINGS = 0.05, 30
@@ -71,9 +76,9 @@ class HazardRatio(Timed):
     ``wald``: all hazards are equal.
 
     Those who are censored in a bin of many times are at risk for half of it. Arms are compared as long as noise leaves enough at
-    risk in each; the summary says until when, and what is left out. The distance to the ratio in half as many bins is what the
-    bins leave open, part of both intervals and of the test; with fewer than 12 bins, unless each has one whole number, that is
-    not known, and there is no ratio.
+    risk in each: the ratio is that of these times, and a flag says where more than a twentieth of the events are later. The
+    distance to the ratio in half as many bins is what the bins leave open, part of both intervals and of the test; with fewer
+    than 12 bins, unless each has one whole number, that is not known, and there is no ratio.
     """
 
     name = "hazard-ratio"
@@ -113,11 +118,26 @@ class HazardRatio(Timed):
         return assembled(
             rows,
             parties=parties,
+            flags=_of_later_events(curves, used, about, terms),
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)), "Wald's test of all hazard ratios")},
             summary=about,
             reason=PARTIES_DIFFER if parties else "",
             method="proportional hazards of grouped times, half a bin for who is censored in it; score intervals, log scale",
         )
+
+
+def _of_later_events(curves: Curves, used: Curves, about: Mapping[str, Any], terms: Sequence[str]) -> tuple[Flag, ...]:
+    """That the ratio is of the first times alone, where many events are later."""
+    within, all_events = (sum(float(curve.events.sum()) for curve in some.each) for some in (used, curves))
+    later = 1 - within / all_events if all_events > 0 else 0.0
+    if later <= _LATER:
+        return ()
+    part = percent_text(min(later, 1.0))
+    text = (
+        f"arms are compared until {about['until']:g} alone, and about {part} of the events are later: where hazards are not "
+        "proportional, all times have another ratio"
+    )
+    return (Flag(CUT, text, tuple(terms)),)
 
 
 def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) -> Estimates:

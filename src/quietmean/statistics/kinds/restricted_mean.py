@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.curve_summaries import difference_of_means, restricted_mean
+from quietmean.statistics.curve_summaries import CUT, difference_of_means, restricted_mean
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
@@ -43,7 +43,7 @@ class RestrictedMean(Timed):
             if math.isnan(row.value):
                 terms = (row.term, DIFFERENCE) if len(arms) == 2 else (row.term,)
                 text = f"too few at risk for the noise before {last}; choose an earlier horizon"
-                flags.append(Flag.shared("curve-cut", f"arm {row.term}", text, terms))
+                flags.append(Flag.shared(CUT, f"arm {row.term}", text, terms))
         return assembled(
             rows,
             parties=parties,
