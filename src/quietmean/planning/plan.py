@@ -20,11 +20,12 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, named
 from quietmean.core.grid import LARGEST_UNITS, on_grid, towards_zero
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text
+from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol
@@ -136,11 +137,16 @@ class Plan:
             )
         region = self.protocol.value_region(self.target)
         if region is not None and not region.contains(domain):
-            raise InputError(
-                f"protocol {name} holds {region.text}, but the domain reaches beyond that, with coordinates from {domain.low:g} "
-                f"to {domain.high:g}: leave out the options that say where values lie ({_where_values_lie(self.protocol)}), or "
-                "name another protocol"
-            )
+            options = _where_values_lie(self.protocol)
+            if isinstance(region, Ball):
+                least = f"{round_up(domain.farthest(region.centre)):g}"
+                held = f"the domain reaches to {least}: leave out {options}, choose {least} at least"
+            else:
+                held = (
+                    f"the domain reaches beyond that, with coordinates from {domain.low:g} to {domain.high:g}: leave out the "
+                    f"options that say where values lie ({options})"
+                )
+            raise InputError(f"protocol {name} holds {region.text}, but {held}, or name another protocol")
 
     @property
     def input_domain(self) -> InputDomain:

@@ -81,7 +81,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
 
     def design(self, target: Target) -> Design:
         """The optimum by formula; on a sparse graph where all coalitions can be tried, by exact accounting of all."""
-        template = self.template(target)
+        template = self._with_radius(target.sensitivity / 2).template(target)
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
         levels, certificate = template._levels(target, unit)
         levels = levels._with_grid(target)
@@ -117,6 +117,17 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             error = f"error {sparse.cost:.3g} times the least with noise shared in all pairs"
             certificate = f"any coalition of {target.colluding}, {how}; {error}"
         return replace(self, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair))), certificate
+
+    def _with_radius(self, least: float) -> Self:
+        """The parameters with a ball that the biased decoder can use, of this radius where none was asked for."""
+        needed = self.decoder == MeanDecoder.BIASED and self.radius is None
+        return replace(self, radius=round_up(least)) if needed else self
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """With a ball around 0 that holds a domain elsewhere, unless another one was asked for."""
+        by_default = self.decoder == MeanDecoder.BIASED and self.radius == round_up(target.sensitivity / 2)
+        held = Ball(size=target.dimension, radius=self.radius).contains(domain) if self.radius is not None else True
+        return replace(self, radius=round_up(domain.farthest(0.0))) if by_default and not held else self
 
     def input_domain(self, target: Target) -> InputDomain:
         """The ball of the stated radius, no wider than the sensitivity; without a radius as for other protocols."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.core.schema import parameter
+from quietmean.core.schema import OPEN, parameter
 from quietmean.protocols.discrete import DiscreteNoise
 
 _DEVIATION = "a standard deviation is a finite number >= 0"
@@ -26,7 +26,7 @@ class CordpDmeParameters(DiscreteNoise):
 
     ``aggregator``: the party that collects all messages and publishes their sum; without one every party publishes its own.
     ``partners``: with how many others (an even number) each party shares noise; without it, with all. ``radius``: the largest
-    L2 norm of a value, which the biased decoder needs.
+    L2 norm of a value, which the biased decoder needs; a plan takes that of its domain by default.
     """
 
     sigma_own: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
@@ -40,7 +40,7 @@ class CordpDmeParameters(DiscreteNoise):
     partners: int | None = parameter(None, help="with how many others each party shares noise; by default with all", option=True)
     radius: float | None = parameter(
         None,
-        help="the largest L2 norm of a value, for the biased decoder",
+        help="the largest L2 norm of a value, for the biased decoder; by default that of the domain",
         option=True,
         above=0,
         remedy="give the largest L2 norm of a value, a finite number > 0",
@@ -48,7 +48,7 @@ class CordpDmeParameters(DiscreteNoise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decoder == MeanDecoder.BIASED and self.radius is None:
+        if self.decoder == MeanDecoder.BIASED and self.radius is None and self.sigma_own is not OPEN:
             raise InputError("decoder biased has no radius: give the largest L2 norm of a value, for example radius 1")
 
     @property
