@@ -159,8 +159,8 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/statistics_bars.py --processes 2 --resume $(MEASURED)/statistics
 	$(BIN)/python tools/joined_errors.py run $(MEASURED)/joined.jsonl
 	$(BIN)/python tools/joined_errors.py page $(MEASURED)/joined.jsonl
-	$(BIN)/quietmean reproduce --all --out $(MEASURED)/gallery
-	$(BIN)/python tools/make_gallery.py $(MEASURED)/gallery
+	$(BIN)/quietmean reproduce --all --full --out $(MEASURED)/gallery
+	$(BIN)/python tools/make_gallery.py $(MEASURED)/gallery $$(git rev-parse HEAD)
 	$(BIN)/python tools/page_figures.py performance.md
 
 # Every package of the installation, with a digest of its files.

@@ -1,36 +1,94 @@
-"""Write docs/gallery.md and its pictures: ``python tools/make_gallery.py DIR``, after ``quietmean reproduce --all --out DIR``.
+"""Write docs/gallery.md and its pictures from the rows in docs/gallery: ``python tools/make_gallery.py``.
 
-Figures that are not in DIR stay as they are on the page.
+``python tools/make_gallery.py DIR COMMIT`` copies the rows first that ``quietmean reproduce --full --out DIR`` computed, with the
+code of COMMIT. A figure without rows stays as it is, and the page names it.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from page_figures import ending, without
 
-from quietmean_reproduction.summary import OWN, heading
+from quietmean.core.codec import to_plain
+from quietmean_reproduction import Effort, Figure, registry
+from quietmean_reproduction.rows import read_rows
+from quietmean_reproduction.run import PROCESSOR_SECONDS, SWEEPS, draw
+from quietmean_reproduction.summary import OWN, heading, section
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOTE = "Made by `quietmean reproduce --all` and `python tools/make_gallery.py`; see [how to](how-to/reproduce.md).\n"
+NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](how-to/reproduce.md).\n"
+# Of each figure with rows: what computed them, and in how much processor time.
+MADE = "made.csv"
 _VERDICT = re.compile(r"\| (yes|\*\*no\*\*|–) \| (?:[^|\\]|\\.)*\|$", re.MULTILINE)
 
 
-def main(source: Path) -> None:
-    pictures, page = DOCS / "gallery", DOCS / "gallery.md"
-    pictures.mkdir(exist_ok=True)
-    for picture in sorted(source.glob("*.png")):
-        shutil.copyfile(picture, pictures / picture.name)
-    text = (source / "summary.md").read_text(encoding="utf-8")
-    text = re.sub(r"\]\(([\w-]+\.png)\)", r"](gallery/\1)", text)
-    # The numbers behind the pictures are made by the command, not kept here.
-    text = re.sub(r"Numbers: \[[\w-]+\.csv\]\([\w-]+\.csv\), full size\.\n\n?", "", text)
-    text = re.sub(r"Numbers: \[[\w-]+\.csv\]\([\w-]+\.csv\), (\w+) size\.", r"Drawn at \1 size.", text)
-    sections = (sections_of(page.read_text(encoding="utf-8")) if page.exists() else {}) | sections_of(text)
-    page.write_text(whole(sections) + ending("gallery.md"), encoding="utf-8")
+def main(arguments: list[str]) -> None:
+    if arguments:
+        copy_rows(Path(arguments[0]), arguments[1])
+    for name in with_rows():
+        draw(registry()[name], rows_of(name), rows_of(name).with_suffix(".png"))
+    (DOCS / "gallery.md").write_text(page() + ending("gallery.md"), encoding="utf-8")
+
+
+def copy_rows(source: Path, commit: str) -> None:
+    """Take over the rows of all figures in ``source``, at full size only."""
+    (DOCS / "gallery").mkdir(exist_ok=True)
+    known = made()
+    for name in registry():
+        path = source / f"{name}.csv"
+        if path.exists() and set(read_rows(path)["size"]) == {str(Effort.FULL)}:
+            shutil.copyfile(path, rows_of(name))
+            seconds = (source / SWEEPS / f"{name}-{Effort.FULL}" / PROCESSOR_SECONDS).read_text().strip()
+            known[name] = {"figure": name, "commit": commit, "processor_seconds": seconds}
+    with (DOCS / "gallery" / MADE).open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, ("figure", "commit", "processor_seconds"), lineterminator="\n")
+        table.writeheader()
+        table.writerows(known[name] for name in sorted(known))
+
+
+def rows_of(name: str) -> Path:
+    return DOCS / "gallery" / f"{name}.csv"
+
+
+def with_rows() -> list[str]:
+    """The figures whose rows are kept."""
+    return [name for name in registry() if rows_of(name).exists()]
+
+
+def made() -> dict[str, dict[str, str]]:
+    """By figure, what :data:`MADE` says of it."""
+    path = DOCS / "gallery" / MADE
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["figure"]: row for row in csv.DictReader(file)}
+
+
+def page() -> str:
+    """The page but for its ending, from the rows; a figure without rows as it is on the page now."""
+    path, known = DOCS / "gallery.md", made()
+    earlier = sections_of(path.read_text(encoding="utf-8")) if path.exists() else {}
+    sections = earlier | {name: section_of(registry()[name], known[name]) for name in with_rows()}
+    return whole(sections)
+
+
+def section_of(figure: Figure, known: Mapping[str, str]) -> str:
+    """What the rows of a figure say."""
+    rows = read_rows(rows_of(figure.name))
+    claims = to_plain([claim.to_json() for claim in figure.claims(rows)])
+    seed = rows["seed"][0]
+    where = (
+        f"Numbers: [{figure.name}.csv](gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
+        f"{known['processor_seconds']} s of processor time, commit {known['commit'][:10]}."
+    )
+    document = {"name": figure.name, "title": figure.title, "paper": figure.paper, "caption": figure.caption, "claims": claims}
+    return section(document, where, "gallery/")
 
 
 def whole(sections: dict[str, str]) -> str:
@@ -40,7 +98,16 @@ def whole(sections: dict[str, str]) -> str:
     stated = [cell for table, *_ in tables for cell in _VERDICT.findall(table)]
     own = [cell for _, *checks in tables for table in checks for cell in _VERDICT.findall(table)]
     first, counted = heading(len(ordered), stated, own).split("\n", 1)
-    return f"{first}\n\n{NOTE}{counted}\n" + "\n".join(ordered)
+    return f"{first}\n\n{NOTE}{counted}\n{_kept(sections)}\n" + "\n".join(ordered)
+
+
+def _kept(sections: Mapping[str, str]) -> str:
+    """Which figures have rows, and what these took."""
+    known = {name: row for name, row in made().items() if name in sections}
+    hours = sum(float(row["processor_seconds"]) for row in known.values()) / 3600
+    told = f"The rows of {len(known)} figures are kept at full size: {hours:.2g} hours of processor time."
+    missing = ", ".join(f"`{name}`" for name in sorted(set(sections) - set(known)))
+    return told + (f" Rows are missing of {missing}: what is here of them is of an earlier run.\n" if missing else "\n")
 
 
 def sections_of(text: str) -> dict[str, str]:
@@ -49,4 +116,4 @@ def sections_of(text: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1:])

@@ -30,6 +30,7 @@ from quietmean.testing.privacy import certificate_of
 from quietmean_reproduction import Claim, Effort, Figure, choose, registry
 from quietmean_reproduction.inca import accounts, connectivity, costs, machines, pairwise, preconditions, rounds
 from quietmean_reproduction.inca.setting import random_coalition
+from quietmean_reproduction.rows import clopper_pearson, kept, read_rows
 from quietmean_reproduction.run import reproduce
 from quietmean_reproduction.sweeps import Task, Workers
 
@@ -91,7 +92,7 @@ def test_figures_are_chosen_by_name_or_paper() -> None:
 def test_a_figure_becomes_files(tmp_path: Path) -> None:
     made = reproduce([FAKE], tmp_path, workers=ONE)
     assert {path.name for path in tmp_path.iterdir()} == {".sweeps", "fake-1.csv", "fake-1.json", "fake-1.png", "summary.md"}
-    assert (tmp_path / "fake-1.csv").read_text().splitlines()[0] == "x,y"
+    assert (tmp_path / "fake-1.csv").read_text().splitlines()[:2] == ["seed,size,x,y", "0,quick,0.0,1.0"]
     assert (tmp_path / "fake-1.png").read_bytes().startswith(b"\x89PNG")
     document = json.loads((tmp_path / "fake-1.json").read_bytes())
     assert document["claims"][0]["ratio"] == made[0].claims[0].ratio
@@ -101,6 +102,56 @@ def test_a_figure_becomes_files(tmp_path: Path) -> None:
     assert "| it \\| rises | 2 m |" in summary
     assert "as it should" in summary
     assert str(tmp_path) not in summary
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        ((1.1, 1.9), True),
+        ((1.0, 2.0), True),
+        ((0.9, 1.1), None),
+        ((1.9, 2.1), None),
+        ((0.5, 3.0), None),
+        ((0.1, 0.9), False),
+        ((2.1, 9.0), False),
+    ],
+)
+def test_a_verdict_holds_only_if_all_of_its_interval_does(interval: tuple[float, float], verdict: bool | None) -> None:
+    claim = Claim("it lies between", ours=sum(interval) / 2, interval=interval, accepted=(1.0, 2.0))
+    assert claim.agrees is verdict
+    # What fails in another way stays so; without a range to lie in there is no verdict.
+    assert replace(claim, agrees=False).agrees is False
+    assert replace(claim, agrees=None, accepted=None).agrees is None
+
+
+def test_kept_rows_come_back_bit_for_bit_with_their_intervals(tmp_path: Path) -> None:
+    found = pl.DataFrame(
+        {
+            "x": [1 / 3, math.inf, 5e-324, None],
+            "x_standard_error": [0.1, 0.0, None, None],
+            "n": [1, 2, 3, 4],
+            "word": ["a", "b", None, "d"],
+        }
+    )
+    rows = kept(FAKE, found, 7, Effort.FULL)
+    assert rows.columns == ["seed", "size", "x", "x_standard_error", "x_low", "x_high", "n", "word"]
+    assert rows["x_low"].to_list() == [1 / 3 - 0.1 * 1.96, math.inf, None, None]
+    rows.write_csv(tmp_path / "rows.csv")
+    assert read_rows(tmp_path / "rows.csv").equals(rows)
+    assert read_rows(tmp_path / "rows.csv").schema == rows.schema
+    assert set(rows["seed"]) == {7}
+    assert set(rows["size"]) == {"full"}
+
+
+def test_an_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
+    """Clopper-Pearson: of 20 trials at every share, whatever comes out; never fewer than 95 %."""
+    counts = np.arange(21)
+    low, high = clopper_pearson(counts, np.full(21, 20))
+    assert low[0] == 0.0
+    assert high[20] == 1.0
+    for share in np.linspace(0.01, 0.99, 45):
+        chances = np.array([math.comb(20, int(k)) * share**k * (1 - share) ** (20 - k) for k in counts])
+        assert chances[(low <= share) & (share <= high)].sum() >= 0.95
 
 
 def test_a_second_run_changes_no_byte(tmp_path: Path) -> None:

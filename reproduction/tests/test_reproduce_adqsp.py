@@ -174,11 +174,11 @@ def test_watching_changes_nothing_and_seeds_decide() -> None:
 def test_figure_1() -> None:
     rows = frame(
         *(
-            convergence.shrinking(seed=2, theta=theta, sigma_z=sigma_z, graph=0, samples=3)
+            convergence.shrinking(seed=2, theta=theta, sigma_z=sigma_z, graph=0, samples=100)
             for theta in (0.0, 0.2, 0.5)
             for sigma_z in convergence.SIGMAS
         ),
-        convergence.one_step(seed=2, samples=3),
+        convergence.one_step(seed=2, samples=100),
     )
     claims = convergence.claims(rows)
     assert [claim.agrees for claim in claims] == [True, True, True, None, None, True]
@@ -191,7 +191,7 @@ def test_figure_1() -> None:
 def test_figure_2() -> None:
     rows = frame(
         *(
-            cells.smallest_cell(seed=2, theta=theta, bits=bits, delta_min=cell, graph=0, samples=8)
+            cells.smallest_cell(seed=2, theta=theta, bits=bits, delta_min=cell, graph=0, samples=200)
             for theta, bits in cells.CASES
             for cell in cells.CELLS
         )

@@ -69,7 +69,10 @@ def command(
     def finished(made: Reproduced) -> None:
         agree = sum(claim.agrees is True for claim in made.claims)
         differ = sum(claim.agrees is False for claim in made.claims)
-        err.print(f"{made.figure.name}: {agree} claims agree, {differ} differ ({made.seconds:.0f} s)", markup=False)
+        err.print(
+            f"{made.figure.name}: {agree} claims agree, {differ} differ ({made.processor_seconds:.0f} s of processor time)",
+            markup=False,
+        )
 
     with progress("reproducing") as line:
         done = reproduce(
@@ -82,7 +85,15 @@ def command(
             finished=finished,
         )
     if json:
-        print_json({"out": str(out_), "figures": [one.to_json() | {"seconds": round(one.seconds, 1)} for one in done]})
+        print_json(
+            {
+                "out": str(out_),
+                "figures": [
+                    one.to_json() | {"seconds": round(one.seconds, 1), "processor_seconds": round(one.processor_seconds, 1)}
+                    for one in done
+                ],
+            }
+        )
         return
     for one in done:
         out.print(f"{one.figure.name}: {one.figure.title}", markup=False)

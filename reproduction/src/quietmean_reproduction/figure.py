@@ -8,7 +8,8 @@ functions:
   level of a module, JSON parameters. They run in other processes, in any order, each at most once and only if they are
   missing. The function takes ``seed: int`` and the parameters by name, and returns rows (flat dicts). ``Effort.QUICK`` is
   smaller: fewer runs, fewer points; what is smaller belongs into the rows (a column "runs") and into the text of the claims.
-- ``draw(rows, canvas)`` draws them: ``rows`` is a polars frame in the order of the tasks, ``canvas`` an empty matplotlib figure
+- ``draw(rows, canvas)`` draws them: ``rows`` is a polars frame in the order of the tasks, as :mod:`quietmean_reproduction.rows`
+  keeps them, ``canvas`` an empty matplotlib figure
   of ``size`` inches in the style of :mod:`quietmean_reproduction.style`, which has the colours, markers and helpers to use.
 - ``claims(rows)`` says what the paper states, what the rows show, and whether they agree.
 
@@ -32,11 +33,23 @@ if TYPE_CHECKING:
 COLUMN, PAGE = 3.5, 7.2
 
 
+def _everything(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows
+
+
 class Effort(StrEnum):
     """``quick``: minutes on two cores for all figures together. ``full``: the papers' own sizes."""
 
     QUICK = "quick"
     FULL = "full"
+
+
+def within(interval: tuple[float, float], accepted: tuple[float, float]) -> bool | None:
+    """Does a number lie between two others? True or False where all of its interval says so, else None."""
+    (low, high), (least, most) = interval, accepted
+    if least <= low and high <= most:
+        return True
+    return False if high < least or low > most else None
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,9 @@ class Claim:
 
     ``agrees`` is None where the paper states nothing that could be compared (``paper`` may then be None, too) or where it cannot
     be decided here; ``why`` says why numbers differ, or how they were found. ``paper`` and ``ours`` are in ``unit``.
+
+    ``interval``: the 95 % interval of ``ours`` where it is an estimate. With ``accepted``, the numbers with which the statement
+    holds, it decides: the statement holds if all of the interval is among them, and fails if none of it is.
     """
 
     text: str
@@ -53,8 +69,14 @@ class Claim:
     agrees: bool | None = None
     why: str = ""
     unit: str = ""
+    interval: tuple[float, float] | None = None
+    accepted: tuple[float, float] | None = None
     # Whether the paper says nothing of it: see Check.
     own: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.interval is not None and self.accepted is not None and self.agrees is not False:
+            object.__setattr__(self, "agrees", within(self.interval, self.accepted))
 
     @property
     def ratio(self) -> float | None:
@@ -76,6 +98,7 @@ class Claim:
             "unit": self.unit,
             "agrees": self.agrees,
             "why": self.why,
+            **({"interval": list(self.interval)} if self.interval is not None else {}),
             **({"own": True} if self.own else {}),
         }
 
@@ -101,3 +124,5 @@ class Figure:
     size: tuple[float, float] = (COLUMN, 2.6)
     # Wall-clock or processor time is part of the rows: they differ from run to run.
     timed: bool = False
+    # What of the rows is kept: of very many, sums; of counts, shares and their intervals.
+    kept: Callable[[pl.DataFrame], pl.DataFrame] = _everything

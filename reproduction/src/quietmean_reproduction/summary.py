@@ -20,7 +20,7 @@ def write_summary(directory: Path) -> None:
     claims = [claim for document in documents for claim in document["claims"]]
     verdicts = {own: [_VERDICTS[claim["agrees"]] for claim in claims if claim.get("own", False) is own] for own in (False, True)}
     parts = [heading(len(documents), verdicts[False], verdicts[True])]
-    parts += [_section(document) for document in documents]
+    parts += [section(one, f"Numbers: [{one['name']}.csv]({one['name']}.csv), {one['effort']} size.") for one in documents]
     (directory / "summary.md").write_text("\n".join(parts))
 
 
@@ -32,7 +32,7 @@ def heading(figures: int, stated: Sequence[str], own: Sequence[str]) -> str:
     return (
         f"# Figures of the papers, made anew\n\n{figures} figures. {len(stated)} statements of the papers: {_counted(stated)}. "
         f"{len(own)} checks of our own: {_counted(own)}. Without a verdict is what cannot be compared, or is too near to tell. "
-        "Ratio: ours over the paper's.\n"
+        "Ratio: ours over the paper's. In brackets: 95 % intervals of estimates, all of which has to agree, or none.\n"
     )
 
 
@@ -41,10 +41,11 @@ def _counted(verdicts: Sequence[str]) -> str:
     return f"{agree} agree, {differ} differ, {undecided} without a verdict"
 
 
-def _section(document: Mapping[str, Any]) -> str:
+def section(document: Mapping[str, Any], where: str, folder: str = "") -> str:
+    """A figure's part of a page: its picture in ``folder``, ``where`` its numbers are, and its claims in tables."""
     name = document["name"]
     lines = [f"## {name}: {document['title']}", "", f"{document['paper']}. {document['caption']}".strip(), ""]
-    lines += [f"![{document['title']}]({name}.png)", "", f"Numbers: [{name}.csv]({name}.csv), {document['effort']} size."]
+    lines += [f"![{document['title']}]({folder}{name}.png)", "", where]
     for own, first in ((False, STATED), (True, OWN)):
         claims = [claim for claim in document["claims"] if claim.get("own", False) is own]
         if claims:
@@ -60,13 +61,17 @@ def _rows(claims: Sequence[Mapping[str, Any]]) -> list[str]:
         cells = [
             claim["claim"],
             _number(claim["paper"], unit),
-            _number(claim["ours"], unit),
+            _number(claim["ours"], unit) + _interval(claim.get("interval")),
             _number(claim["ratio"], ""),
             _VERDICTS[claim["agrees"]],
             claim["why"],
         ]
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return lines
+
+
+def _interval(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else f" ({_number(interval[0], '')} to {_number(interval[1], '')})"
 
 
 def _number(value: float | str | None, unit: str) -> str:

@@ -17,7 +17,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
 from quietmean_reproduction.adqsp.setting import PAPER, draw_values, unquantised
-from quietmean_reproduction.columns import numbers, worst_deviation
+from quietmean_reproduction.columns import interval_of, numbers, worst_deviation
 from quietmean_reproduction.figure import PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, FAINT, GREY, RED, grid
 from quietmean_reproduction.sweeps.task import Task
@@ -195,11 +195,13 @@ def _claims_for(part: pl.DataFrame, cell: float) -> list[Claim]:
             f"the whole run reveals what local noise does, Delta_min = {cell:g}",
             1.0,
             total / local,
-            False,
+            None,
             f"{last} messages reveal {total:.3f} nats together (standard error {together['nats_standard_error'][-1]:.3f}; by the "
             f"law {law['nats'][-1]:.3f}): every one has its own error, and the intervals intersect. The last {last // 2} added "
             f"{total - half:.3f} nats, about ln 2 = 0.693, and so on without end: this is no differential privacy",
             "x",
+            interval_of(total / local, float(together["nats_standard_error"][-1]) / local),
+            (0.95, 1.05),
         ),
     ]
 

@@ -36,7 +36,16 @@ _GUARDS = 0.1
 # Release variances below this are what rounding left of zero; squared parts below the other likewise.
 _DISCLOSED, _TOUCHED = 1e-9, 1e-9
 
+# By how much, as a logarithm, an error differs in 95 % of draws, if the worst execution decides the noise. The standard deviation
+# over six draws of 300 executions at gamma = 0.2 was 0.21 to 0.24 of IncA's error, and 0.05 of GOPA's.
+_LUCK = 0.45
+
 Array = NDArray[np.float64]
+
+
+def with_luck(ratio: float) -> tuple[float, float]:
+    """The interval of a ratio of errors, the noise of which the worst of some executions decides."""
+    return ratio / math.exp(_LUCK), ratio * math.exp(_LUCK)
 
 
 @dataclass(frozen=True)

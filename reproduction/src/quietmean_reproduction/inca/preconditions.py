@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import beta
 
 from quietmean.graphs import make_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
+from quietmean_reproduction.columns import Array, numbers
 from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
 from quietmean_reproduction.inca.connectivity import meets_precondition
 from quietmean_reproduction.inca.setting import PAPER
+from quietmean_reproduction.rows import with_share
 from quietmean_reproduction.style import band, grid, legend_above, looks
 from quietmean_reproduction.sweeps.task import Task
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PARTIES, NEIGHBOURS, ROUNDS = 100, (1, 2, 3, 4, 5), (2, 4, 6, 8, 10)
 _SURE = 0.99
+_ROUNDS_UNTIL = "rounds until at least 99 % succeed, k = 1..5"
+_BY_INTERVALS = "By the intervals of neighbouring k no share goes the other way, and those of k = 1 and 5 are apart"
 
 
 def succeed(*, seed: int, adversary: str, out_degree: int, rounds: int, runs: int) -> list[dict[str, Any]]:
@@ -67,12 +69,9 @@ def tasks(effort: Effort) -> list[Task]:
     ]
 
 
-def _interval(rows: pl.DataFrame) -> tuple[Any, Any]:
-    """95 % Clopper-Pearson, in percent."""
-    runs, count = rows["runs"].to_numpy(), rows["succeeded"].to_numpy()
-    low = np.where(count == 0, 0.0, beta.ppf(0.025, count, runs - count + 1))
-    high = np.where(count == runs, 1.0, beta.ppf(0.975, count + 1, runs - count))
-    return 100 * low, 100 * high
+def shares(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the share of runs that succeed."""
+    return with_share(rows, "succeeded", "runs")
 
 
 def draw(rows: pl.DataFrame, canvas: Canvas) -> None:
@@ -85,8 +84,8 @@ def draw(rows: pl.DataFrame, canvas: Canvas) -> None:
         for out_degree, look in zip(NEIGHBOURS, looks(), strict=False):
             part = rows.filter(adversary=adversary, out_degree=out_degree)
             x = part["rounds"].to_numpy() * (out_degree if by_messages else 1)
-            axes.plot(x, 100 * part["succeeded"] / part["runs"], label=f"k = {out_degree}", clip_on=False, **look)
-            band(axes, x, *_interval(part), look["color"])
+            axes.plot(x, 100 * part["share"], label=f"k = {out_degree}", clip_on=False, **look)
+            band(axes, x, 100 * part["share_low"], 100 * part["share_high"], look["color"])
         axes.set(title=title, xlabel="messages per party, kT" if by_messages else "rounds T", ylim=(0, 100))
         if by_messages:
             axes.set_xlim(0, 52)
@@ -96,59 +95,76 @@ def draw(rows: pl.DataFrame, canvas: Canvas) -> None:
 
 
 def claims(rows: pl.DataFrame) -> list[Claim]:
-    eavesdrop = _first(rows, "eavesdrop")
-    collusion = _first(rows, "collusion")
-    rates = {
-        adversary: np.array([_rates(rows, adversary, out_degree) for out_degree in NEIGHBOURS])
-        for adversary in ("eavesdrop", "collusion")
-    }
-    slack = 3 * np.sqrt(0.5 / rows["runs"][0])
+    eavesdrop, collusion = (_first(rows, adversary) for adversary in ("eavesdrop", "collusion"))
+    sure, possible = (_messages(_first(rows, "eavesdrop", end)) for end in ("low", "high"))
     static, dynamic = (rows.filter(adversary=f"two-{kind}") for kind in ("random-static", "uniform"))
-    messages = [rounds * out_degree for out_degree, rounds in zip(NEIGHBOURS, eavesdrop, strict=True) if rounds is not None]
     return [
         Claim(
             "eavesdroppers: the higher k, the fewer rounds for 100 % success",
-            agrees=bool((np.diff(rates["eavesdrop"], axis=0) > -slack).all()) and _falls(eavesdrop),
-            why=f"rounds until at least 99 % succeed, k = 1..5: {_listed(eavesdrop)}",
+            agrees=_changes(rows, "eavesdrop", rises=True),
+            why=f"{_ROUNDS_UNTIL}: {_listed(eavesdrop)}. {_BY_INTERVALS}",
         ),
         Claim(
             "eavesdroppers: the lower k, the fewer messages in total",
-            agrees=bool(np.argmin(messages) == 0),
-            why=f"messages until at least 99 % succeed, for every k that gets there: {_listed(messages)}",
+            agrees=_cheapest_alone(sure, possible),
+            why="messages until at least 99 % succeed, k = 1..5: "
+            f"{_listed(_messages(eavesdrop))}; by the low ends of the intervals {_listed(sure)}, by the high ends "
+            f"{_listed(possible)}",
         ),
         Claim(
             "collusion: the lower k, the easier a high success rate",
-            agrees=bool((np.diff(rates["collusion"], axis=0) < slack).all()),
-            why=f"rounds until at least 99 % succeed, k = 1..5: {_listed(collusion)} (more than 10: -)",
+            agrees=_changes(rows, "collusion", rises=False),
+            why=f"{_ROUNDS_UNTIL}: {_listed(collusion)} (more than 10: -). {_BY_INTERVALS}",
         ),
         Claim(
             "Theorem 4.9: static neighbours and two fully observed honest parties break the precondition",
             0.0,
-            static["succeeded"].item() / static["runs"].item(),
-            static["succeeded"].item() == 0 and dynamic["succeeded"].item() > 0,
+            static["share"].item(),
+            None if dynamic["share_low"].item() > _SURE else False,
             f"share of {static['runs'].item()} runs that succeed, k = 2, T = 20; with neighbours drawn anew each round "
-            f"{dynamic['succeeded'].item() / dynamic['runs'].item():.2f}",
+            f"{dynamic['share'].item():.2f}",
+            "",
+            (static["share_low"].item(), static["share_high"].item()),
+            (0.0, 1 - _SURE),
         ),
     ]
 
 
-def _rates(rows: pl.DataFrame, adversary: str, out_degree: int) -> list[float]:
-    part = rows.filter(adversary=adversary, out_degree=out_degree)
-    return (part["succeeded"] / part["runs"]).to_list()
+def _changes(rows: pl.DataFrame, adversary: str, rises: bool) -> bool | None:
+    """Does the share that succeeds rise with k, or fall? By intervals: nowhere the other way, and apart for k = 1 and 5."""
+    low, high = (_shares(rows, adversary, end) for end in ("share_low", "share_high"))
+    if not rises:
+        low, high = low[::-1], high[::-1]
+    if (high[1:] < low[:-1]).any():
+        return False
+    return True if (low[-1] > high[0]).any() else None
 
 
-def _first(rows: pl.DataFrame, adversary: str) -> list[int | None]:
-    """The first of ROUNDS with at least 99 % success, per k."""
-    rates = [_rates(rows, adversary, out_degree) for out_degree in NEIGHBOURS]
-    return [next((rounds for rounds, rate in zip(ROUNDS, row, strict=True) if rate >= _SURE), None) for row in rates]
+def _cheapest_alone(sure: list[int | None], possible: list[int | None]) -> bool | None:
+    """Are the fewest messages those of k = 1? ``sure`` and ``possible``: how many each k needs, by the ends of the intervals."""
+    others = [one for one in possible[1:] if one is not None]
+    if sure[0] is not None and all(sure[0] < one for one in others):
+        return True
+    cheaper = [one for one in sure[1:] if one is not None]
+    return False if possible[0] is None or any(one < possible[0] for one in cheaper) else None
 
 
-def _falls(rounds: list[int | None]) -> bool:
-    known = [1000 if one is None else one for one in rounds]
-    return all(later <= earlier for earlier, later in pairwise(known))
+def _shares(rows: pl.DataFrame, adversary: str, column: str) -> Array:
+    """Of each k and number of rounds, (5, 5)."""
+    return np.array([numbers(rows.filter(adversary=adversary, out_degree=k).sort("rounds"), column) for k in NEIGHBOURS])
 
 
-def _listed(numbers: list[Any]) -> str:
+def _first(rows: pl.DataFrame, adversary: str, end: str = "") -> list[int | None]:
+    """The first of ROUNDS with at least 99 % success, per k; by an ``end`` of the intervals, low or high."""
+    reached = _shares(rows, adversary, f"share_{end}" if end else "share") >= _SURE
+    return [ROUNDS[int(np.argmax(row))] if row.any() else None for row in reached]
+
+
+def _messages(rounds: list[int | None]) -> list[int | None]:
+    return [None if one is None else one * out_degree for one, out_degree in zip(rounds, NEIGHBOURS, strict=True)]
+
+
+def _listed(numbers: list[int | None]) -> str:
     return ", ".join("-" if one is None else str(one) for one in numbers)
 
 
@@ -161,4 +177,5 @@ FIGURE = Figure(
     claims=claims,
     caption="n = 100, k receivers a round chosen at random; bands: 95 % Clopper-Pearson.",
     size=(PAGE, 2.5),
+    kept=shares,
 )
