@@ -20,7 +20,7 @@ from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity
 from quietmean.planning.automatic import AUTO
 from quietmean.protocols import get_protocol, registry
-from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.feasible import feasible, feasible_sealed, require_in_general, require_sealable
 from quietmean.studies.party import Files, Observers
@@ -230,13 +230,13 @@ class Consortium:
         return means
 
     def _run(self) -> list[Any]:
-        study = qm.Study._of(self.terms)
+        study = qm.Study._of(require_study(self.terms))
         return [study.run({name: self.data(name) for name in NAMES}, no_privacy=self.cell.bare, a_priori_above_target=True)]
 
     def _contribute(self, name: str) -> Path:
         file = self.folder / "box" / f"{name}.contribution"
         file.parent.mkdir(exist_ok=True)
-        site = {"no_ledger": True, "yes": True, "a_priori_above_target": True}
+        site: dict[str, Any] = {"no_ledger": True, "yes": True, "a_priori_above_target": True}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **site)

@@ -5,7 +5,10 @@ Every command that comes before says the same, in the same words.
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study_file import study_text
+from support.command_lines import command, ending
 from support.site_policy import write_policy
 from support.ways_in import NAMES, PROTOCOLS, Cell, Consortium, cells, said
 
@@ -50,6 +54,41 @@ def test_the_seal_says_yes_if_and_only_if_parties_have_a_result(
     else:
         results = parties.come_to(again=NAMES[1] if cell.way in COMES_AGAIN else "")
         assert len(results) == (1 if cell.way in ("run", "file") else len(NAMES) if cell.way != "committee" else 4)
+
+
+KILLED = [cell for cell in cells() if cell.unit == "record" and cell.way in ("join", "folder")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", KILLED, ids=str)
+def test_a_killed_party_types_its_line_again(cell: Cell, tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
+    """As processes of the command; killed when its noise is in its store."""
+    parties = Consortium(cell, tmp_path, free_ports(len(NAMES)))
+    if parties.refused_before() is not None:
+        return
+    (tmp_path / "share").mkdir()
+
+    def start(name: str) -> subprocess.Popen[str]:
+        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(25, 65))))
+        consent = ["--yes", "--no-ledger", "--a-priori-above-target", *(["--no-privacy"] if cell.bare else [])]
+        share = ["--folder", "share"] if cell.way == "folder" else []
+        own = ["--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store"]
+        return command(tmp_path, "join", "ages.sealed", *own, *consent, *share, "--receipt", f"{name}.json", "--json")
+
+    running = {name: start(name) for name in NAMES}
+    try:
+        struck, deadline = NAMES[1], time.monotonic() + 240
+        while not (tmp_path / f"{struck}.store").exists() and running[struck].poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        running[struck].kill()
+        running[struck].communicate()
+        running[struck] = start(struck)
+        endings = {name: ending(process) for name, process in running.items()}
+    finally:
+        for process in running.values():
+            process.kill()
+    assert {code for code, _, _ in endings.values()} == {0}, endings
+    assert {json.loads(output)["parties_counted"] for _, output, _ in endings.values()} == {len(NAMES)}
 
 
 def test_every_name_of_every_protocol_is_there() -> None:
