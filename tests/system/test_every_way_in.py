@@ -18,6 +18,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study_file import study_text
 from support.command_lines import command, ending
+from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 from support.ways_in import NAMES, PROTOCOLS, Cell, Consortium, cells, said
 
@@ -125,14 +126,6 @@ def test_all_commands_refuse_in_the_same_words(
     for name, keys in parties.meeting.keys.items():
         Path(f"{name}.entry").write_bytes(keys.entry.signed.to_file())
 
-    def told(line: str) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(line))
-        errors = capsys.readouterr().err.splitlines()
-        assert ended.value.code == InputError.exit_code, (line, errors)
-        return errors[-1]
-
     own = "--key north.key" + ("" if parties.sealed.by_file else " --store north.store")
     session = cell.way == "session"
     data = "--account wards" if session else "--data age.csv --no-ledger"
@@ -148,6 +141,42 @@ def test_all_commands_refuse_in_the_same_words(
     if in_general:
         Path("ages.toml").write_text(study_text(parties.terms))
         lines.append("invite ages.toml --key north.key --out another.invitation")
-    sentences = {line: told(line) for line in lines}
+    sentences = {line: told(line, capsys) for line in lines}
     assert len(set(sentences.values())) == 1, sentences
     assert not Path("other.sealed").exists()
+
+
+def test_a_study_through_a_folder_has_to_be_sealed_wherever_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_roster(tmp_path, on_this_machine(NAMES, (7001, 7002, 7003)))
+    terms = Consortium(Cell("local-dp", "folder", "record"), tmp_path, []).terms
+    Path("ages.toml").write_text(study_text(terms))
+    Path("age.csv").write_text("age\n30\n")
+    agreed = "ages.toml --roster roster.toml"
+    party = f"{agreed} --key north.key"
+    joins = f"join {party} --data age.csv --folder share --yes --no-ledger"
+    lines = [f"plan --study {agreed}", f"contract {party}", f"check {party} --data age.csv --no-ledger", joins]
+    sentences = {line: told(line, capsys) for line in lines}
+    assert len(set(sentences.values())) == 1, sentences
+    assert "through a folder has to be sealed" in sentences[joins]
+
+
+def test_a_party_of_the_fewest_records_has_room(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
+    """Else no party could take part, and the seal says so."""
+    limits = (("records_per_party", (10_000, 20_000)), ("options", {"domain": "ball", "largest_weight": 100.0}))
+    cell = Cell("packed-sharing", "join", "record", limits)
+    parties = Consortium(cell, tmp_path, free_ports(3))
+    assert "largest_weight" in str(parties.refused_before())
+    assert parties.refused_at_join() == parties.refused_before()
+
+
+def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence with which a command refuses."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(line))
+    errors = capsys.readouterr().err.splitlines()
+    assert ended.value.code == InputError.exit_code, (line, errors)
+    return errors[-1]

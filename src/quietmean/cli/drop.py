@@ -80,6 +80,7 @@ def command(
     from quietmean.studies.agreement.committee_session import session_of
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.outcome.feasible import feasible_sealed
 
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
         raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")
@@ -99,7 +100,7 @@ def command(
     elif not on_loopback(host):
         warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
     with progress("calibrating the noise"):
-        session = session_of(sealed, sealed.choice().plan)
+        session = session_of(sealed, feasible_sealed(sealed).plan)
     limits = DropLimits(connections=limit.connections, rate=limit.rate, slow=limit.stalled)
     box = DropBox.open(folder, session)
 

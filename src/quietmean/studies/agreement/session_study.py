@@ -19,7 +19,6 @@ from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset
-from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.agreement.transport import TIMEOUTS, Seconds, Transport, TransportTerms
@@ -73,18 +72,9 @@ class SessionStudy(TransportTerms, BaseModel):
         deadlines = {} if self.deadlines is None else {"deadlines": self.deadlines.describe()}
         return plain | deadlines | ({} if self.start_by is None else {"start_by": self.start_by.astimezone(UTC).isoformat()})
 
-    @property
-    def keyed_by(self) -> Links:
-        """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
-        return self.links or Links.X25519
-
     def sealable(self) -> SessionStudy:
         """The session as it is sealed: with hybrid links, unless it says something else."""
         return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
-
-    def require_sealed(self) -> None:
-        """Raises :class:`InputError` for a session that cannot be done with a roster alone."""
-        require_sealed(self.keyed_by, "session")
 
     @field_validator("purpose")
     @classmethod

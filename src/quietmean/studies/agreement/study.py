@@ -34,7 +34,6 @@ from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_hours, in_words
-from quietmean.studies.agreement.links import require_sealed
 from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
 from quietmean.studies.agreement.transport import TIMEOUTS, Seconds, Transport, TransportTerms
 
@@ -98,18 +97,9 @@ class StudyTerms(TransportTerms, BaseModel):
     # Whose members open the sum of what all contribute, in one message each.
     committee: CommitteeTerms | None = None
 
-    @property
-    def keyed_by(self) -> Links:
-        """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
-        return self.links or Links.X25519
-
     def sealable(self) -> StudyTerms:
         """The study as it is sealed: with hybrid links, unless it says something else."""
         return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
-
-    def require_sealed(self) -> None:
-        """Raises :class:`InputError` for a study that cannot be done with a roster alone."""
-        require_sealed(self.keyed_by, "study")
 
     @property
     def starts_with_quorum(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.waits import LONGEST_SECONDS, SHORTEST_SECONDS
 from quietmean.studies.agreement.deadlines import Deadlines
@@ -28,6 +29,7 @@ class TransportTerms:
         start_by: datetime | None
         round_timeout: float
         start_timeout: float
+        links: Links | None
 
         @property
         def model_fields_set(self) -> set[str]: ...
@@ -36,6 +38,24 @@ class TransportTerms:
     def by_folder(self) -> bool:
         """Whether messages are files in a folder."""
         return self.transport == "folder"
+
+    @property
+    def keyed_by(self) -> Links:
+        """Which keys protect what the parties tell each other; X25519 in documents that do not say."""
+        return self.links or Links.X25519
+
+    def require_sealed(self) -> None:
+        """Raises :class:`InputError` for what cannot be done with a roster alone."""
+        if self.by_folder:
+            raise InputError(
+                f"a {self.called} through a folder has to be sealed, as its messages need keys of their own: use invite, accept "
+                "and seal"
+            )
+        if self.keyed_by == Links.HYBRID:
+            raise InputError(
+                f'a {self.called} with links = "hybrid" has to be sealed, as the ML-KEM keys of its parties are in their '
+                'entries: use invite, accept and seal, or give links = "x25519"'
+            )
 
     def require_possible_transport(self) -> None:
         """Raises :class:`InputError` for what cannot go through a folder, or has deadlines and does not."""

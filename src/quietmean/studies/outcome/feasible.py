@@ -49,8 +49,12 @@ def feasible(
     if protocol is not None:
         _require_protocol(terms, protocol, by_file=by_file, no_privacy=no_privacy)
     choice = planned or _planned(terms, parties, protocol is not None and not protocol.is_private)
+    fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0
     for plan in choice.plans:
         _require_gate_carried(terms, gated=plan.gated)
+        if isinstance(terms, StudyTerms) and fewest:
+            # Fewer than that no party may have.
+            plan.require_room(terms.workload.weight_of(fewest))
         if by_file:
             require_by_file(plan)
     if hope and isinstance(terms, StudyTerms):
@@ -60,13 +64,13 @@ def feasible(
     return choice
 
 
-def feasible_sealed(sealed: Sealed, *, no_privacy: bool | None = False) -> Choice:
-    """The same of a sealed study, for all who may take part."""
-    terms, protocol = sealed.study, _named(sealed.study)
+def feasible_sealed(sealed: Sealed, *, by_file: bool = False, no_privacy: bool | None = False) -> Choice:
+    """The same of a sealed study, for all who may take part; ``by_file`` where a party does so that gave an address, too."""
+    terms, protocol, one_file = sealed.study, _named(sealed.study), by_file or sealed.by_file
     if protocol is not None:
-        _require_protocol(terms, protocol, by_file=sealed.by_file, no_privacy=no_privacy)
+        _require_protocol(terms, protocol, by_file=one_file, no_privacy=no_privacy)
     planned = sealed.choice(no_privacy=protocol is not None and not protocol.is_private)
-    return feasible(terms, sealed.admitted, by_file=sealed.by_file, no_privacy=None, planned=planned)
+    return feasible(terms, sealed.admitted, by_file=one_file, no_privacy=None, planned=planned)
 
 
 def require_sealable(sealed: Sealed, now: datetime) -> Choice:

@@ -189,26 +189,17 @@ class PartyFiles:
                 f"{named('folder', 'PATH')}"
             )
         parse_folder(folder)
-        self._require_mailboxes()
         if not self.store(options.store).exists():
             self.terms.required_deadlines.require_ahead(datetime.now(UTC))
 
     def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
         """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
-        if url is None or not self.terms.by_folder:
+        sealed, keys = self.sealed, self.keys
+        if url is None or sealed is None or keys is None or not self.terms.by_folder:
             return None
-        sealed, keys = self._require_mailboxes()
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.computing)}
         timetable = self.terms.required_deadlines.timetable(plans)
         return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
-
-    def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
-        if self.sealed is None or self.keys is None:
-            raise InputError(
-                f"a {self.terms.called} through a folder has to be sealed, as its messages need keys of their own: use "
-                "invite and seal"
-            )
-        return self.sealed, self.keys
 
 
 class Files(PartyFiles):

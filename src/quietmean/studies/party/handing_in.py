@@ -92,7 +92,7 @@ def hand_in(
     """
     study, rules = sealed.study, Policy.load(site.policy)
     payer = payer_for(rules, study.unit, data_name, site, person.note)
-    choice = feasible_sealed(sealed)
+    choice = feasible_sealed(sealed, by_file=study.committee is None)
     plan = choice.plan
     contributor = contributor_of(sealed, plan, identity, keys)
     query = query_statement(data, study.workload.columns, study.unit)
