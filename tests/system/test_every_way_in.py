@@ -16,6 +16,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.protocols import get_protocol
+from quietmean.studies.agreement.any_study import load_any
 from quietmean.studies.agreement.study_file import study_text
 from support.command_lines import command, ending
 from support.rosters import on_this_machine, write_roster
@@ -90,6 +92,21 @@ def test_a_killed_party_types_its_line_again(cell: Cell, tmp_path: Path, free_po
             process.kill()
     assert {code for code, _, _ in endings.values()} == {0}, endings
     assert {json.loads(output)["parties_counted"] for _, output, _ in endings.values()} == {len(NAMES)}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_name_has_a_study_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by new, and taken by invite; where nothing is protected somebody has to say so."""
+    monkeypatch.chdir(tmp_path)
+    bare = " --no-privacy" if Cell(name, "join", "record").bare else ""
+    line = f"new --column age --bounds 0 100 --protocol {name} --out"
+    main(shlex.split(f"{line} ages.toml{bare}"))
+    assert load_any(Path("ages.toml")).protocol == ("auto" if name == "auto" else get_protocol(name).name)
+    with pytest.raises(SystemExit):
+        main(shlex.split(f"{line} other.toml{'' if bare else ' --no-privacy' if name != 'auto' else ' --nats 0.4 --epsilon 1'}"))
+    assert not Path("other.toml").exists()
+    main(shlex.split("keygen --key north.key"))
+    main(shlex.split("invite ages.toml --key north.key --out ages.invitation"))
 
 
 def test_every_name_of_every_protocol_is_there() -> None:
