@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from quietmean_reproduction import registry
+from quietmean_reproduction.run import reproduce
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 from support.dask_cluster import cluster
 from support.other_processes import found_by_all
@@ -41,6 +43,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from slow_functions_of_tests import slowly
+from quietmean_reproduction import registry
+from quietmean_reproduction.run import reproduce
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 if __name__ == "__main__":
     tasks = [Task(slowly, {"number": number, "log": sys.argv[2], "seconds": 0.3}, seed=str(number)) for number in range(12)]
@@ -71,11 +75,17 @@ def ended(log: Path) -> int:
 def test_all_workers_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     tasks = make_tasks(tmp_path / "log", 0.0)
     alone = run_sweep(tasks, tmp_path / "alone", workers=Workers(1)).path.read_bytes()
+    figure = registry()["cordp-dme-3"]
+    reproduce([figure], tmp_path / "figure", workers=Workers(1))
     with cluster(folder) as running:
         for place, workers in enumerate((Workers(3), Workers(running.address))):
             sweep = run_sweep(tasks, tmp_path / str(place), workers=workers)
             assert sweep.computed == len(tasks)
             assert sweep.path.read_bytes() == alone
+            reproduce([figure], tmp_path / f"figure {place}", workers=workers)
+            for end in ("csv", "png", "json"):
+                name = f"{figure.name}.{end}"
+                assert (tmp_path / f"figure {place}" / name).read_bytes() == (tmp_path / "figure" / name).read_bytes()
 
 
 def test_a_killed_dask_worker_loses_and_doubles_nothing(folder: Path, tmp_path: Path) -> None:
