@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
@@ -18,6 +18,9 @@ from quietmean_reproduction.rows import kept, read_rows
 from quietmean_reproduction.style import paper_style
 from quietmean_reproduction.summary import write_summary
 from quietmean_reproduction.sweeps import Workers, run_sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 # A figure's sweep lies here, so that a second run computes only what is missing.
 SWEEPS = ".sweeps"
@@ -99,12 +102,18 @@ def _tell(progress: Progress, name: str, done: int, total: int, before: int) -> 
 
 
 def draw(figure: Figure, rows: Path, path: Path) -> None:
-    """The PNG of the rows in a CSV file. It says which rows, and what drew it: both the same give the same bytes."""
-    import matplotlib as mpl
+    """The PNG of the rows in a CSV file."""
     from matplotlib.figure import Figure as Canvas
 
     with paper_style():
         canvas = Canvas(figsize=figure.size)
         figure.draw(read_rows(rows), canvas)
-        source = f"sha256 {hashlib.sha256(rows.read_bytes()).hexdigest()}"
-        canvas.savefig(path, metadata={"Software": f"matplotlib {mpl.__version__}", "Source": source})
+        save(canvas, rows, path)
+
+
+def save(canvas: Canvas, rows: Path, path: Path) -> None:
+    """Write a PNG that says which rows it shows, and what drew it: both the same give the same bytes."""
+    import matplotlib as mpl
+
+    source = f"sha256 {hashlib.sha256(rows.read_bytes()).hexdigest()}"
+    canvas.savefig(path, metadata={"Software": f"matplotlib {mpl.__version__}", "Source": source})
