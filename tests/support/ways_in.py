@@ -37,8 +37,9 @@ MEMBERS = ("m1", "m2", "m3", "m4")
 DIMENSION = 3
 # How many rows a party has, two of each person.
 ROWS = 40
-# At the least, of a process that looks all the time; and how long somebody waits who is told nothing, in seconds.
-_POLL, _PATIENCE = 2.0, 120.0
+# In seconds: how often a process looks that looks all the time, and how long parties wait on a busy machine, where all come.
+_POLL, _PATIENCE = 2.0, 600.0
+_WAITS = {"round_timeout": 120.0, "start_timeout": _PATIENCE}
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,15 @@ class Cell:
         }
         general |= dict(self.more)
         if self.way == "session":
-            return {"session": {**general, "dimension": DIMENSION, "rounds": 2, "round_timeout": 20.0}}
+            return {"session": {**general, "dimension": DIMENSION, "rounds": 2, **_WAITS}}
         if self.way == "folder":
-            first = (datetime.now(UTC) + timedelta(seconds=60)).isoformat()
-            general |= {"transport": "folder", "deadlines": {"first": first, "interval": 60.0, "poll": _POLL}}
+            first = (datetime.now(UTC) + timedelta(seconds=_PATIENCE)).isoformat()
+            general |= {"transport": "folder", "deadlines": {"first": first, "interval": _PATIENCE, "poll": _POLL}}
         elif self.way == "committee":
             del general["colluding"]
-            general["committee"] = {"members": len(MEMBERS), "contribute_by": soon(8.0), "grace": 0.0}
+            general["committee"] = {"members": len(MEMBERS), "contribute_by": soon(40.0), "grace": 0.0}
         else:
-            general |= {"round_timeout": 20.0}
+            general |= _WAITS
         if self.way == "file":
             # With nobody missing there is no decoder for what is.
             general["dropouts"] = 0.34

@@ -6,6 +6,7 @@ Every command that comes before says the same, in the same words.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import quietmean
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.protocols import get_protocol
@@ -80,13 +82,13 @@ def test_a_killed_party_types_its_line_again(cell: Cell, tmp_path: Path, free_po
 
     running = {name: start(name) for name in NAMES}
     try:
-        struck, deadline = NAMES[1], time.monotonic() + 240
+        struck, deadline = NAMES[1], time.monotonic() + 600
         while not (tmp_path / f"{struck}.store").exists() and running[struck].poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         running[struck].kill()
         running[struck].communicate()
         running[struck] = start(struck)
-        endings = {name: ending(process) for name, process in running.items()}
+        endings = {name: ending(process, 900) for name, process in running.items()}
     finally:
         for process in running.values():
             process.kill()
@@ -113,6 +115,8 @@ def test_every_name_of_every_protocol_is_there() -> None:
     assert {"auto", "inca", "cordp-dme", "consensus", "adqsp", "pdmm", "admm", "gossip", "secret-sharing"} <= set(PROTOCOLS)
 
 
+# They read what is over, or what its members hand out.
+OVER = {"cli/combine.py", "cli/result.py"}
 # What no party can do, for one reason each: the cell, how many gave an address, and whether it is known whoever comes.
 REFUSED = {
     "gate": (Cell("inca", "folder", "record"), 0, True),
@@ -121,6 +125,11 @@ REFUSED = {
     "one-address-missing": (Cell("packed-sharing", "join", "record"), 2, False),
     "roles": (Cell("central-dp", "join", "record", (("start_by", "2999-01-01T00:00:00Z"), ("minimum", 3))), 3, True),
     "privacy": (Cell("gossip", "session", "party"), 3, True),
+    "nothing-to-start": (
+        Cell("local-dp", "file", "record", (("start_by", "2999-01-01T00:00:00Z"), ("minimum", 3), ("dropouts", 0.0))),
+        0,
+        False,
+    ),
     "session-without-addresses": (Cell("local-dp", "session", "party"), 0, False),
 }
 
@@ -187,6 +196,16 @@ def test_a_party_of_the_fewest_records_has_room(tmp_path: Path, free_ports: Call
     parties = Consortium(cell, tmp_path, free_ports(3))
     assert "largest_weight" in str(parties.refused_before())
     assert parties.refused_at_join() == parties.refused_before()
+
+
+def test_nobody_else_decides() -> None:
+    """Who plans what parties will do asks the verdict; readers of what is over plan as it was."""
+    source = Path(quietmean.__file__).parent
+    plans = {str(path.relative_to(source)) for path in source.rglob("*.py") if re.search(r"\.choice\(", path.read_text("utf-8"))}
+    assert plans == {"studies/agreement/study.py", "studies/outcome/feasible.py", "studies/agreement/sealed.py", *OVER}
+    asks = {str(path.relative_to(source)) for path in source.rglob("*.py") if "feasible import" in path.read_text("utf-8")}
+    assert {f"cli/{name}.py" for name in ("new", "invite", "plan_study", "seal", "run", "check_committee", "join_member")} <= asks
+    assert {"studies/party/files.py", "studies/party/handing_in.py", "sessions/agreed.py"} <= asks
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -48,6 +48,11 @@ def feasible(
     protocol = _named(terms) if planned is None else planned.plan.protocol
     if protocol is not None:
         _require_protocol(terms, protocol, by_file=by_file, no_privacy=no_privacy)
+    if by_file and terms.starts_with_quorum:
+        raise InputError(
+            "start_by and minimum say nothing where each party hands in one file: leave them out, and let dropouts say how many "
+            "may be missing"
+        )
     choice = planned or _planned(terms, parties, protocol is not None and not protocol.is_private)
     fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0
     for plan in choice.plans:
@@ -127,8 +132,8 @@ def _require_one_message(protocol: Mechanism) -> None:
     if not protocol.by_file:
         raise InputError(
             f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
-            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp", or each party accepts with '
-            f"{named('address', 'HOST:PORT')}"
+            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp", or each party gives accept '
+            f"{named('address', 'HOST:PORT')}, and joins"
         )
 
 
