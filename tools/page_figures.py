@@ -9,7 +9,8 @@ writes it anew at the end of pages whose figures were typed in, from what ``make
 
     python tools/page_figures.py --older PAGE.md ...
 
-does so for pages that are yet to be measured anew: the page says which of its lines are older than the code.
+does so for pages that are yet to be measured anew: the page says which of its lines are older than the code, with those of which
+it said so before.
 """
 
 from __future__ import annotations
@@ -78,6 +79,12 @@ def changed(page: str) -> list[str]:
     return [
         what for what in sorted(told | now) if not math.isclose(told.get(what, math.nan), now.get(what, math.nan), rel_tol=CLOSE)
     ]
+
+
+def older_lines(text: str) -> list[str]:
+    """Which lines a page says are older than the code."""
+    said = re.search(f"^{OLDER}(.*)\\.$", text, re.MULTILINE)
+    return re.findall("`([^`]*)`", said[1]) if said else []
 
 
 def without(text: str) -> str:
@@ -247,8 +254,9 @@ PAGES: Mapping[str, Callable[[], Found]] = {
 def main() -> int:
     pages = [page for page in sys.argv[1:] if page != "--older"]
     for page in pages:
-        path, older = DOCS / page, changed(page) if "--older" in sys.argv else []
-        path.write_text(without(path.read_text(encoding="utf-8")) + ending(page, older), encoding="utf-8")
+        text = (path := DOCS / page).read_text(encoding="utf-8")
+        older = sorted({*older_lines(text), *changed(page)}) if "--older" in sys.argv else []
+        path.write_text(without(text) + ending(page, older), encoding="utf-8")
     return 0
 
 

@@ -62,6 +62,32 @@ def test_a_one_shot_regression_says_what_it_is_and_where_outcomes_are_separated(
     apart = answer("logistic-regression(ill ~ age + arm)", 1e-4, records)
     (flag,) = [one for one in apart.flags if one.code == "separated"]
     assert flag.terms == ("arm[c]",)
+    place = apart.terms.index("arm[c]")
+    assert np.isnan(apart.value[place])
+    assert np.isinf(apart.of_noise[place]).all()
+
+
+@pytest.mark.parametrize("steep", [False, True])
+@pytest.mark.parametrize("kind", ["linear-regression(cost ~", "logistic-regression(ill ~"])
+def test_slopes_of_what_hardly_differs_are_hidden_and_others_shown(kind: str, steep: bool) -> None:
+    """Ages differ by 10 of 100 years, arms by all: from some noise on slopes of age are pulled to 0, which no interval holds.
+
+    Just above that chance decides what is shown, which matters only where slopes are steep.
+    """
+    records, codes = people(), set()
+    if steep:
+        records[:, :2] = np.column_stack([800 * records[:, 3], records[:, 3] > 55])
+    for noise in np.geomspace(1e-5, 3e-3, 16).tolist():
+        found = answer(f"{kind} age + arm)", noise, records)
+        hidden = {term for flag in found.flags if flag.code in ("not-identified", "near-threshold") for term in flag.terms}
+        codes |= {flag.code for flag in found.flags if "age" in flag.terms}
+        shown = {term for term, value in zip(found.terms, found.value.tolist(), strict=True) if not math.isnan(value)}
+        assert not shown & hidden
+        assert np.isinf(found.of_noise[[found.terms.index(term) for term in hidden]]).all()
+        # Arms are told apart though ages are not.
+        assert not hidden or hidden >= {"(Intercept)", "age"}
+        assert "arm[b]" in shown
+    assert codes == {"not-identified", *(["near-threshold"] if steep else [])}
 
 
 @pytest.mark.parametrize(

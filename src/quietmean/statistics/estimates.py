@@ -13,6 +13,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
 from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisTest, Z, known
+from quietmean.statistics.intervals import HIDING
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,10 @@ class Estimates(TableFile):
             test_statistic=unknown(self.test_statistic),
             flags=(*flags, flag),
         )
+
+    def as_shown(self) -> Self:
+        """The same without the terms for which no interval holds, as their flags say."""
+        return self.hiding({term for flag in self.flags if flag.code in HIDING for term in flag.terms})
 
     def hiding(self, terms: Collection[str]) -> Self:
         """The same with these terms as noise hides them: between their limits, whatever the data."""

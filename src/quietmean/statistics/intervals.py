@@ -17,8 +17,11 @@ NEAR_TEXT = "only just above the noise, and hidden: what is shown there is shown
 CHI_SQUARED = "chi-squared"
 # Without noise, nothing below is a number of records.
 HALF_A_RECORD = 0.5
-# The flags of a count that noise hides, and of a term that is hidden as it would be shown by chance.
-FEW, NEAR = "few", "near-threshold"
+# The flags of a count that noise hides, of a term that is hidden as it would be shown by chance, and of coefficients that noise
+# hides or that may be any larger.
+FEW, NEAR, NOT_IDENTIFIED, SEPARATED = "few", "near-threshold", "not-identified", "separated"
+# No interval holds for the terms of these.
+HIDING = (NEAR, NOT_IDENTIFIED, SEPARATED)
 
 
 def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:

@@ -23,7 +23,6 @@ from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
-from quietmean.statistics.intervals import NEAR
 from quietmean.statistics.possible import possible
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 
@@ -221,7 +220,7 @@ class DeclaredStatistic:
         estimates = self.statistic.decode(view, self.seen)
         if self.condition is not None and view.whole is None:
             estimates = self._without_outsiders(estimates, view)
-        return estimates.hiding({term for flag in estimates.flags if flag.code == NEAR for term in flag.terms})
+        return estimates.as_shown()
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
         """The same with how many records it is of."""

@@ -19,7 +19,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.fields import ROBUST, robust_field, sides_of
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.intervals import NOT_IDENTIFIED, degrees_of_freedom, f_test, near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
@@ -32,6 +32,10 @@ INTERCEPT = "(Intercept)"
 # Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.
 _LEAST_EIGENVALUE, _FLOOR = 4.0, 0.5
 _NO_VARIANCE = 1e-12
+# The part of a covariate's variance in directions that noise hides from which on its slope is hidden.
+_ALONG = 0.01
+# The part of a slope's noise by the spread of covariates up to which it is of no account that chance decided to show it.
+_OF_NO_ACCOUNT = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -124,9 +128,10 @@ def _fit(
     parties: bool,
 ) -> Estimates:
     count = len(covariates)
-    inverse, flags = inverse_of(centred, count)
+    inverse, flags = inverse_of(centred, terms)
     if inverse is None:
         return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
+    pulled = any(flag.code == NOT_IDENTIFIED for flag in flags)
     cross = centred.covariance[:count, count]
     slopes = inverse @ cross
     # How the slopes, then the intercept, change with the released quantities; all columns are scaled to [-1, 1] here.
@@ -148,17 +153,17 @@ def _fit(
     values = change @ values + np.eye(count + 1)[0] * outcome.centre
     noise, sampling = change @ noise @ change.T, change @ sampling @ change.T
     total = float(centred.covariance[count, count])
-    explained = 1 - unexplained / total if total > 0 else math.nan
+    explained = 1 - unexplained / total if total > 0 and not pulled else math.nan
     summary: dict[str, Any] = {
         # Below 0, noise hides what is explained.
         "r_squared": min(explained, 1.0) if explained >= 0 else None,
         "adjusted_r_squared": 1 - (1 - min(explained, 1.0)) * (centred.records - 1) / degrees if explained >= 0 else None,
-        "sigma": math.sqrt(variance) * outcome.half,
+        "sigma": None if pulled else math.sqrt(variance) * outcome.half,
         "df": degrees,
         "records": centred.records,
     }
     # Of one covariate no covariance of slopes is asked for, and errors may be robust.
-    if pair is None or flags:
+    if pair is None or pulled:
         sampled = _of_model(sampling, noise, degrees)
     else:
         sampled = _robust(pair, covariates[0], outcome, sampling, noise, degrees)
@@ -189,18 +194,45 @@ def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array,
     return _Sampled(np.diag(own.variances), freedom, freedom[1], "robust errors (HC1): their variance may differ")
 
 
-def inverse_of(centred: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
-    """The inverse of the covariates' covariance matrix, with flags; None if it is singular even without noise."""
+def inverse_of(centred: CentredMoments, terms: tuple[str, ...]) -> tuple[Array | None, list[Flag]]:
+    """The inverse of the covariates' covariance matrix, None if singular even without noise; ``terms``: intercept and slopes.
+
+    Where noise hides that covariates differ, eigenvalues are raised, which pulls slopes to 0. No interval holds for these, as the
+    flags say. Where it nearly does, chance decides whether slopes are shown that their spread moves.
+    """
+    count = len(terms) - 1
     eigenvalues, vectors = np.linalg.eigh(centred.covariance[:count, :count])
     error = float(centred.errors[:count, :count].max())
-    flags = []
-    if eigenvalues[0] < _LEAST_EIGENVALUE * error:
-        text = "the covariates hardly differ beyond the noise: the regression is not identified, its slopes are pulled to 0"
-        flags.append(Flag("not-identified", text))
+    least, flags = _LEAST_EIGENVALUE * error, list[Flag]()
+    if (low := eigenvalues < least).any():
+        text = "the covariates hardly differ beyond the noise: the regression is not identified"
+        flags.append(Flag(NOT_IDENTIFIED, text, _along(vectors[:, low], terms)))
         eigenvalues = np.maximum(eigenvalues, _FLOOR * error)
     if eigenvalues[0] <= _NO_VARIANCE:
         return None, flags
-    return (vectors / eigenvalues) @ vectors.T, flags
+    inverse = (vectors / eigenvalues) @ vectors.T
+    if least > 0:
+        moved = _moved_by_spread(centred, inverse) > _OF_NO_ACCOUNT
+        for value, vector in zip(eigenvalues.tolist(), vectors.T, strict=True):
+            if names := _along(np.where(moved, vector, 0.0)[:, None], terms):
+                flags += near_threshold("the spread of covariates", value / least, names)
+    return inverse, flags
+
+
+def _moved_by_spread(centred: CentredMoments, inverse: Array) -> Array:
+    """Which part of the noise in each slope is that of the covariates' covariances, (count,): little, where slopes are small."""
+    count = len(inverse)
+    slopes = inverse @ centred.covariance[:count, count]
+    of_spread = np.einsum("j,ijq->iq", slopes, centred.slopes[:count, :count])
+    gradients = (inverse @ of_spread, inverse @ (centred.slopes[:count, count] - of_spread))
+    part, whole = (np.einsum("iq,qr,ir->i", gradient, centred.noise, gradient) for gradient in gradients)
+    return np.asarray(np.divide(part, whole, out=np.zeros(count), where=whole > 0))
+
+
+def _along(directions: Array, terms: tuple[str, ...]) -> tuple[str, ...]:
+    """The covariates that lie along some of the directions, (covariates, directions), and with them the intercept."""
+    names = [term for term, part in zip(terms[1:], (directions**2).sum(axis=1).tolist(), strict=True) if part > _ALONG]
+    return (terms[0], *names) if names else ()
 
 
 def _to_units(outcome: Vertex, covariates: tuple[Vertex, ...]) -> Array:
@@ -248,7 +280,7 @@ def _estimates(
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     nothing, endless = np.full(len(terms), math.nan), np.full(len(terms), math.inf)
     return Estimates(
-        terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text
+        terms, nothing, endless, -endless, endless, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text
     )
 
 

@@ -18,7 +18,7 @@ from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.intervals import least_count
+from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, least_count
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
@@ -30,7 +30,7 @@ REASON = (
     "this is a one-shot approximation of maximum likelihood, off where covariates are not normal in each class or effects are "
     "large: for odds ratios with intervals fit quietmean.learning.GeneralizedLinearModel, by rounds"
 )
-ONE_SHOT, SEPARATED = "one-shot", "separated"
+ONE_SHOT = "one-shot"
 # Noise deviations that a squared distance of the classes, and the part of each class, must have; and the least such part.
 _LEAST_DISTANCE, _LEAST_CLASS, _LEAST_PART = 2.0, 4.0, 1e-5
 # The odds ratio of one standard deviation of a covariate, or of a level, that is assumed where the study states none.
@@ -96,7 +96,7 @@ class LogisticRegression(Regression):
         all_terms = (*terms, AUC)
         if not levels.covariates:
             return levels.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
-        inverse, flags = inverse_of(centred, len(levels.covariates))
+        inverse, flags = inverse_of(centred, (INTERCEPT, *(vertex.name for vertex in levels.covariates)))
         if inverse is None:
             return levels.completed(
                 _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
@@ -234,7 +234,7 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Row:
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     rows = [*(Row.unknown(term) for term in terms), Row.unknown(AUC, (0.0, 1.0))]
-    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text)
+    return assembled(rows, parties=True, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text)
 
 
 STATISTIC = LogisticRegression

@@ -102,7 +102,7 @@ class MetaAnalysis(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         sites = columns.category(self.by)
         views = [self._at_site(released, columns, place) for place in range(len(sites.categories))]
-        each = [self._inner.decode(view, columns) for view in views]
+        each = [self._inner.decode(view, columns).as_shown() for view in views]
         term = self._term(each[0])
         index = each[0].terms.index(term)
         low, high = float(each[0].low[index]), float(each[0].high[index])
