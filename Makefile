@@ -49,6 +49,9 @@ demo-table-1: .venv/examples.stamp
 demo-pytorch: .venv-torch/torch.stamp
 	.venv-torch/bin/python examples/pytorch_network.py
 
+# Compiled modules are kept also where the environment says otherwise: hundreds of processes of the tests import them.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Three at a time also on two cores: parties of a study wait for each other. What is quick comes first.
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,14 @@ def random_rows(rng: np.random.Generator, records: int, missing: float) -> NDArr
 
 def all_statistics(unit: PrivacyUnit = PrivacyUnit.RECORD) -> list[Statistic]:
     """Some of every registered kind, none twice."""
+    return list(_found(unit))
+
+
+@cache
+def _found(unit: PrivacyUnit) -> tuple[Statistic, ...]:
+    """To find them takes long, and many tests ask."""
     found = {one.text: one for kind in registry().values() for one in statistics_of(kind, unit)}
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter]) -> Iterator[Statistic]:

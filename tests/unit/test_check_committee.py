@@ -26,8 +26,10 @@ from quietmean.core.site_options import NodeOptions, SiteOptions
 from quietmean.node.posting import ServerAnswer
 from quietmean.node.preflight import PeerReadiness
 from quietmean.planning.automatic import Choice
+from quietmean.statistics.expectation import Expectation
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
+from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import dropping
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.register import Register
@@ -55,12 +57,32 @@ def planned(world: CommitteeStudy) -> Choice:
     return world.sealed.study.choice(world.sealed.admitted)
 
 
+@pytest.fixture(scope="module")
+def expectations() -> dict[tuple[float, float, int], Expectation]:
+    return {}
+
+
 @pytest.fixture
-def study(world: CommitteeStudy, planned: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommitteeStudy:
-    """One study, whose files are in a folder of this test; it is planned once."""
+def study(
+    world: CommitteeStudy,
+    planned: Choice,
+    expectations: dict[tuple[float, float, int], Expectation],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommitteeStudy:
+    """One study, whose files are in a folder of this test; it is planned once, and so is what is expected of its answers."""
+    made = vars(Forecast)["expectation"].func
+
+    def kept(forecast: Forecast) -> Expectation:
+        key = forecast.noise, forecast.drawn, forecast.studies
+        if key not in expectations:
+            expectations[key] = made(forecast)
+        return expectations[key]
+
     shutil.copytree(world.folder, tmp_path / "own")
     Path("box").mkdir()
     monkeypatch.setattr(FileCheck, "_choice", lambda check: planned)
+    monkeypatch.setattr(Forecast, "expectation", property(kept))
     return world
 
 

@@ -15,7 +15,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Location, Preview, account_name, read_columns
-from support.odd_cells import COLUMNS, USUAL, WRITERS
+from support.odd_cells import COLUMNS, USUAL, WRITERS, read_files_in_this_process
 from support.postgresql import PASSWORD, by_network, execute, server
 
 AGE = Columns([Column(name="age", low=0, high=110)])
@@ -90,9 +90,10 @@ def test_a_column_that_a_query_has_twice_is_refused_and_no_other(name: str, tmp_
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_query_reads_nothing_but_its_file(text: str, ending: str, tmp_path: Path) -> None:
+def test_a_query_reads_nothing_but_its_file(text: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     polars = pytest.importorskip("polars")
     pytest.importorskip("duckdb")
+    read_files_in_this_process(monkeypatch)
     secret = polars.DataFrame({"age": [77.0]})
     path, other = tmp_path / f"t.{ending}", tmp_path / "other"
     for one in (path, other):
