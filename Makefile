@@ -154,6 +154,7 @@ pages: .venv/test.stamp .venv/examples.stamp .venv-flower/flower.stamp
 	$(BIN)/python tools/protocol_map.py --resume $(MEASURED)
 	$(BIN)/python tools/compare_protocols.py --resume $(MEASURED)
 	$(BIN)/python tools/inca_plans.py --resume $(MEASURED)
+	$(BIN)/python tools/error_per_message.py --resume $(MEASURED)
 	$(BIN)/python tools/gate_cost.py --resume $(MEASURED)
 	$(BIN)/python tools/learning_tables.py
 	$(BIN)/python tools/learning_picture.py

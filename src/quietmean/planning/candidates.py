@@ -195,8 +195,7 @@ def rank(
         try:
             plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
             plan = plan if domain is None else plan.with_domain(domain)
-            sent = plan.protocol.mixing_messages(target.parties)
-            candidates.append(_affordable(Candidate(plan, sent, _result_messages(plan)), max_messages))
+            candidates.append(_affordable(candidate_of(plan), max_messages))
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.
             refusals.append(error)
@@ -205,6 +204,11 @@ def rank(
     if not candidates:
         raise refusals[0]
     return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)), tuple(left_out))
+
+
+def candidate_of(plan: Plan) -> Candidate:
+    """Return the plan with the messages that it costs."""
+    return Candidate(plan, plan.protocol.mixing_messages(plan.target.parties), _result_messages(plan))
 
 
 def general_protocols(server: Server = Server.NONE) -> list[str]:
