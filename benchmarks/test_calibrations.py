@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from quietmean.planning import Target
-from quietmean.planning.calibrate import choose_levels, draw_guards
 from quietmean.planning.choices import CalibrationMethod
+from quietmean.planning.levels import choose_levels, draw_fewer_gone
 from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -32,7 +32,7 @@ def draw(dropouts: float, schedule: str, guards: int = 0) -> list[Scenario]:
     template = IncA(rounds=20, schedule=schedule).template(target)
     guard_seed = Seed.public("figure 3b", schedule, str(dropouts))
     planned = [draw_scenario(target, template, seed, 1) for seed in seeds]
-    return planned + draw_guards(target, template, guard_seed, 1, guards)
+    return planned + draw_fewer_gone(target, template, guard_seed, 1, guards)
 
 
 def evaluate(scenarios: list[Scenario], dropouts: float, calibration: CalibrationMethod) -> tuple[float, float, float]:

@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.threads import one_thread
-from quietmean.planning.calibrate import calibrate, choose_levels
+from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
+from quietmean.planning.levels import choose_levels
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target, configure, registry

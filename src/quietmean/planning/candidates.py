@@ -9,7 +9,7 @@ from typing import Any, overload
 from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
-from quietmean.core.schema import OPEN, nearest
+from quietmean.core.schema import nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
@@ -193,7 +193,7 @@ def rank(
             refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}: name it to have one"))
             continue
         try:
-            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
+            plan = calibrate(target, protocol, calibration=calibration, trials=trials, max_messages=max_messages)
             plan = plan if domain is None else plan.with_domain(domain)
             candidates.append(_affordable(candidate_of(plan), max_messages))
         except InputError as error:
@@ -239,15 +239,6 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
         configure(name, {key: all_options[key] for key in all_options if key in kind.options()})
         for name, kind in zip(names, kinds, strict=True)
     ]
-
-
-def _within(protocol: Mechanism, target: Target, max_messages: int | None) -> Mechanism:
-    """The protocol with no more rounds than there are messages to send."""
-    if max_messages is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
-        return protocol
-    template = protocol.template(target)
-    sent = int(getattr(template, "out_degree", 1))
-    return protocol.filled(rounds=max(1, min(template.rounds, max_messages // sent)))
 
 
 def _affordable(candidate: Candidate, max_messages: int | None) -> Candidate:

@@ -13,11 +13,13 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
+from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
+from quietmean.protocols.inca.connection import rounds_that_connect
 from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.mechanism.cost import PlanningCost
 from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 # Certificates of more parties take far longer with noise that is all injected at once: its terms last over all rounds.
 MOST_EARLY = 60
 
+
+# From how many rounds to how many the best number is searched, and in which steps.
+_FEWEST_ROUNDS, _MOST_ROUNDS, _STEP = 8, 128, 1.5
+# Of few parties more rounds than half their number are tried as long as executions have no more messages.
+_QUICK_MESSAGES = 2400
 
 # Where most messages are read, more rounds than this many times the usual number do not pay.
 _MOST_TIMES = 4
@@ -73,6 +80,29 @@ class IncA(PushSumParameters, Mechanism):
         usual = "early" if early else "incremental"
         own = default_rounds(target.parties, target.eavesdropping)
         return {"rounds": given.rounds if isinstance(given, Injection) else own, "injection": usual}
+
+    def alternatives(self, target: Target) -> list[Self]:
+        if self.rounds is OPEN and not isinstance(self.injection, Injection):
+            return [self.filled(rounds=rounds) for rounds in self._rounds_to_try(target)]
+        if self.injection is OPEN and self.noise != NoiseKind.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
+            return [self.filled(injection=injection) for injection in ("early", "incremental")]
+        return []
+
+    def _rounds_to_try(self, target: Target) -> list[int]:
+        """From as many as connect the honest parties to half the number of parties; more help against what leavers leave."""
+        usual = default_rounds(target.parties, target.eavesdropping)
+        if target.eavesdropping is not None:
+            return [usual]
+        quick = min(_MOST_TIMES * usual, _QUICK_MESSAGES // target.parties)
+        most = max(usual, min(max(target.parties // 2, quick), _MOST_ROUNDS))
+        gone = target.colluding + target.parties - target.responding
+        least = _FEWEST_ROUNDS
+        if self.out_degree == 1:
+            least = max(least, rounds_that_connect(target.parties, min(gone, target.parties), self.schedule, most))
+        elif least < usual:
+            least = usual
+        steps = max(1, math.ceil(math.log(most / least) / math.log(_STEP)))
+        return sorted({round(least * (most / least) ** (step / steps)) for step in range(steps + 1)})
 
     def resolved(self, parties: int) -> Self:
         return super(IncA, self.filled(injection="incremental")).resolved(parties)

@@ -18,6 +18,13 @@ class FitsTarget(HasOptions, PrivacyClaim):
         """Complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
         return self.filled(**self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
 
+    def alternatives(self, target: Target) -> list[Self]:
+        """This protocol with something filled in that is open, in several ways, fewest messages first: calibration tries all.
+
+        Empty where nothing is to be tried: then :meth:`defaults` fill in what is open.
+        """
+        return []
+
     def defaults(self, target: Target) -> dict[str, Any]:
         """The best values of open fields for a target."""
         return {}
