@@ -120,3 +120,14 @@ def test_everything_the_same() -> None:
     found = answer("correlation(bmi, weight)", {1: 30.0})
     assert found.flags
     assert all(flag.message for flag in found.flags)
+
+
+@pytest.mark.parametrize("protocol", ["local-dp", "cordp-dme", "gopa"])
+def test_a_grid_that_is_too_coarse_is_said_with_the_plan(protocol: str) -> None:
+    """Before anybody agrees, not when values are encoded: at a smaller epsilon numbers have fewer places."""
+    fields: dict[str, Any] = {"delta": 1e-6, "protocol": protocol, "colluding": 1, "accept_wide": True}
+    fields |= {"column": COLUMNS}
+    fields |= {"statistic": [read_text("table-1(by=sex, medians=true)")]}
+    StudyTerms.parse(fields | {"epsilon": 1.0}).choice(6)
+    with pytest.raises(InputError, match=r"grid of .* is too coarse for .* cells of column .*: choose fewer bins"):
+        StudyTerms.parse(fields | {"epsilon": 0.3}).choice(6)

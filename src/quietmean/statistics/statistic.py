@@ -114,6 +114,13 @@ class Feature(ABC):
         """
         return towards_zero(scaled, step)
 
+    def mixing(self, scale: float, step: float) -> float:
+        """Which part of each value is replaced by what all have, so that the rounded ones stay mixtures; by default none.
+
+        Raises :class:`InputError` for a grid of ``step`` that is too coarse for it.
+        """
+        return 0.0
+
     def response(self, scale: float, step: float) -> Array:
         """The public map (size, size) from quantities to the mean of encodings, as rounded for ``scale`` to the grid of ``step``.
 

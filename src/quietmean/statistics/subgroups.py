@@ -88,6 +88,9 @@ class Within(Feature):
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         return self.inner.to_grid(scaled, scale, step)
 
+    def mixing(self, scale: float, step: float) -> float:
+        return self.inner.mixing(scale, step)
+
     def response(self, scale: float, step: float) -> Array:
         return self.inner.response(scale, step)
 

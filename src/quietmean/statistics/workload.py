@@ -312,6 +312,11 @@ class Workload:
         scaled_features = zip((self.scales if scales is None else scales).items(), features, strict=True)
         return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in scaled_features])
 
+    def require_grid(self, step: float) -> None:
+        """Raises :class:`InputError` for the grid of a plan that is too coarse for what is asked."""
+        for feature, scale in self.scales.items():
+            feature.mixing(scale, step)
+
     def inside(self, records: Array) -> Records:
         """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""
         by_column: dict[str, Array] = {}

@@ -149,7 +149,7 @@ class ColumnBlock(Feature):
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of an even spread is mixed into each present value, so that what is rounded stays a mixture of encodings."""
-        mixing = self._mixing(scale, step)
+        mixing = self.mixing(scale, step)
         indicator = self._indicator(scale, step)
         blocks = scaled.reshape(len(scaled), self.groups, BLOCK_SIZE)
         present = blocks[:, :, :1] / (self.presence_weight * scale)
@@ -165,7 +165,7 @@ class ColumnBlock(Feature):
         if step and self.of_single_record:
             exact = block_in_steps(scale / step, self.presence_weight).response
             return np.asarray(np.kron(np.eye(self.groups), exact), dtype=np.float64)
-        mixing = self._mixing(scale, step)
+        mixing = self.mixing(scale, step)
         group = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
         group[0, 0] = self._indicator(scale, step) / scale
         group[1, 1] = 1.0
@@ -191,7 +191,7 @@ class ColumnBlock(Feature):
         exact = self.presence_weight * scale
         return float(np.floor(exact / step) * step) if step else exact
 
-    def _mixing(self, scale: float, step: float) -> float:
+    def mixing(self, scale: float, step: float) -> float:
         mixing = _MIXING * step / scale
         if mixing > _MOST_MIXING:
             raise InputError(

@@ -80,7 +80,7 @@ class PrefixTable(Feature):
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""
-        mixing = self._mixing(scale, step)
+        mixing = self.mixing(scale, step)
         even = scale / 2 * self._code().mean(axis=0)
         rounded: Array = np.rint(((1 - mixing) * scaled + mixing * even) / step) * step + 0.0
         return rounded
@@ -102,7 +102,7 @@ class PrefixTable(Feature):
     def events(self) -> Mapping[Hashable, Array]:
         return self.table.events()
 
-    def _mixing(self, scale: float, step: float) -> float:
+    def mixing(self, scale: float, step: float) -> float:
         mixing = _MIXING * 2 * self.size * step / scale if step else 0.0
         if mixing > _MOST_MIXING:
             raise InputError(

@@ -385,9 +385,11 @@ class StudyTerms(TransportTerms, BaseModel):
     def placed(self, plan: Plan) -> Plan:
         """The plan with what its coordinates mean in this study, and where they lie.
 
-        Raises :class:`InputError` where the numbers of the plan have no room for as many records as a party may have.
+        Raises :class:`InputError` where the numbers of the plan have no room for as many records as a party may have, and where
+        its grid is too coarse for what is asked.
         """
         placed = replace(plan, context=self.context()).with_domain(self.workload.domain)
+        self.workload.require_grid(placed.value_step)
         if self.workload.hides_count:
             placed.require_room(float(self.workload.most_records))
         return placed
