@@ -170,7 +170,7 @@ class IncA(PushSumParameters, Mechanism):
 
     def planning_cost(self, target: Target) -> PlanningCost:
         # Executions of all parties are simulated.
-        return PlanningCost(seconds=1.8e-3 * target.parties)
+        return PlanningCost(seconds=1.2e-2 * target.parties)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma_star if self.sigma_star else np.inf
