@@ -350,9 +350,8 @@ class Plan:
         promised = self.epsilon_a_priori
         if not self.protocol.is_private or promised <= target.epsilon * (1 + _ABOVE):
             return None
-        also = "; a study that ends without a result may show as much" if self.protocol.gated else ""
-        above = f"epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}"
-        return f"a priori (whatever happens) {above}: {why}{also}"
+        why += "; a study that ends without a result may show as much" if self.protocol.gated else ""
+        return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
     def require_target_kept(self, a_priori_above_target: bool) -> None:
         """Raises :class:`InputError` for a figure a priori above the target's epsilon, unless that is accepted.
