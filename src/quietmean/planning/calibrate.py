@@ -12,12 +12,13 @@ from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
 from quietmean.core.threads import one_thread
+from quietmean.planning.bounded_gate import levels_at_gate
 from quietmean.planning.choices import CalibrationMethod
-from quietmean.planning.gate import try_gate
+from quietmean.planning.gate import tries_all, try_gate
 from quietmean.planning.levels import MARGIN, ChosenLevels, estimates_of, find_levels, find_levels_of_many, predicted_error
 from quietmean.planning.plan import Plan, require_foreseen
 from quietmean.planning.scenarios import draw_execution
-from quietmean.planning.search import searched, within_messages
+from quietmean.planning.search import most_rounds, searched, within_messages
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED, most_tried
 from quietmean.protocols import Design, Mechanism, SelfCalibrating, Target
@@ -118,7 +119,13 @@ def _calibrated(
         if exact and protocol.alternatives(target):
             usual = template.rounds
 
+            # By a bound for all coalitions more rounds are better throughout; simulated ones would ask for fewer.
+            bounded = gated and not tries_all(target, draw_execution(target, template, seed.derive("effort"), target.dropouts))
+            most = most_rounds(target, protocol, max_messages) if bounded else 0
+
             def allowed(choice: Mechanism) -> bool:
+                if choice.rounds < most:
+                    return False
                 by_default = gated and trials is None
                 small = choice.rounds <= max(usual, _GATE_MESSAGES // target.parties)
                 return not by_default or (small and gate_trials(target, choice, seed) > 0)
@@ -130,6 +137,7 @@ def _calibrated(
             levels = find_levels(target, template, calibration, executions, seed, gated=gated)
         if gated:
             tried = gate_trials(target, template, seed) if trials is None else trials
+            levels = levels_at_gate(target, template, levels, seed)
             levels, gated = _least_kept(target, template, levels, tried, seed.derive("gate"))
         elif watched:
             why = _UNFORESEEN if is_random(target.eavesdropping) else _NO_GATE

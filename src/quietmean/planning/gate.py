@@ -39,7 +39,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound, most_tried
+from quietmean.privacy.coalitions import CONFIDENCE, MOST_TRIED, exceed_bound, most_tried
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
 
@@ -73,11 +73,17 @@ def decide(target: Target, execution: Execution, incomplete: Collection[PartyId]
     if incomplete is None:
         incomplete = np.nonzero(~execution.trace.finished)[0].tolist()
         execution = execution.with_trace(as_recorded(execution.schedule, execution.trace))
-    size = target.colluding
-    exhaustive = math.comb(execution.parties, size) <= most_tried(execution.privacy(target.delta).solver, size)
-    worst = _worst_tried if exhaustive else _worst_bound
+    exhaustive = tries_all(target, execution)
+    worst = _worst_tried if exhaustive else worst_bound
     mu = worst(execution, target, frozenset(incomplete))
     return Decision(mu, mu_of_budget(target.epsilon, target.delta), exhaustive)
+
+
+def tries_all(target: Target, execution: Execution) -> bool:
+    """Does the gate try every coalition of such executions, one by one?"""
+    size = target.colluding
+    coalitions = math.comb(execution.parties, size)
+    return coalitions <= MOST_TRIED and coalitions <= most_tried(execution.privacy(target.delta).solver, size)
 
 
 def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
@@ -114,19 +120,25 @@ def _worst_tried(execution: Execution, target: Target, gone: frozenset[PartyId])
     return max([mu, *(float(certificate.mu_upper.max(initial=0.0)) for certificate in certificates)])
 
 
-def _worst_bound(execution: Execution, target: Target, gone: frozenset[PartyId]) -> float:
+def worst_bound(
+    execution: Execution, target: Target, gone: frozenset[PartyId], watched: frozenset[PartyId] | None = None
+) -> float:
+    """The largest mu of the parties, or of those ``watched``, at most, where the coalitions are too many to try.
+
+    ``gone``: the parties of whose history only a part is known.
+    """
     if execution.interception is not None:
         return float(_counted(execution, target, None).max())
     size, schedule, trace = target.colluding, execution.schedule, execution.trace
     protocol, sensitivity = execution.protocol, execution.sensitivity
-    worst = protocol.worst_coalition(schedule, trace, sensitivity, size)
-    mu = _counted(execution, target, None if worst is None else worst.mu)
+    asked = np.isin(np.arange(execution.parties), list(range(execution.parties) if watched is None else watched))
+    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size, frozenset(), watched)
+    mu = float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0))
     if len(gone) < 2:
-        return float(mu.max())
-    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, gone)
-    with_left = _counted(execution, target, None if worst is None else worst.mu)
-    with_left[sorted(gone)] = 0.0
-    return float(max(mu.max(), with_left.max()))
+        return mu
+    asked[sorted(gone)] = False
+    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, gone, watched)
+    return max(mu, float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0)))
 
 
 def _counted(execution: Execution, target: Target, view: Array | None) -> Array:

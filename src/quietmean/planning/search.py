@@ -31,12 +31,21 @@ def searched(
 
     def fits(choice: Mechanism) -> bool:
         template = choice.template(target)
-        affordable = max_messages is None or template.mixing_messages(target.parties) <= max_messages
-        return affordable and allowed(template)
+        return _is_affordable(target, template, max_messages) and allowed(template)
 
     while choices := [choice for choice in protocol.alternatives(target) if fits(choice)]:
         protocol = _best(target, choices, seed, gated)
     return within_messages(target, protocol, max_messages)
+
+
+def most_rounds(target: Target, protocol: Mechanism, max_messages: int | None) -> int:
+    """The most rounds of any alternative with no more messages; 0 where there is none."""
+    templates = [choice.template(target) for choice in protocol.alternatives(target)]
+    return max((template.rounds for template in templates if _is_affordable(target, template, max_messages)), default=0)
+
+
+def _is_affordable(target: Target, template: Mechanism, max_messages: int | None) -> bool:
+    return max_messages is None or template.mixing_messages(target.parties) <= max_messages
 
 
 def within_messages(target: Target, protocol: Mechanism, max_messages: int | None) -> Mechanism:

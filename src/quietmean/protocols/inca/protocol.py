@@ -187,11 +187,17 @@ class IncA(PushSumParameters, Mechanism):
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def worst_coalition_with(
-        self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int, given: frozenset[PartyId]
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        sensitivity: float,
+        size: int,
+        given: frozenset[PartyId],
+        watched: frozenset[PartyId] | None = None,
     ) -> CoalitionBound:
         from quietmean.protocols.inca.worst_case import worst_coalition
 
-        return worst_coalition(self, schedule, trace, sensitivity, size, given)
+        return worst_coalition(self, schedule, trace, sensitivity, size, given, watched)
 
     population = population
 

@@ -53,16 +53,18 @@ def worst_coalition(
     sensitivity: float,
     size: int,
     given: frozenset[int] = frozenset(),
+    watched: frozenset[int] | None = None,
 ) -> CoalitionBound:
     """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
 
     Of each party the best of three, its own star of shares, one flow through it, and all shares in disjoint groups of the others;
-    then the worst-off parties' bounds are made smaller by branch and bound.
+    then the worst-off parties' bounds are made smaller by branch and bound. ``watched``: of whom it is asked; the others' are
+    infinite.
     """
     stars, shares = Stars(parameters, schedule, trace), HiddenShares(parameters, schedule, trace, given)
     effort = _EFFORT / schedule.parties
-    information = np.empty(schedule.parties)
-    for party in range(schedule.parties):
+    information = np.full(schedule.parties, np.inf)
+    for party in range(schedule.parties) if watched is None else sorted(watched):
         star = stars.of(party).without(given)
         information[party] = star.worst_information(size, schedule.parties)
         if party in given:
@@ -70,7 +72,8 @@ def worst_coalition(
         # One flow for all sets of partners is no better than the best one for each.
         flow = math.inf if star.tries_all(size, schedule.parties) else flow_bound(shares, party, size)
         information[party] = min(information[party], flow, groups_bound(shares, party, size, effort))
-    information = branch_and_bound(shares, information, size, _BRANCHING)
+    if watched is None:
+        information = branch_and_bound(shares, information, size, _BRANCHING)
     return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), PROOF)
 
 

@@ -134,9 +134,18 @@ class Mechanism(FitsTarget, TakesValues, SendsMessages, GivesRoles, CanBeChecked
         return None
 
     def worst_coalition_with(
-        self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int, given: frozenset[PartyId]
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        sensitivity: float,
+        size: int,
+        given: frozenset[PartyId],
+        watched: frozenset[PartyId] | None = None,
     ) -> CoalitionBound | None:
-        """As :meth:`worst_coalition`, for ``size`` parties that collude with all of ``given``. Of the latter it says nothing."""
+        """As :meth:`worst_coalition`, for ``size`` parties that collude with all of ``given``. Of the latter it says nothing.
+
+        ``watched``: those of whom it is asked, by default all. Of the others it may say more than is known, or infinity.
+        """
         # What holds for more colluders holds for fewer.
         return self.worst_coalition(schedule, trace, sensitivity, min(size + len(given), schedule.parties - 1))
 
