@@ -192,7 +192,7 @@ def test_colluding_counts() -> None:
 
 
 def test_linear_estimate_equals_the_eliminated_transcript() -> None:
-    plan = planned(IncA())
+    plan = planned(IncA(rounds=10))
     seed = Seed.public("linear")
     trace = churn(seed, plan.protocol.rounds, 12, permanent=0.2, temporary=0.1)
     weights = np.arange(1.0, 13.0)
