@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from quietmean.cli.answers import print_answers
+from quietmean.core.codec import to_plain
 from quietmean.report import StudyReport, write_study_report
+from quietmean.report.officer import OfficerPage, render_officer_page
+from quietmean.report.released import Stated
 from quietmean.statistics.printed import who_is_counted
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import FORMATS, write_tables
@@ -61,11 +64,25 @@ def test_every_form_of_it_says_so(text: str, tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(("lost", "head"), [(True, "No party"), (False, "Nobody")])
-def test_the_head_of_the_page_says_who_is_left_out(lost: bool, head: str, tmp_path: Path) -> None:
+def test_the_heads_of_both_pages_say_who_is_left_out(lost: bool, head: str, tmp_path: Path) -> None:
     found = outcome(TABLE_1, lost)
     report = StudyReport.of_outcome("study", found, list("abcdef"), messages=1, bytes=1, seconds=1.0)
     write_study_report(report, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert head in page
-    assert ("Nobody" in page) == (not lost)
-    assert ("Some answers leave out records that lack a value" in page) == lost
+    officer = OfficerPage(found.execution, found.privacy, found.certificate, Stated.of_receipt(found.receipt(), "study"))
+    for page in ((tmp_path / "page.html").read_text(), render_officer_page(officer)):
+        first = page[page.index("Who is left out?") :][:400]
+        assert head in first
+        assert ("Nobody" in first) == (not lost)
+        assert ("Answers leave out records that lack a value: each says of how many it is." in first) == lost
+
+
+def test_where_nothing_tells_how_many_lack_a_value_nobody_is_promised_to_be_in_it() -> None:
+    """As where the number of records is private."""
+    receipt = to_plain(outcome(TABLE_1, False).receipt())
+    assert not Stated.of_receipt(receipt, "study").lacking
+    complete = receipt["result"]["statistics"][0]["completeness"]
+    complete["missing"] = complete["standard_error_missing"] = None
+    assert Stated.of_receipt(receipt, "study").lacking
+    # Of a stranger's receipt nothing is said.
+    receipt["result"]["statistics"][0]["completeness"] = "all"
+    assert not Stated.of_receipt(receipt, "study").lacking

@@ -101,7 +101,7 @@ def who_is_left_out(
 ) -> Glance:
     """``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
 
-    ``absent``: parties without whom the study began. ``lacking``: answers leave records out, for a value that they lack.
+    ``absent``: parties without whom the study began. ``lacking``: answers leave records out that lack a value, or may.
     """
     counted = execution.contributors()
     silent = [names[party] for party in np.flatnonzero(~counted).tolist()]
@@ -117,7 +117,7 @@ def who_is_left_out(
         f" It began without {count_of(len(absent), 'party', 'parties')}, of whose {counts} nothing is known." if absent else ""
     )
     nobody = "No party" if lacking else "Nobody"
-    more = f" Some answers leave out {counts} that lack a value, as they say." if lacking else ""
+    more = f" Answers leave out {counts} that lack a value: each says of how many it is." if lacking else ""
     return Glance(
         "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or nobody, f"{there} are in the result{part}.{begun}{more}"
     )

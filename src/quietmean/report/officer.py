@@ -100,6 +100,7 @@ class OfficerPage:
                 round(weights) if by_record else None,
                 self.stated.stamps.absent,
                 counted_text(self.stated.unit or "record"),
+                self.stated.lacking,
             ),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), self.privacy.alone),

@@ -23,7 +23,7 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
-from quietmean.statistics.printed import notes_of, notes_of_all, some_are_left_out
+from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
             report.records_total,
             report.stamps.absent,
             report.counts,
-            any(some_are_left_out(answer.to_json()) for answer in report.answers),
+            any(may_leave_out(answer.to_json()) for answer in report.answers),
         ),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
         glance.against_whom(_adversary(report), report.privacy.alone),

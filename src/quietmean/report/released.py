@@ -10,7 +10,7 @@ from typing import Any
 from quietmean.ledger import Account
 from quietmean.report import glance, words
 from quietmean.report.stamps import Stamps
-from quietmean.statistics.printed import shown
+from quietmean.statistics.printed import may_leave_out, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 
@@ -42,6 +42,7 @@ class Stated:
     ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
     parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``: as it happened, for all that one party has.
     ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
+    ``lacking``: answers leave records out that lack a value, or may.
     ``admitted``: by whose vouchers others than those with names took part, in a sentence.
     """
 
@@ -55,6 +56,7 @@ class Stated:
     party_epsilon: float | None = None
     account: Account | None = None
     influence: tuple[str, ...] = ()
+    lacking: bool = False
     admitted: str = ""
     stamps: Stamps = field(default_factory=Stamps)
 
@@ -67,13 +69,15 @@ class Stated:
         result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
         certificate = _mapping(result.get("certificate"))
         unit, statistics = certificate.get("unit"), result.get("statistics")
+        entries = [_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []
         sites = certificate.get("sites_per_person")
         names = origin.get("names")
         return cls(
             title=study if isinstance(study := _mapping(origin.get("study")).get("study"), str) else title,
             unit=unit if unit in words.UNITS else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
-            released=released_of([_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []),
+            released=released_of(entries),
+            lacking=any(map(_lacks, entries)),
             names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
             target=_number(certify.get("epsilon")),
             nats=_number(certify.get("nats")),
@@ -105,6 +109,13 @@ def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
         return []
     sampled = entry.get("standard_error_population") is not None
     return [_released(term, glance.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
+
+
+def _lacks(entry: Mapping[str, Any]) -> bool:
+    try:
+        return may_leave_out(entry)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _released(term: Term, smaller: bool | None) -> ReleasedNumber:

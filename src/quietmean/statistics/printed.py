@@ -210,6 +210,12 @@ def some_are_left_out(document: Mapping[str, Any]) -> bool:
     return "outside" in complete or (missing is not None and missing > 2 * (complete["standard_error_missing"] or 0.0))
 
 
+def may_leave_out(document: Mapping[str, Any]) -> bool:
+    """Does an answer leave records out that lack a value, or can nobody tell, as where their number is private?"""
+    complete = document.get("completeness")
+    return some_are_left_out(document) or (complete is not None and complete["missing"] is None)
+
+
 def _rounded(number: float, noisy: object) -> str:
     """A number of records, "about" it where it is an estimate."""
     return f"{'about ' if noisy else ''}{fixed(number, 0)}"
