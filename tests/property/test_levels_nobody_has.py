@@ -22,6 +22,8 @@ MORE = (
     "restricted-mean(age, smoker, by=sex, horizon=60, bins=4)",
     "hazard-ratio(age, smoker, by=sex, bins=20)",
     "kruskal-wallis(weight, by=ended, bins=8)",
+    "survival(age, smoker, by=ended, bins=20)",
+    "survival(age, smoker, by=sex, bins=20)",
     "rates(smoker, age, by=sex)",
     "trend(smoker, by=sex)",
     "table-1(age, smoker, by=ended)",
@@ -105,6 +107,20 @@ def test_nothing_is_compared_with_nobody(statistic: Statistic, unit: PrivacyUnit
             for term in set(COMPARING[statistic.name][1] or found.terms) & set(found.terms):
                 value = float(found.value[found.terms.index(term)])
                 assert math.isnan(value), f"{term} is {value} where all have {name} {COLUMNS[name].categories[int(level)]}"
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_curves_of_nobody_are_tested_against_none(level: float) -> None:
+    """Where all are in one arm there is no test, and where one of three is empty the two others are compared, which is said."""
+    rows, place = people(), NAMES.index("sex")
+    rows[:, place] = np.where(np.isnan(rows[:, place]), np.nan, level)
+    found = exact(STATISTICS["survival(age, smoker, by=sex, bins=20)"], COLUMNS, rows)
+    assert math.isnan(found.tests["log-rank"].p_value)
+    among = exact(STATISTICS["survival(age, smoker, by=ended, bins=20)"], COLUMNS, people())
+    (flag,) = [flag for flag in among.flags if flag.code == "level-left-out"]
+    assert flag.message.startswith("arm dead: ")
+    assert among.tests["log-rank"].degrees == (1.0,)
+    assert set(among.summary["log-rank"]["events"]) == {"alive", "moved"}
 
 
 def test_every_kind_that_compares_is_asked() -> None:

@@ -70,6 +70,20 @@ class Curves:
             [up_to(arms[0].bins, min(curve.bins_with(_LEAST_DEVIATIONS) for curve in arms)) for arms in self.strata]
         )
 
+    def arms_at_risk(self) -> list[int]:
+        """The places of the arms in which noise leaves enough at risk at the start, in some stratum."""
+        arms = range(len(self.strata[0]))
+        return [arm for arm in arms if any(own[arm].bins_with(_LEAST_DEVIATIONS) for own in self.strata)]
+
+    def of_arms(self, places: Sequence[int]) -> Curves:
+        """The curves of these arms alone."""
+        kept, begin = list[int](), 0
+        for own in self.strata:
+            size = len(own[0].counts)
+            kept += [begin + arm * size + count for arm in places for count in range(size)]
+            begin += len(own) * size
+        return Curves([[own[arm] for arm in places] for own in self.strata], self.noise[np.ix_(kept, kept)])
+
     @property
     def coarse(self) -> bool:
         """Are there too few bins to say how much they leave open?"""

@@ -31,6 +31,7 @@ MEDIAN = "median"
 # The quantiles of the time to the event, by the survival at which each is read.
 QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
 _LOG_RANK = "log-rank"
+_TOO_FEW = "too few at risk for the noise from the start"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -85,9 +86,19 @@ class Survival(Timed):
             rows += quantiles
             flags += _not_reached([row for row, curve in zip(quantiles, curves.each, strict=True) if curve.usable], name, level)
         last = f"{curves.bins.times[-1]:g}"
-        tests, why = ({}, []) if len(arms) < 2 or parties else self._tested(curves, columns)
-        if tests:
-            summary[_LOG_RANK] = _about_test(arms, curves)
+        tests, why = dict[str, HypothesisTest](), list[Flag]()
+        if len(arms) > 1 and not parties:
+            # An arm that nobody is in is compared with none, and keeps no others from it.
+            at_risk = curves.arms_at_risk()
+            places = at_risk if len(at_risk) > 1 else list(range(len(arms)))
+            compared = curves if len(places) == len(arms) else curves.of_arms(places)
+            tests, why = self._tested(compared, columns)
+            why += [
+                Flag.shared(LEFT_OUT, f"arm {arm}", f"{_TOO_FEW}: left out of the {self._test_name}")
+                for place, arm in enumerate(arms)
+                if place not in places
+            ]
+            summary[_LOG_RANK] = _about_test([arms[place] for place in places], compared)
         return assembled(
             rows,
             parties=parties,
@@ -99,13 +110,17 @@ class Survival(Timed):
             method="Kaplan-Meier of bins (a, b], with what they leave open; Greenwood with the noise, log-log ends",
         )
 
+    @property
+    def _test_name(self) -> str:
+        return LOG_RANK_TEST if self.strata is None else STRATIFIED_TEST
+
     def _tested(self, curves: Curves, columns: Columns) -> tuple[dict[str, HypothesisTest], list[Flag]]:
         """The log-rank test, or why there is none; and which strata are not in it."""
-        name = LOG_RANK_TEST if self.strata is None else STRATIFIED_TEST
+        name = self._test_name
         unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan, name, CHI_SQUARED)}
         if curves.coarse:
             return unknown, [Flag("few-bins", too_few_bins(f"the {name}"))]
-        used, text = curves.compared(), "an arm has too few at risk for the noise from the start"
+        used, text = curves.compared(), f"an arm has {_TOO_FEW}"
         test = log_rank(used)
         if test is None:
             where = "" if self.strata is None else ", in each stratum"
