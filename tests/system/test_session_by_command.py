@@ -71,6 +71,11 @@ def shown(command: str, name: str) -> str:
     return line.replace("north", name).replace("wards", name)
 
 
+def data_of(name: str) -> Path:
+    """Where the processes of a party, which is a user of its own, have ledger and log."""
+    return data_folder().parent / name / data_folder().name
+
+
 def start(line: str, *more: str) -> Popen[str]:
     return command(Path(), *shlex.split(line)[1:], *more)
 
@@ -96,7 +101,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
         document = json.loads(output)
         assert document["rounds"] == {"agreed": 10, "begun": 10}
         assert document["contract"] == digest
-        with Ledger.open(data_folder() / "ledger") as book:
+        with Ledger.open(data_of(name) / "ledger") as book:
             assert [entry.status for entry in book.account(name).entries] == ["spent"]
         receipt = json.loads(Path(document["receipt"]).read_text())
         approval = receipt["origin"]["approval"]
@@ -107,9 +112,9 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
         call(shown("certify", name), "--json")
         certified = json.loads(capsys.readouterr().out)
         assert certified["epsilon"] == receipt["certificate"]["epsilon"] == document["epsilon"] <= 8.0
-    log = verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries
     for name in NAMES:
-        own = [entry for entry in log if entry.party == name]
+        own = verify(AuditLog(data_of(name) / "audit.jsonl"), {}).entries
+        assert {entry.party for entry in own} == {name}
         assert [entry.event for entry in own] == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
         assert {entry.contract for entry in own} == {digest}
 
@@ -140,7 +145,7 @@ def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(
     assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(NAMES, 0), ended
     receipt = json.loads(Path("session-east.receipt.json").read_text())
     assert 3 <= receipt["rounds"]["begun"] <= 10
-    with Ledger.open(data_folder() / "ledger") as book:
+    with Ledger.open(data_of("east") / "ledger") as book:
         (entry,) = book.account("east").entries
     assert entry.charged.mu <= entry.reserved.mu
 
@@ -186,7 +191,7 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
         assert "train.py:3" in errors
     for name in NAMES:
         assert not Path(f"session-{name}.receipt.json").exists()
-    entries = verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries
+    entries = [entry for name in NAMES for entry in verify(AuditLog(data_of(name) / "audit.jsonl"), {}).entries]
     assert {entry.about["reason"] for entry in entries if entry.event == Event.ENDED} == {"interrupted, it can be continued"}
     # Now one that ends by itself, early.
     Path("train.py").write_text("import sys\nimport quietmean as qm\nqm.joined()\nsys.exit()\n")
