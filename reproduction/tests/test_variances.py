@@ -9,9 +9,15 @@ import pytest
 from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
+from quietmean.planning import Target
 from quietmean.planning.accuracy import noise_variance
-from quietmean.privacy import Adversary
+from quietmean.planning.choices import CalibrationMethod
+from quietmean.planning.levels import MARGIN, choose_levels
+from quietmean.planning.scenarios import draw_execution, draw_scenario
+from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of
 from quietmean_reproduction.inca.variances import optimal_variances
@@ -64,3 +70,20 @@ def test_equal_variances_agree_with_a_plain_search() -> None:
 def test_it_is_for_inca_only() -> None:
     with pytest.raises(InputError, match="no noise per round"):
         optimal_variances([example_execution("local-dp", 4, sigma=1.0)], COALITIONS, MU)
+
+
+@pytest.mark.parametrize("dropouts", [0.0, 0.2])
+def test_the_planners_ratio_of_noises_is_the_optimum_of_equal_variances(dropouts: float) -> None:
+    """Of two levels the corollary has none better than the planner's search over their ratio, on the same executions."""
+    target = Target(parties=6, epsilon=1.0, delta=1e-6, colluding=1, dropouts=dropouts)
+    template = IncA(rounds=5).template(target)
+    seeds = [Seed.public("equal", number) for number in range(2)]
+    scenarios = [draw_scenario(target, template, seed, 20) for seed in seeds]
+    star, delta = choose_levels(target, scenarios, CalibrationMethod.EXACT)
+    errors = [scenario.estimate.noise_variance(star, delta) for scenario in scenarios]
+    found = sum(errors) / len(errors) / (1 + MARGIN) ** 2
+    executions = [draw_execution(target, template, seed, dropouts) for seed in seeds]
+    corrupt = [frozenset({party}) for party in range(target.parties)]
+    optimal = optimal_variances(executions, corrupt, mu_of_budget(target.epsilon, target.delta))
+    # The grid of ratios has steps of ten percent, and among equally good ones the smallest is taken.
+    assert found == pytest.approx(optimal.equal_variance, rel=0.02)
