@@ -39,8 +39,8 @@ Made by `python tools/inca_plans.py`; the same command makes the same table. Def
 whatever happens. *Told*: what the certificate of one simulated history says, against every coalition of that size. Errors are
 mean squared errors over a curator's from whom nobody leaves, simulated ones with one standard error; a predicted one is a mean
 over some executions, with a standard error of up to 1 % of its own. A gate is tried on {TRIALS} histories where a plan has none
-by default. Beyond {MOST_GATED} parties none is tried, since planning takes many minutes: there only noise of each party's own
-would keep the promise, with the error of local DP or more.
+by default. Beyond {MOST_GATED} parties none is tried here, since planning takes many minutes: without one only noise of each
+party's own would keep the promise, with the error of local DP or more.
 
 | parties, colluding | promise by | epsilon promised | told | error predicted | simulated | simulated / predicted |
 |---|---|---:|---:|---:|---:|---:|
