@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -125,9 +125,17 @@ def test_the_convener_of_a_study_by_schedule_starts_it_with_its_next_visit(
     assert Path("study-north.store.start").exists()
 
 
+class Earlier(datetime):
+    """A clock that is an hour behind."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) - timedelta(hours=1)
+
+
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three parties met; the first deadline was a second ago."""
+    """Three parties met, and sealed in time; the first deadline was a second ago."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -138,7 +146,9 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         main(shlex.split(line)[1:])
     for name in ("north", "south", "east"):
         main(shlex.split(accept.replace("south", name))[1:])
-    main(shlex.split(seal)[1:])
+    with monkeypatch.context() as then:
+        then.setattr("quietmean.cli.seal.datetime", Earlier)
+        main(shlex.split(seal)[1:])
     Path("south.csv").write_text("age\n30\n40\n")
     Path("share").mkdir()
     return tmp_path
