@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -18,20 +17,19 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.folder import Outbox, Parties, post
 from quietmean.node.phase import Phase
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.packed_sharing import PackedSharing
-from support.faults import Crash, FaultOutcome, FaultPlan, check_run
-from support.folder_world import FIRST, INTERVAL, Owner, Put, inline, run_in_folder
+from support.faults import FaultOutcome, FaultPlan, check_run
+from support.folder_world import FIRST, INTERVAL, Owner, Put, history, inline, run_in_folder
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
 PARTIES = 4
-_START = 4 * PARTIES * (PARTIES - 1)
 
 
 @pytest.fixture(autouse=True)
@@ -64,32 +62,6 @@ def plans() -> dict[str, Plan]:
 
 
 VALUES: Vector = np.full((PARTIES, 2), 0.1) * np.arange(1, PARTIES + 1)[:, None]
-
-
-def history(seed: int) -> tuple[Owner, FaultPlan]:
-    """An owner that is kind, slow, forgetful or all of it; parties that die and come back."""
-    chance = random.Random(seed)
-
-    def some(most: float) -> float:
-        return chance.choice([0.0, 0.0, chance.uniform(0.0, most)])
-
-    owner = Owner(
-        seed,
-        delay=chance.choice([0.0, 1.0, 10.0, INTERVAL]),
-        hides=some(0.15),
-        rolls_back=some(0.5),
-        replays=some(0.5),
-        cuts=some(0.5),
-        skew=chance.choice([0.0, 5.0, 2 * INTERVAL]),
-        # Commitments and openings of all, each with its answer, are so many; a study that does not start has no history.
-        kind=chance.choice([0, _START, _START, chance.randrange(_START, 4 * _START)]),
-    )
-    crashes: dict[PartyId, list[Crash]] = {}
-    for party in chance.sample(range(PARTIES), chance.randint(0, 2)):
-        moment = chance.choice([None, chance.uniform(0.0, FIRST + 6 * INTERVAL)])
-        away = chance.choice([None, 1.0, chance.uniform(0.0, 4 * INTERVAL)])
-        crashes[party] = [Crash(chance.randrange(40), chance.random() < 0.5, moment, away)]
-    return owner, FaultPlan(crashes=crashes, round_timeout=INTERVAL)
 
 
 def tell(plan: Plan, owner: Owner, faults: FaultPlan) -> tuple[FaultOutcome, frozenset[Put]]:
@@ -126,7 +98,7 @@ def check(name: str, plan: Plan, outcome: FaultOutcome, put: frozenset[Put]) -> 
 def stories(name: str, seeds: range) -> Counter[str]:
     plan, found = plans()[name], Counter[str]()
     for seed in seeds:
-        owner, faults = history(seed)
+        owner, faults = history(seed, PARTIES)
         try:
             outcome, put = tell(plan, owner, faults)
             check(name, plan, outcome, put)

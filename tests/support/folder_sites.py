@@ -9,8 +9,10 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -26,9 +28,19 @@ PAGE = "how-to/folder.md"
 
 
 class Sites:
-    """Three parties that accepted and sealed; their processes. ``start_by``: seconds until two of them may start."""
+    """Three parties that accepted and sealed; their processes. ``start_by``: seconds until two of them may start.
 
-    def __init__(self, folder: Path, start: float = 300.0, interval: float = 60.0, start_by: float | None = None) -> None:
+    ``changes``: of lines of the study file, by what they are on the page.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        start: float = 300.0,
+        interval: float = 60.0,
+        start_by: float | None = None,
+        changes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.folder = folder
         self.share = folder / "share"
         self.share.mkdir()
@@ -48,6 +60,9 @@ class Sites:
         if start_by is not None:
             when = datetime.now(UTC) + timedelta(seconds=start_by)
             text = text.replace("colluding = 1", f"colluding = 0\nminimum = 2\nstart_by = {when.isoformat()}")
+        for before, after in changes.items():
+            assert before in text
+            text = text.replace(before, after)
         study.write_text(text)
         main(shlex.split(invite)[1:])
         for name in PARTIES:
@@ -124,11 +139,11 @@ class Sites:
                 process.communicate()
 
 
-def sites_in(folder: Path, patch: pytest.MonkeyPatch, *times: float) -> contextlib.closing[Sites]:
-    """``times``: of :class:`Sites`."""
+def sites_in(folder: Path, patch: pytest.MonkeyPatch, *given: Any) -> contextlib.closing[Sites]:
+    """``given``: of :class:`Sites`."""
     patch.chdir(folder)
     patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # Two of three start only where nobody colludes.
     write_policy(unattended=True, least_colluding=0)
-    return contextlib.closing(Sites(folder, *times))
+    return contextlib.closing(Sites(folder, *given))

@@ -28,7 +28,7 @@ from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
-from support.faults import STUDY, FaultOutcome, FaultPlan, MortalStore, World
+from support.faults import STUDY, Crash, FaultOutcome, FaultPlan, MortalStore, World
 from support.virtual_time import run_virtually
 
 # The start until then, and each round so many seconds longer.
@@ -248,3 +248,30 @@ def run_in_folder(
     """The outcome, and all that was put."""
     world = FolderWorld(plan, values, np.ones(len(values)), faults, directory, owner)
     return run_virtually(world.run()), frozenset(world.put)
+
+
+def history(seed: int, parties: int) -> tuple[Owner, FaultPlan]:
+    """An owner that is kind, slow, forgetful or all of it; parties that die and come back."""
+    chance = random.Random(seed)
+    # Commitments and openings of all, each with its answer, are so many; a study that does not start has no history.
+    start = 4 * parties * (parties - 1)
+
+    def some(most: float) -> float:
+        return chance.choice([0.0, 0.0, chance.uniform(0.0, most)])
+
+    owner = Owner(
+        seed,
+        delay=chance.choice([0.0, 1.0, 10.0, INTERVAL]),
+        hides=some(0.15),
+        rolls_back=some(0.5),
+        replays=some(0.5),
+        cuts=some(0.5),
+        skew=chance.choice([0.0, 5.0, 2 * INTERVAL]),
+        kind=chance.choice([0, start, start, chance.randrange(start, 4 * start)]),
+    )
+    crashes: dict[PartyId, list[Crash]] = {}
+    for party in chance.sample(range(parties), chance.randint(0, 2)):
+        moment = chance.choice([None, chance.uniform(0.0, FIRST + 6 * INTERVAL)])
+        away = chance.choice([None, 1.0, chance.uniform(0.0, 4 * INTERVAL)])
+        crashes[party] = [Crash(chance.randrange(40), chance.random() < 0.5, moment, away)]
+    return owner, FaultPlan(crashes=crashes, round_timeout=INTERVAL)

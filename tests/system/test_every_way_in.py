@@ -119,7 +119,6 @@ def test_every_name_of_every_protocol_is_there() -> None:
 OVER = {"cli/combine.py", "cli/result.py"}
 # What no party can do, for one reason each: the cell, how many gave an address, and whether it is known whoever comes.
 REFUSED = {
-    "gate": (Cell("inca", "folder", "record"), 0, True),
     "noise": (Cell("local-dp", "join", "party", (("epsilon", 0.5),)), 3, False),
     "messages": (Cell("packed-sharing", "file", "record"), 0, False),
     "one-address-missing": (Cell("packed-sharing", "join", "record"), 2, False),
@@ -134,7 +133,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("reason", [pytest.param(name, marks=pytest.mark.slow if name == "gate" else ()) for name in REFUSED])
+@pytest.mark.parametrize("reason", REFUSED)
 def test_all_commands_refuse_in_the_same_words(
     reason: str,
     tmp_path: Path,

@@ -122,6 +122,8 @@ class Participant:
         )
         if (cut_off := self._cut_off) is not None:
             session.at_gate(lambda parties: cut_off(started.members[index] for index in parties), asyncio.to_thread)
+        elif self._closed is not None:
+            session.at_gate(lambda parties: None, asyncio.to_thread)
         for sender, transfer in self._handed:
             if (index := started.place(sender)) is not None:
                 session.handed(index, transfer)

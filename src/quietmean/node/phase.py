@@ -29,4 +29,6 @@ class Phase(IntEnum):
         return cls(_LABELS.index(label))
 
 
+# The waits at a gate before the release: until all mixing is over, for logs, for the logs of others, and for votes.
+GATE_STAGES = 4
 _LABELS = ("agreement", "mixing", "gate", "dissemination", "closing")

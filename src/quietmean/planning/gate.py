@@ -11,6 +11,9 @@ Where the target says that later messages are read, the gate counts them, whiche
 coalitions alone is then not used. A party that left may have sent what nobody who stayed knows of, and it was read: so those who
 left count as corrupt beside any coalition.
 
+Through a folder what a party that left has sent can be read at any later time, also after the gate: so there, too, those who left
+count as corrupt beside any coalition.
+
 Parties that left have told the others only a part of their history. Whatever they did after that can be known to parties that
 left and to no others. So against a coalition with one of them among its members all of them count as corrupt. A party that left
 releases nothing, so of its own value nobody learns more than what is known before releases.
@@ -110,10 +113,10 @@ def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
 def _worst_tried(execution: Execution, target: Target, gone: frozenset[PartyId]) -> float:
     privacy, size = execution.privacy(target.delta), target.colluding
     mu = privacy.coalitions(size).max_mu
-    read = execution.interception is not None
+    read = execution.interception is not None or target.by_folder
     if not (gone if read else size >= 1 and len(gone) >= 2):
         return mu
-    # If the coalition has one party that left, it is taken to have all of them: all that they sent may have been read.
+    # If the coalition has one party that left, or may have read all that they sent, it is taken to have all of them.
     staying = [party for party in range(execution.parties) if party not in gone]
     others = itertools.combinations(staying, min(size if read else size - 1, max(len(staying) - 1, 0)))
     certificates = privacy.each(gone.union(some) for some in others)
@@ -134,10 +137,11 @@ def worst_bound(
     asked = np.isin(np.arange(execution.parties), list(range(execution.parties) if watched is None else watched))
     worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size, frozenset(), watched)
     mu = float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0))
-    if len(gone) < 2:
+    if not gone if target.by_folder else len(gone) < 2:
         return mu
     asked[sorted(gone)] = False
-    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, gone, watched)
+    beside = size if target.by_folder else size - 1
+    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, beside, gone, watched)
     return max(mu, float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0)))
 
 
@@ -188,7 +192,7 @@ class GateRecord:
     ``execution`` is the history that it certified, as if all that were online in the last round released; of ``incomplete``
     parties only a part of it is known. ``decision`` is its own. ``votes``, by party, are those that came, its own included.
     ``published``: did this party release what it holds? It does only if its decision passes, more than half of all parties voted
-    for the same history, and all of them found that it passes.
+    for the same history, and all of them found that it passes. ``by_folder``: what those who left have sent counts as read.
     """
 
     execution: Execution
@@ -196,6 +200,7 @@ class GateRecord:
     decision: Decision
     votes: Mapping[PartyId, GateVote]
     published: bool
+    by_folder: bool = False
 
     @cached_property
     def digest(self) -> str:
@@ -251,6 +256,7 @@ class GateRecord:
             "passes": self.decision.passes,
             "votes": [[party, vote.digest, vote.passes] for party, vote in sorted(self.votes.items())],
             "published": self.published,
+            **({"by_folder": True} if self.by_folder else {}),
             "reason": self.reason,
             "mu_before_release": self.before_release,
         }
@@ -262,13 +268,14 @@ class GateRecord:
         execution = happened if fields.history is None else Execution.from_json(fields.history)
         votes = {party: GateVote(digest, passes) for party, digest, passes in fields.votes}
         decision = Decision(fields.mu, fields.limit, fields.exhaustive)
-        return cls(execution, tuple(fields.incomplete), decision, votes, fields.published)
+        return cls(execution, tuple(fields.incomplete), decision, votes, fields.published, fields.by_folder)
 
     def check(self, target: Target, stated: Mapping[str, Any]) -> None:
         """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise.
 
         A bound may have been larger, or there where now every coalition is tried: so it was with versions before this one.
         """
+        target = replace(target, by_folder=self.by_folder)
         recomputed, recorded = decide(target, self.execution, self.incomplete), self.decision
         tried = recomputed.exhaustive and recorded.exhaustive
         mu, stated_mu = _rounded(recomputed.mu), _rounded(recorded.mu)
@@ -296,6 +303,7 @@ class _Written(msgspec.Struct):
     votes: list[tuple[int, str, bool]]
     published: bool
     history: dict[str, Any] | None = None
+    by_folder: bool = False
 
 
 class GateRefused(ProtocolFailure):

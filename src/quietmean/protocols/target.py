@@ -41,6 +41,8 @@ class Target:
 
     ``committee``: its members open the sum of what ``parties`` contribute, once and in one message each. ``colluding`` is then
     how many of the members collude, with all other contributors.
+
+    ``by_folder``: messages are files in a folder, which their receivers can open at any later time: a gate counts them as read.
     """
 
     parties: int
@@ -55,6 +57,7 @@ class Target:
     nats: float | None = None
     eavesdropping: Eavesdropping | None = None
     committee: Committee | None = None
+    by_folder: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -143,6 +146,7 @@ class Target:
             "neighbouring": str(self.neighbouring),
             **({} if self.eavesdropping is None else {"eavesdropping": self.eavesdropping}),
             **({} if self.committee is None else {"committee": self.committee.describe()}),
+            **({"by_folder": True} if self.by_folder else {}),
         }
 
     @classmethod
@@ -162,6 +166,7 @@ class Target:
             nats=required_field(raw, "nats", float) if "nats" in raw else None,
             eavesdropping=raw.get("eavesdropping"),
             committee=_read_committee(raw["committee"]) if "committee" in raw else None,
+            by_folder=optional_field(raw, "by_folder", bool, False),
         )
 
     @property

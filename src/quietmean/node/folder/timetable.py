@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from quietmean.node.phase import Phase, Position
+from quietmean.node.phase import GATE_STAGES, Phase, Position
 from quietmean.planning.plan import Plan
 
 
@@ -23,11 +23,16 @@ class Timetable:
 
     @classmethod
     def of(cls, plans: Iterable[Plan], first: float, interval: float) -> Self:
-        """Of the rounds that any of the plans has, with one more where shares that are in doubt at the end are resolved."""
-        rounds = {Phase.MIXING: 0, Phase.DISSEMINATION: 0}
+        """Of the rounds that any of the plans has, with one more where shares that are in doubt at the end are resolved.
+
+        Where one has a gate, its stages are waits like rounds.
+        """
+        rounds = {Phase.MIXING: 0, Phase.GATE: 0, Phase.DISSEMINATION: 0}
         for plan in plans:
             mixing, releases = plan.protocol, plan.dissemination
             rounds[Phase.MIXING] = max(rounds[Phase.MIXING], mixing.rounds + mixing.transfers_mass)
+            if plan.gated:
+                rounds[Phase.GATE] = GATE_STAGES
             if mixing.releases_are_public:
                 last = releases.rounds + releases.transfers_mass
                 rounds[Phase.DISSEMINATION] = max(rounds[Phase.DISSEMINATION], last)

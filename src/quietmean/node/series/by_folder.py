@@ -136,6 +136,7 @@ class RoundsByFolder:
             session = StudySession(
                 settings, store, post.links, party.monitor.traffic, party.monitor.event, post.closed, restarted=restarted
             )
+            session.at_gate(lambda parties: None, asyncio.to_thread)
             party.session = session
             closing.callback(self._leave)
             begun.set()

@@ -30,7 +30,7 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
-from quietmean.node.phase import Phase, Position
+from quietmean.node.phase import GATE_STAGES, Phase, Position
 from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.finalization import own_log, read_record
@@ -41,7 +41,7 @@ from quietmean.randomness import Seed
 if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord
 
-BARRIER, OWN_LOGS, ALL_LOGS, VOTE = range(1, 5)
+BARRIER, OWN_LOGS, ALL_LOGS, VOTE = range(1, GATE_STAGES + 1)
 
 CutOff: TypeAlias = Callable[[Iterable[PartyId]], None]
 # Runs a function that takes long, in a thread where there are threads.
@@ -79,10 +79,14 @@ class Gate:
             self._context.changed.set()
 
     def take_log(self, sender: PartyId, request: GateLog, payload: Payload) -> None:
-        """Logs before the gate; durable when this returns. Raises :class:`PeerError` for what cannot be read."""
+        """Logs before the gate; durable when this returns. Raises :class:`PeerError` for what cannot be read.
+
+        Who is at the barrier only says so.
+        """
         raw = bytes(payload)
-        self._merge(raw)
-        self._context.store.keep_gossip(sender, raw)
+        if request.stage > BARRIER:
+            self._merge(raw)
+            self._context.store.keep_gossip(sender, raw)
         self._stages[sender] = max(request.stage, self._stages.get(sender, 0))
         self._context.changed.set()
 
@@ -134,8 +138,10 @@ class Gate:
         context = self._context
         self._enter(BARRIER)
         for other in context.others:
-            context.spawn(context.links[other].ask(Heartbeat(0, *context.inbox.position)))
-        await Wait(context, lambda: dict.fromkeys(set(context.others) - self._here, False), full_time="all").until_over()
+            # In a folder nobody is known to be there now: that this party is here it tells by a file, in its order.
+            here = Heartbeat(0, *context.inbox.position) if context.closed is None else GateLog(0, BARRIER)
+            context.spawn(context.links[other].ask(here))
+        await Wait(context, lambda: dict.fromkeys(self._absent(BARRIER), False), full_time="all").until_over()
         self.closed = True
         self.cut_off(set(context.others) - self._here)
         gossip = context.gossip
@@ -145,6 +151,20 @@ class Gate:
         for stage in (OWN_LOGS, ALL_LOGS):
             self._enter(stage)
             await self._exchange_logs(stage)
+
+    def _absent(self, stage: int) -> set[PartyId]:
+        """The others of whom it is not known that they are at a stage, or beyond.
+
+        Through a folder every visit is another process: who told its whole log is known from what is kept. And nobody's is waited
+        for again where all are here.
+        """
+        context, gossip = self._context, self._context.gossip
+        at_it = self._here if stage == BARRIER else {other for other, last in self._stages.items() if last >= stage}
+        if context.closed is not None:
+            complete = {other for other in context.others if gossip.until[other] == gossip.rounds}
+            if stage < ALL_LOGS or len(complete) == len(context.others):
+                at_it = at_it | complete
+        return set(context.others) - at_it
 
     def _enter(self, stage: int) -> None:
         context = self._context
@@ -166,11 +186,15 @@ class Gate:
 
         def missing() -> dict[PartyId, bool]:
             # Who is further has sent it to an earlier process of this party, or will not any more.
-            behind = [other for other in context.others if not context.failure_detector.is_past(other, context.inbox.position)]
-            absent = {other: False for other in behind if self._stages.get(other, 0) < stage}
-            return absent | {other: True for other in context.others if other not in acknowledged}
+            absent = self._absent(stage)
+            behind = [other for other in absent if not context.failure_detector.is_past(other, context.inbox.position)]
+            # What is in a folder stays there.
+            unsure = context.others if context.closed is None else []
+            return dict.fromkeys(behind, False) | {other: True for other in unsure if other not in acknowledged}
 
         sending = [context.spawn(send(other)) for other in context.others]
+        # So that each is on its way before a wait that may be over at once.
+        await asyncio.sleep(0)
         await Wait(context, missing).until_over()
         for task in sending:
             task.cancel()
@@ -186,7 +210,7 @@ class Gate:
         execution = plan.execution(seed, trace, weights)
         incomplete = tuple(party for party in range(execution.parties) if party not in complete)
         decision = decide(plan.target, execution, incomplete)
-        return GateRecord(execution, incomplete, decision, {}, published=False)
+        return GateRecord(execution, incomplete, decision, {}, published=False, by_folder=plan.target.by_folder)
 
     async def _exchange_votes(self) -> None:
         context = self._context
@@ -201,8 +225,11 @@ class Gate:
         await Wait(context, missing).until_over()
 
     async def tell_all(self) -> None:
-        """Wait until the others have this party's vote, before it leaves."""
+        """Wait until the others have this party's vote, before it leaves; in a folder it stays."""
         context = self._context
+        await asyncio.sleep(0)
+        if context.closed is not None:
+            return
         await Wait(context, lambda: {other: True for other in context.others if other not in self._informed}).until_over()
 
     def _tell_vote(self, other: PartyId) -> None:

@@ -128,6 +128,9 @@ class NodeSettings:
         self.roster.find(self.identity)
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             require_wait(name, seconds)
+        if self.folder is not None and self.plan.gated and not target.by_folder:
+            # Who was put a file can open it at any time: nothing that is on its way is unseen, as another gate counts on.
+            raise InputError("the plan has a gate for parties that connect: plan the study for a folder, or let them connect")
 
     def forget_value(self) -> None:
         """What is not needed any more, if it may be wiped."""

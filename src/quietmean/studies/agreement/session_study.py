@@ -140,6 +140,7 @@ class SessionStudy(TransportTerms, BaseModel):
             dropouts=self.dropouts,
             protocol=self.protocol,
             options=self.options,
+            by_folder=self.by_folder,
         )
 
     def terms_by_size(self, parties: int) -> dict[int, SessionTerms]:

@@ -61,7 +61,7 @@ class SessionTerms:
     """``epsilon`` and ``delta``: the budget of one ``unit`` over all ``rounds``; ``dimension`` d: coordinates of a vector.
 
     ``colluding`` parties put together what they see in all rounds; a fraction ``dropouts`` may be missing in each round, other
-    ones each time. Raises :class:`InputError` for terms that nobody can keep.
+    ones each time. ``by_folder``: messages are files in a folder. Raises :class:`InputError` for terms that nobody can keep.
     """
 
     parties: int
@@ -74,6 +74,7 @@ class SessionTerms:
     dropouts: float = 0.0
     protocol: str = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
+    by_folder: bool = False
 
     def __post_init__(self) -> None:
         for name, resolved in zip(("protocol", "options"), resolve(self.protocol, self.options), strict=True):
@@ -181,6 +182,7 @@ class SessionTerms:
             colluding=self.colluding,
             dropouts=self.dropouts,
             unit=self.unit,
+            by_folder=self.by_folder,
         )
 
 

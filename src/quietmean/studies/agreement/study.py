@@ -327,6 +327,7 @@ class StudyTerms(TransportTerms, BaseModel):
             nats=self.nats,
             eavesdropping=self.eavesdropping,
             committee=committee,
+            by_folder=self.by_folder,
         )
 
     @property

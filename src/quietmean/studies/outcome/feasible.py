@@ -25,7 +25,6 @@ def require_in_general(terms: AnyStudy, *, no_privacy: bool | None = False) -> N
     """Raises :class:`InputError` for what does not go together before it is known who comes; ``no_privacy`` as below."""
     if (protocol := _named(terms)) is not None:
         _require_protocol(terms, protocol, no_privacy=no_privacy)
-        _require_gate_carried(terms, gated=protocol.gated)
 
 
 def feasible(
@@ -56,7 +55,6 @@ def feasible(
     choice = planned or _planned(terms, parties, protocol is not None and not protocol.is_private)
     fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0
     for plan in choice.plans:
-        _require_gate_carried(terms, gated=plan.gated)
         if isinstance(terms, StudyTerms) and fewest:
             # Fewer than that no party may have.
             plan.require_room(terms.workload.weight_of(fewest))
@@ -134,13 +132,4 @@ def _require_one_message(protocol: Mechanism) -> None:
             f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
             'protocol = "cordp-dme" (without partners or aggregator) or "local-dp", or each party gives accept '
             f"{named('address', 'HOST:PORT')}, and joins"
-        )
-
-
-def _require_gate_carried(terms: AnyStudy, *, gated: bool) -> None:
-    # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
-    if gated and terms.by_folder:
-        raise InputError(
-            f"a {terms.called} through a folder cannot have a gate before the release yet: choose another protocol, or let the "
-            "parties connect"
         )
