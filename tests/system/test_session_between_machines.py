@@ -24,13 +24,14 @@ import quietmean as qm
 from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
-from quietmean.core.errors import ProtocolFailure
+from quietmean.core.errors import NotStarted
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import StudySession
+from quietmean.node.start.occasion import WhenAllAreThere
 from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.invitation import Invitation
@@ -605,17 +606,47 @@ def test_vectors_that_cannot_be_are_refused_and_nothing_is_spent() -> None:
     asyncio.run(all_three())
 
 
-def test_a_session_that_never_starts_is_given_up_and_costs_nothing() -> None:
+def waits_in_vain(name: str, terms: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else is there; a moment is enough to see that."""
+    with monkeypatch.context() as patch:
+        patch.setattr(WhenAllAreThere, "start", lambda own, tasks: setattr(own, "_closing", tasks.spawn(asyncio.sleep(0.1))))
+        with pytest.raises(NotStarted, match=says), part(name, terms):
+            pass
+
+
+def test_who_waited_in_vain_has_the_budget_back_until_something_may_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = TERMS | {"rounds": 2, "start_timeout": 90.0, "round_timeout": 30.0}
+    for _ in range(2):
+        waits_in_vain("north", terms, "for want of south.*what was reserved in the ledger is given back", monkeypatch)
+        assert account("north").charged.mu == 0.0
+        assert account("north").entries[-1].status == "spent"
+
+    async def one_round(name: str) -> None:
+        with contextlib.suppress(_AwayError):
+            async with part(name, terms) as rounds:
+                reserved = account(name).charged
+                await rounds.mean(VECTORS[name])
+                assert account(name).charged == reserved == rounds.contract.terms.charge(2)
+                raise _AwayError
+
+    async def all_three() -> None:
+        await asyncio.gather(*map(one_round, NAMES))
+
+    asyncio.run(all_three())
+    before, paid = account("north").charged, account("north").entries[-1]
+    assert before.mu > 0
+    # Whatever an end would say of it.
+    with Ledger.open(data_folder() / "ledger") as book:
+        assert not book.give_back(paid.study, when=datetime.now(UTC))
+    assert account("north").charged == before
+
+
+def test_a_session_that_never_starts_is_given_up_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = TERMS | {"start_timeout": 0.3}
-    with pytest.raises(ProtocolFailure, match=r"did not start within 0\.3 s for want of south"), part("north", alone):
-        pass
-    terms = part("north", alone).contract.terms
-    (entry,) = account("north").entries
-    assert (entry.status, entry.charged) == ("reserved", terms.charge(4))
+    waits_in_vain("north", alone, r"did not start within 0\.3 s for want of south", monkeypatch)
     given_back = part("north", alone).give_up()
     assert given_back is not None
-    (entry,) = given_back.entries
-    assert (entry.status, entry.charged.mu) == ("spent", 0.0)
+    assert {(entry.status, entry.charged.mu) for entry in given_back.entries} == {("spent", 0.0)}
     assert receipt("north")["rounds"]["begun"] == 0
     # For good: it never takes part in this session.
     with part("north", alone) as rounds:

@@ -96,13 +96,17 @@ class JoinedSession:
         ready.auditor.write(Event.STARTED, {"plan": self.contract.plan.digest, "charged": ready.charge is not None})
         try:
             await self._stack.enter_async_context(self._series)
+            if ready.charge is not None and ready.settings.start is None:
+                # All were there: from here on something may leave, and the ledger knows it before.
+                await asyncio.to_thread(ready.charge.bind, ready.settings.study)
         except NotStarted as error:
-            # One that waits for all goes on from its store.
-            ended_so = not_started(error, ready.charge if error.for_good else None)
+            # One that waits for all goes on from its store, and is charged anew then.
+            ended_so = not_started(error, ready.charge)
             ready.auditor.write(Event.ENDED, {"result": False, "reason": "it did not start with this party"})
             raise ended_so from None
         except BaseException:
             ready.auditor.write(Event.ENDED, {"result": False, "reason": "it could not begin, or was interrupted"})
+            await self._stack.aclose()
             raise
         self._seen = self._series.standing.current
         return self

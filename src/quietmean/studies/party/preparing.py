@@ -154,8 +154,7 @@ class PartyPreparation:
         if charged is None:
             return settings, charged
         if settings.start is None and not isinstance(self._own.terms, StudyTerms):
-            # Each round of a session that waits for all has a start of its own: from here on something may leave.
-            charged.bind(settings.study)
+            # Each round of a session that waits for all has a start of its own: it binds itself once all are there.
             return settings, charged
         # The ledger knows of an attempt to start before this party is bound to it.
         return replace(settings, before_bound=charged.bind), charged
