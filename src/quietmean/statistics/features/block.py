@@ -192,6 +192,7 @@ class ColumnBlock(Feature):
         return float(np.floor(exact / step) * step) if step else exact
 
     def mixing(self, scale: float, step: float) -> float:
+        """Raises :class:`InputError` where too much would be."""
         mixing = _MIXING * step / scale
         if mixing > _MOST_MIXING:
             raise InputError(
