@@ -150,7 +150,7 @@ def test_all_start_at_once_when_all_are_there() -> None:
 
 
 def test_too_few_end_cleanly_and_nothing_is_charged() -> None:
-    asked = terms(0.5, start_timeout=2.0)
+    asked = terms(1.0, start_timeout=6.0)
 
     async def story() -> Sequence[Any]:
         return await asyncio.gather(*(all_rounds(name, asked) for name in NAMES[:3]), return_exceptions=True)
