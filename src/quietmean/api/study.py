@@ -39,8 +39,9 @@ class Study:
     ``records_per_party``: how few and how many records one party may say that it has, ``largest_share``: which part of all.
     ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
     reads messages between the others, each with that chance, or "all-after-first";
-    ``dropouts``: the fraction that may leave. ``links``, where it is sealed: "hybrid", its keys rest on ML-KEM-768 and X25519
-    together, by default; or "x25519" alone.
+    ``dropouts``: the fraction that may leave. ``round_timeout``: how many seconds a round waits for who does not answer, by
+    default 10, and longer where :meth:`run` finds this machine busy. ``links``, where it is sealed: "hybrid", its keys rest on
+    ML-KEM-768 and X25519 together, by default; or "x25519" alone.
     ``committee``: its members open the sum of what all parties hand in, one file each until ``contribute_by``, a time with its
     offset; members list what came ``grace`` seconds later. Raises :class:`InputError` for what cannot be asked.
     """
@@ -69,7 +70,7 @@ class Study:
         options: Mapping[str, Any] | None = None,
         allocate: str = "shares",
         accept_wide: bool = False,
-        round_timeout: float = 10.0,
+        round_timeout: float | None = None,
         links: str | None = None,
         committee: Committee | None = None,
         contribute_by: datetime | str | None = None,
@@ -106,7 +107,7 @@ class Study:
                 "options": dict(options or {}),
                 "allocate": allocate,
                 "accept_wide": accept_wide,
-                "round_timeout": round_timeout,
+                **({} if round_timeout is None else {"round_timeout": round_timeout}),
                 "links": links,
                 **_committee_terms(committee, contribute_by, grace),
             }

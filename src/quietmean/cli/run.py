@@ -55,8 +55,8 @@ class RehearsalOptions:
     party_column
         Column that says which party a row belongs to, instead of --parties.
     round_timeout
-        Seconds that a round waits for parties that do not answer, at least a tenth of a second for each party; more where this
-        machine has much other work.
+        Seconds that a round waits for parties that do not answer. Default: 10, or a tenth for each party if that is more, and
+        longer as this machine starts processes more slowly.
     no_privacy
         Run a protocol that protects nothing, such as gossip; refused otherwise.
     a_priori_above_target
@@ -65,7 +65,7 @@ class RehearsalOptions:
 
     parties: int | None = None
     party_column: str | None = None
-    round_timeout: float = 10.0
+    round_timeout: float | None = None
     no_privacy: Annotated[bool, Parameter(negative="")] = False
     a_priori_above_target: Annotated[bool, Parameter(negative="")] = False
 
@@ -107,7 +107,7 @@ def command(
             "name": account_name(data),
             **columns.fields(column),
             **committee.fields({**target.fields(), "options": options.chosen()}, **committee.now),
-            "round_timeout": rehearsal.round_timeout,
+            **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }
     )
     with new_folder(out) as folder:

@@ -68,6 +68,7 @@ class ForkLauncher:
         self._arguments = server
         self._starting: deque[tuple[asyncio.StreamReader, asyncio.Future[ForkedProcess]]] = deque()
         self._running: dict[int, ForkedProcess] = {}
+        self._prepared = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -90,6 +91,9 @@ class ForkLauncher:
         self._hang_up()
         await self._server.wait()
 
+    async def prepare(self) -> None:
+        await self._prepared.wait()
+
     async def start(self, settings: Path, listening: socket.socket, log: BinaryIO) -> PartyProcess:
         loop = asyncio.get_running_loop()
         reading, writing = os.pipe()
@@ -105,12 +109,17 @@ class ForkLauncher:
         return await started
 
     def _hear(self) -> None:
-        """The server tells the ``pid`` of a process that has begun, with its handle, or of one that ended, with its ``code``."""
+        """The server tells that it is ``ready``, or the ``pid`` of a process that has begun, with its handle, or of one that
+        ended, with its ``code``.
+        """
         message, handles, _, _ = socket.recv_fds(self._control, MESSAGE_SIZE, 1)
         if not message:
             self._hang_up()
             return
         event = json.loads(message)
+        if "ready" in event:
+            self._prepared.set()
+            return
         if "code" in event:
             self._running.pop(event["pid"]).ended(event["code"])
             return
@@ -124,6 +133,8 @@ class ForkLauncher:
             return
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
+        # Nobody waits for what has ended: the next start says so.
+        self._prepared.set()
         for _, started in self._starting:
             if not started.done():
                 started.set_exception(ProtocolFailure(_GONE))

@@ -49,6 +49,7 @@ class ForkServer:
         # A Ctrl-C at the terminal goes to all: the parties end by themselves, and the launcher says when this is over.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        self._control.send(json.dumps({"ready": True}).encode())
         with selectors.DefaultSelector() as ready:
             ready.register(self._control, selectors.EVENT_READ)
             ready.register(self._woken, selectors.EVENT_READ)

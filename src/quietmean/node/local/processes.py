@@ -32,6 +32,9 @@ class PartyProcess(Protocol):
 class Launcher(Protocol):
     """Starts processes of parties: with a settings file, a socket that listens already, and a log for standard error."""
 
+    async def prepare(self) -> None:
+        """Return once an interpreter has imported what a party needs: how long that takes says how busy the machine is."""
+
     async def start(self, settings: Path, listening: socket.socket, log: BinaryIO) -> PartyProcess: ...
 
 
@@ -40,6 +43,11 @@ class ExecLauncher:
 
     def __init__(self, program: Sequence[str]) -> None:
         self._program = program
+
+    async def prepare(self) -> None:
+        # One more than there are parties, which import the same when they start.
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"import {PARTY[1]}", env=os.environ | ONE_THREAD)
+        await process.wait()
 
     async def start(self, settings: Path, listening: socket.socket, log: BinaryIO) -> PartyProcess:
         return await asyncio.create_subprocess_exec(

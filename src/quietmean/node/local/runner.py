@@ -40,6 +40,9 @@ LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
 # Given the addresses where the parties listen: for each party, the addresses at which it dials all parties. Proxies may run while
 # the context is open.
 ProxyFactory: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
+# A round's time-out that nobody names, in seconds: at least, and for each party. It grows as the start of an interpreter takes
+# longer than ``_PREPARED``, to so many times that at most: the parties compute on this machine beside its other work.
+_ROUND, _ROUND_EACH, _PREPARED, _LONGEST = 10.0, 0.1, 1.0, 30.0
 
 
 def _silent(name: str, event: dict[str, Any]) -> None:
@@ -87,9 +90,9 @@ class LocalOutcome:
 
 
 class LocalKeywords(TypedDict, total=False):
-    """How the parties of :func:`run_local` run; time-outs are in seconds."""
+    """How the parties of :func:`run_local` run; time-outs are in seconds. ``round_timeout`` None: as this machine is busy."""
 
-    round_timeout: float
+    round_timeout: float | None
     start_timeout: float
     gone_timeout: float | None
     report: LocalReport
@@ -154,7 +157,9 @@ class _LocalRun:
         self._directory = directory.resolve()
         self._values = values
         self._weights = weights
-        self._round_timeout, self._start_timeout = how.get("round_timeout", 10.0), how.get("start_timeout", 60.0)
+        named, self._start_timeout = how.get("round_timeout", 10.0), how.get("start_timeout", 60.0)
+        self._measures = named is None
+        self._round_timeout = patience(len(values), 0.0) if named is None else named
         self._gone_timeout = how.get("gone_timeout")
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report, self._program = how.get("report", _silent), how.get("program")
@@ -174,6 +179,9 @@ class _LocalRun:
         _require_loopback()
         async with _launching(self._program, self._plan) as launcher, contextlib.AsyncExitStack() as stack:
             self._launcher = launcher
+            if self._measures:
+                await launcher.prepare()
+                self._round_timeout = patience(len(self._names), time.monotonic() - started)
             # Bound but not listening: they reserve the ports for a restart and accept no connection.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
             ports = [holder.getsockname()[1] for holder in reserved]
@@ -324,6 +332,11 @@ class _LocalRun:
         path.touch(mode=0o600)
         path.write_bytes(content)
         return path
+
+
+def patience(parties: int, start: float) -> float:
+    """How long a round waits on a machine on which an interpreter took ``start`` to be ready; both in seconds."""
+    return max(_ROUND, _ROUND_EACH * parties) * min(max(start / _PREPARED, 1.0), _LONGEST)
 
 
 def _launching(program: Sequence[str] | None, plan: Path) -> AbstractAsyncContextManager[Launcher]:

@@ -21,4 +21,6 @@ def execute(study: StudyTerms, plan: Plan, encoded: Sequence[Encoded], report: l
 
         return run_with_committee(plan, study.workload, encoded, dropouts=study.dropouts)
     kills = local.choose_kills(plan, study.dropouts)
-    return local.run_study(plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=report)
+    # The default is of parties on machines of their own.
+    round_timeout = study.round_timeout if "round_timeout" in study.model_fields_set else None
+    return local.run_study(plan, study.workload, encoded, kills=kills, round_timeout=round_timeout, report=report)

@@ -27,9 +27,9 @@ Report = Callable[[str, dict[str, Any]], None]
 # How long (s) local parties wait in every round for one whose process has ended, at least and for each party: it is never started
 # again, and what it had sent is read before they learn that nobody listens at its address.
 _GONE, _GONE_EACH = 0.05, 0.0025
-# Seconds on one machine: of a round for each party, and of the start, in which each connects to each, for each pair. A party that
-# ends before the start is noticed at once: what is waited for is the machine, which may have other work.
-_ROUND, _PAIR, _START = 0.1, 0.15, 300.0
+# Seconds on one machine: of the start, in which each connects to each, for each pair, and at least. A party that ends before the
+# start is noticed at once: what is waited for is the machine, which may have other work.
+_PAIR, _START = 0.15, 300.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +83,20 @@ def choose_dropouts(plan: Plan, dropouts: float, stream: BitStream) -> list[int]
 
 
 def run_study(
-    plan: Plan, workload: Workload, encoded: Sequence[Encoded], *, kills: Sequence[Kill], round_timeout: float, report: Report
+    plan: Plan,
+    workload: Workload,
+    encoded: Sequence[Encoded],
+    *,
+    kills: Sequence[Kill],
+    round_timeout: float | None,
+    report: Report,
 ) -> LocalStudy:
     """Run all parties of ``plan`` as processes and conclude from what the survivors know.
 
-    They share this machine: a round's time-out is at least a tenth of a second for each party, and that of the start grows with
-    the pairs of them.
+    They share this machine: without a ``round_timeout`` it grows with the parties and with how long a process takes to start.
+    That of the start grows with the pairs of them.
     """
     parties = len(encoded)
-    round_timeout = max(round_timeout, _ROUND * parties)
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
