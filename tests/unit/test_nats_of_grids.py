@@ -143,4 +143,4 @@ def test_two_honest_parties_have_the_figure_of_the_paper(tmp_path: Path, capsys:
     assert found["revealed_variance"] == pytest.approx([0.5049] * 2, abs=5e-4)
     main(["certify", str(path), "--corrupt", "2", "--prior-sd", "1"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "at most 0.3516 nats a coordinate, which explain at most 0.50" in told
+    assert "at most 0.3516 nats a coordinate (a party's value has 1), which explain at most 0.50" in told

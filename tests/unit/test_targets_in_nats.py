@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
+from quietmean.cli.console import print_nats
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -22,12 +23,15 @@ from quietmean.graphs.undirected import harary, is_connected, survives
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
+from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.mutual_information import of_sum
 from quietmean.protocols import Mechanism, Target, configure, registry
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.target import budget_warnings
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.report import glance
 from quietmean.studies import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
@@ -204,6 +208,53 @@ def test_what_is_promised_is_said_by_contract_and_plan(contract: Contract, capsy
     assert 0.3 < promised <= 0.4
     main(PLAN)
     assert capsys.readouterr().out.startswith("a priori (whatever happens) at most 0.36")
+
+
+def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Every text that a person reads of a target in nats, by where it stands."""
+    privacy = executed(plan).privacy(1e-6)
+    nats = privacy.nats_of_target(2, 0.4)
+    assert nats["coordinates"] == plan.target.dimension
+    assert nats_json(np.array([nats["most"]]), nats["prior_sd"], privacy.terms.conversion.coordinates)["coordinates"]
+    document = {"nats": nats, "certificate": {"adversary": "two parties"}, "enforced_by": plan.a_priori.enforced_by}
+    print_nats(document, contract.study)
+    answer = [line for line in " ".join(capsys.readouterr().out.split()).split("as it happened") if line]
+    cards = {card["label"]: card["note"] for card in glance.nats_cards(nats, "two parties")}
+    return {
+        "plan": str(plan.nats_kept),
+        "contract": dict(contract.lines())["costs at most"],
+        "warning": next(sentence for sentence in budget_warnings(plan.target) if "nats" in sentence),
+        "answer, a priori": answer[0],
+        "answer, as it happened": answer[1],
+        "page, a priori": cards["nats a priori"],
+        "page, as it happened": cards["nats learnt"],
+    }
+
+
+@pytest.mark.parametrize("statistics", [["mean"], ["variance"], ["mean", "variance"]])
+def test_every_figure_is_of_a_coordinate_and_says_how_many_there_are(
+    statistics: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    contract = contract_of(statistic=[{"kind": kind, "column": "age"} for kind in statistics])
+    coordinates = contract.plan.target.dimension
+    lacking = {
+        place: text
+        for place, text in told_of(contract.plan, contract, capsys).items()
+        if f"a coordinate (a party's value has {coordinates})" not in text
+    }
+    assert not lacking
+
+
+def test_what_is_left_of_a_target_would_not_lower_the_error() -> None:
+    """Less noise on the edges, of which none is in the mean: the plan's error is that of its grid."""
+    plan = planned(5, 2, 0.4)
+    assert plan.a_priori.nats < 0.4
+    assert "less noise would not lower the error: the mean is exact" in str(plan.nats_kept)
+    protocol = plan.protocol
+    assert isinstance(protocol, Consensus)
+    weaker = replace(plan, protocol=replace(protocol, sigma_z=0.5 * float(protocol.deviations[0, 0])))
+    # Of rounding to whole numbers alone.
+    assert max(executed(one).error_variance() or 0.0 for one in (plan, weaker)) < plan.value_step**2
 
 
 def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

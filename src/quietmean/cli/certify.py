@@ -34,7 +34,7 @@ from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
 from quietmean.core.query_statement import QueryStatement
-from quietmean.core.readable import count_of, epsilon_text, nats_text
+from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
@@ -300,7 +300,8 @@ def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[
     promised = analysis.terms.promise(size, frozenset())
     is_promised = promised is not None and math.isfinite(promised.nats) and prior_sd == half_range(analysis.sensitivity)
     a_priori = {"nats_a_priori": promised.nats} if promised is not None and is_promised else {}
-    return {**a_priori, **nats_json(np.full(analysis.transcript.parties, nats), prior_sd)}
+    figures = np.full(analysis.transcript.parties, nats)
+    return {**a_priori, **nats_json(figures, prior_sd, analysis.terms.conversion.coordinates)}
 
 
 def _against_one(
@@ -384,12 +385,13 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
         out.print(sentence, markup=False)
     for sentence in document["disclosures"]:
         out.print(f"warning: {sentence}", style="red")
+    coordinates = document.get("coordinates")
     if "nats_a_priori" in document:
-        nats, enforced_by = epsilon_text(document["nats_a_priori"]), document["enforced_by"]
-        out.print(f"a priori (whatever happens): at most {nats} nats a coordinate; enforced by {enforced_by}", markup=False)
+        out.print(nats_promised(document["nats_a_priori"], coordinates, document["enforced_by"]), markup=False)
     if "mutual_information_nats" in document:
         worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
         upper = document["numbers"] != EXACT
-        out.print(f"mutual information of the worst party: {nats_text(worst_nats, revealed, document['prior_sd'], upper)}")
+        told = nats_text(worst_nats, revealed, document["prior_sd"], coordinates, upper)
+        out.print(f"mutual information of the worst party: {told}", markup=False)
     print_assumptions(document["assumptions"])

@@ -19,7 +19,7 @@ from quietmean.core.assumptions import Key
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
-from quietmean.core.readable import epsilon_text, nats_text
+from quietmean.core.readable import nats_promised, nats_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -182,11 +182,10 @@ def print_facts(facts: Iterable[Fact]) -> None:
 def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
     """What a study with a target in nats promised, and what its execution told."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
-    promise = (
-        f"at most {epsilon_text(nats['a_priori'])} nats a coordinate; enforced by" if "a_priori" in nats else "no bound in nats;"
-    )
-    out.print(f"a priori (whatever happens): {promise} {document['enforced_by']}", markup=False)
-    learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], upper=True)
+    coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
+    nothing = f"a priori (whatever happens) no bound in nats; {enforced_by}"
+    out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing, markup=False)
+    learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
     out.print(
         f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}", markup=False
     )

@@ -20,8 +20,8 @@ class PromiseOptions:
     delta
         Probability with which the epsilon guarantee may fail; default 1e-6.
     nats
-        Instead of epsilon and delta: the exact mean, of which colluders learn so much of a party's value at most. Mutual
-        information, an average over values and no differential privacy; of protocol adqsp, for unit party.
+        Instead of epsilon and delta: the exact mean, of which colluders learn so much of a coordinate of a party's value at
+        most. Mutual information, an average over values and no differential privacy; of protocol adqsp, for unit party.
     eavesdropping
         The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
         the first round private. Of protocols such as inca.

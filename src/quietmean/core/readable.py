@@ -136,13 +136,23 @@ def epsilon_text(epsilon: float) -> str:
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
-def nats_text(nats: float, revealed: float, prior_sd: float, upper: bool) -> str:
+def a_coordinate(coordinates: int | None) -> str:
+    """Of what a figure in nats is: one of the ``coordinates`` of a party's value, which holds its part of all answers."""
+    return "a coordinate" if coordinates is None else f"a coordinate (a party's value has {coordinates})"
+
+
+def nats_promised(nats: float, coordinates: int | None, enforced_by: str) -> str:
+    """What is promised before the start of a target in nats, and who sees to it."""
+    return f"a priori (whatever happens) at most {epsilon_text(nats)} nats {a_coordinate(coordinates)}; enforced by {enforced_by}"
+
+
+def nats_text(nats: float, revealed: float, prior_sd: float, coordinates: int | None, upper: bool) -> str:
     """Mutual information and the share ``revealed`` of a value's variance, both rounded up."""
     shown, share = epsilon_text(nats), epsilon_text(revealed)
     at_most = "at most " if upper else ""
     return (
-        f"{at_most}{shown} nats a coordinate, which explain {at_most}{share} of the variance of a normal value of standard "
-        f"deviation {prior_sd:g}"
+        f"{at_most}{shown} nats {a_coordinate(coordinates)}, which explain {at_most}{share} of the variance of a normal value of "
+        f"standard deviation {prior_sd:g}"
     )
 
 

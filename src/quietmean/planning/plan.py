@@ -24,7 +24,7 @@ from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import epsilon_text, nats_promised
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -334,8 +334,8 @@ class Plan:
             return None
         promised = self.a_priori
         return (
-            f"a priori (whatever happens) at most {epsilon_text(promised.nats)} nats a coordinate, an average over values and no "
-            f"differential privacy; enforced by {promised.enforced_by}"
+            f"{nats_promised(promised.nats, self.target.dimension, promised.enforced_by)}; an average over values and no "
+            "differential privacy; less noise would not lower the error: the mean is exact"
         )
 
     @property

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -157,13 +158,13 @@ class PrivacyAnalysis:
         # Where it may fail, the better of two bounds fails as often.
         return ProvenMu(np.minimum(formula, alone), worst.proof, worst.chance)
 
-    def nats_of_target(self, size: int, target: float) -> dict[str, float]:
+    def nats_of_target(self, size: int, target: float) -> dict[str, Any]:
         """What is said of a ``target`` in nats against every coalition of ``size``; infinite where no bound is known."""
         prior_sd = half_range(self.sensitivity)
         upper = self.terms.conversion.nats_against_any(size, prior_sd)
         promised = self.terms.promise(size, frozenset())
         a_priori = math.inf if promised is None else promised.nats
-        return summary(target, math.inf if upper is None else upper, prior_sd, a_priori)
+        return summary(target, math.inf if upper is None else upper, prior_sd, self.terms.conversion.coordinates, a_priori)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""

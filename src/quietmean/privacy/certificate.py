@@ -32,9 +32,10 @@ def no_promise(size: int, corrupt: frozenset[PartyId]) -> None:
     return
 
 
-def nats_json(nats: Array, prior_sd: float) -> dict[str, Any]:
+def nats_json(nats: Array, prior_sd: float, coordinates: int | None) -> dict[str, Any]:
     """Mutual information per party and coordinate, and R^2: the share of a value's variance that a view explains."""
-    return {"prior_sd": prior_sd, "mutual_information_nats": nats, "revealed_variance": revealed_variance(nats)}
+    known = {} if coordinates is None else {"coordinates": coordinates}
+    return {"prior_sd": prior_sd, **known, "mutual_information_nats": nats, "revealed_variance": revealed_variance(nats)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +241,7 @@ class Certificate(Tabular):
         if epsilon is not None:
             document |= {"at_epsilon": epsilon, "delta": self.delta_at(epsilon)}
         if prior_sd is not None:
-            document |= nats_json(self.nats(prior_sd), prior_sd)
+            document |= nats_json(self.nats(prior_sd), prior_sd, self.terms.conversion.coordinates)
         if matrix:
             document["information_matrix"] = self.information.dense()
         return document

@@ -43,7 +43,8 @@ class LossConversion:
     ``beta``, ``tv``: the additive columns of the execution's charge, see :mod:`quietmean.privacy.charge`; ``charge_notes``: what
     the charge counts and what not, one clause each. ``tv`` is the distance of the program from the mechanism that mu describes,
     over all its draws: (1 + e^epsilon) times that is part of every delta. ``coalition``: who colludes, in words, where also some
-    who are no parties of the execution do; everybody together then opens everything.
+    who are no parties of the execution do; everybody together then opens everything. ``coordinates``: of a party's value; None
+    where no figure asks for it, or it is not known.
     """
 
     kind: ClassVar[str] = EXACT
@@ -55,6 +56,7 @@ class LossConversion:
     beta: float = 0.0
     tv: float = 0.0
     coalition: str | None = None
+    coordinates: int | None = None
     charge_notes: tuple[str, ...] = ("mu in real arithmetic: what floating-point noise gives away besides is in no column",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:

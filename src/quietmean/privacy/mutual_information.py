@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,13 +20,15 @@ def revealed_variance(nats: ArrayLike) -> Array:
     return -np.expm1(-2.0 * np.asarray(nats, dtype=np.float64))
 
 
-def summary(target: float, upper: float, prior_sd: float, a_priori: float = math.inf) -> dict[str, float]:
+def summary(target: float, upper: float, prior_sd: float, coordinates: int | None, a_priori: float) -> dict[str, Any]:
     """What is said of a ``target`` in nats: ``upper`` is an upper bound for the worst party, a coordinate.
 
-    ``a_priori``: of every execution, known before the start; left out where there is none.
+    ``coordinates``: of a value, None where that is not known. ``a_priori``: of every execution, known before the start; left
+    out where there is none.
     """
     document = {"target": target, "most": upper, "revealed_variance": float(revealed_variance(upper)), "prior_sd": prior_sd}
-    return document if math.isinf(a_priori) else {**document, "a_priori": a_priori}
+    known = {} if coordinates is None else {"coordinates": coordinates}
+    return {**document, **known, **({} if math.isinf(a_priori) else {"a_priori": a_priori})}
 
 
 def of_noisy_value(prior_sd: float, noise_sd: float) -> float:

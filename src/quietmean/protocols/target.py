@@ -10,6 +10,7 @@ from typing import Any
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_class
+from quietmean.core.readable import a_coordinate
 from quietmean.core.schema import refuse_unknown, require_delta, require_number, require_usual, wrong_field
 from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping, require_eavesdropping
@@ -202,7 +203,7 @@ LARGEST_USUAL_EPSILON = 10.0
 
 def nats_in_words(nats: float) -> str:
     """What a target in nats asks for, in words."""
-    return f"the exact mean for at most {nats:g} nats, no differential privacy"
+    return f"the exact mean for at most {nats:g} nats a coordinate, no differential privacy"
 
 
 def budget_warnings(target: Target, records: float | None = None) -> list[str]:
@@ -217,8 +218,8 @@ def budget_warnings(target: Target, records: float | None = None) -> list[str]:
         )
     if target.nats is not None:
         warnings.append(
-            f"{target.nats:g} nats are an average over values, and no differential privacy: epsilon is infinite, and no budget "
-            "counts this study"
+            f"{target.nats:g} nats {a_coordinate(target.dimension)} are an average over values, and no differential privacy: "
+            "epsilon is infinite, and no budget counts this study"
         )
     elif target.epsilon > LARGEST_USUAL_EPSILON:
         warnings.append(

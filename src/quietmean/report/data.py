@@ -99,7 +99,7 @@ class StudyReport:
     notes: tuple[str, ...] = ()
     receipt: str = "receipt.json"
     # Of a target in nats; see :meth:`quietmean.privacy.PrivacyAnalysis.nats_of_target`.
-    nats: Mapping[str, float] | None = None
+    nats: Mapping[str, Any] | None = None
     # How far one party can have moved the answers; none where nobody said.
     influence: tuple[str, ...] = ()
     # Where persons are the unit: which of their rows count, and at how many parties one is at most.

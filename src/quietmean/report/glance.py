@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,16 +46,16 @@ def verdict_in_nats(nats: Mapping[str, float]) -> str:
     return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
 
 
-def nats_cards(nats: Mapping[str, float] | None, adversary: str) -> list[dict[str, str]]:
+def nats_cards(nats: Mapping[str, Any] | None, adversary: str) -> list[dict[str, str]]:
     """Cards of a target in nats: what it was and what was learnt, each with the share of a value's variance."""
     if nats is None:
         return []
-    explained = words.rounded_up(nats["revealed_variance"])
+    explained, coordinate = words.rounded_up(nats["revealed_variance"]), readable.a_coordinate(nats.get("coordinates"))
     note = (
-        f"at most, as it happened, of a coordinate of a party's value, by {adversary}; explains {explained} of the variance (R²) "
+        f"at most, as it happened, of {coordinate}, by {adversary}; explains {explained} of the variance (R²) "
         f"of normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
     )
-    kept = "promised before the start, whatever happens: at most so much of a coordinate of a party's value"
+    kept = f"promised before the start, whatever happens: at most so much of {coordinate}"
     return [
         *([{"label": "nats a priori", "value": words.rounded_up(nats["a_priori"]), "note": kept}] if "a_priori" in nats else []),
         {"label": "nats learnt", "value": words.rounded_up(nats["most"]), "note": note},

@@ -139,7 +139,7 @@ class OfficerPage:
         return privacy_facts(self.privacy, self.certificate, unit, self.stated.party_epsilon, counted_text(unit or "record"))
 
     @cached_property
-    def _nats(self) -> dict[str, float] | None:
+    def _nats(self) -> dict[str, Any] | None:
         """For a target in nats, what coalitions learnt, computed from the execution alone."""
         if self.stated.nats is None or not isinstance(self.certificate, CoalitionCertificate):
             return None

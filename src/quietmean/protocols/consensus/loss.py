@@ -62,6 +62,7 @@ class ConsensusLossConversion(GridLossConversion):
         self._norms = inverse.sum(axis=1) + (2.0 / self._own**2 if self._own else math.inf)
         self._weights = np.divide(1.0, inverse.sum(axis=1), out=np.zeros(len(inverse)), where=noisy)
         self._unit = parameters.step**2
+        self.coordinates = parameters.dimension
         super().__init__(
             step=parameters.step,
             dimension=parameters.dimension or 1,

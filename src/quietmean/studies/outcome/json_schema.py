@@ -148,10 +148,18 @@ def _result() -> dict[str, Schema]:
         "gate": {"type": "object"},
         "nats": described(
             record(
-                {"target": NUMBER, "most": SIZE_OR_INF, "revealed_variance": NUMBER, "prior_sd": NUMBER, "a_priori": NUMBER},
-                optional=["a_priori"],
+                {
+                    "target": NUMBER,
+                    "most": SIZE_OR_INF,
+                    "revealed_variance": NUMBER,
+                    "prior_sd": NUMBER,
+                    "coordinates": COUNT,
+                    "a_priori": NUMBER,
+                },
+                optional=["coordinates", "a_priori"],
             ),
-            "of a target in nats: what a coalition learnt at most of a coordinate of another's value; a_priori: in any history",
+            "of a target in nats: what a coalition learnt at most of a coordinate of another's value, and how many it has; "
+            "a_priori: in any history",
         ),
     }
 

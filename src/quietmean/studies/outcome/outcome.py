@@ -63,7 +63,7 @@ class StudyOutcome:
         return self.certificate.max_epsilon
 
     @property
-    def nats(self) -> dict[str, float] | None:
+    def nats(self) -> dict[str, Any] | None:
         """The target in nats, and the most that a coalition of the certificate's size learnt about a coordinate of another
         party's value; None for a target in epsilon. See :meth:`PrivacyAnalysis.nats_of_target`.
         """

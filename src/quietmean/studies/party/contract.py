@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.query_statement import QueryStatement
-from quietmean.core.readable import count_of
+from quietmean.core.readable import a_coordinate, count_of
 from quietmean.node.net import Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -248,7 +248,7 @@ class Contract(Agreement):
             return f"{promised}, known beforehand, enforced by {plan.a_priori.enforced_by}"
         share = float(revealed_variance(target.nats))
         accepted = (
-            f"{target.nats:g} nats a coordinate of this party's value, {share:.4g} of the variance of a normal value of standard "
+            f"{target.nats:g} nats {a_coordinate(target.dimension)}, {share:.4g} of the variance of a normal value of standard "
             f"deviation {target.prior_sd:g}: an average over values and no differential privacy, {promised}"
         )
         if plan.nats_kept is not None:
