@@ -565,7 +565,7 @@ except qm.InputError as error:
 
 def test_what_has_no_errors_says_so() -> None:
     """A softmax, whole parties and rounds of gradients: NaN with a reason, and nothing that an earlier fit left."""
-    ours = LogisticRegression(bounds=BOUNDS, classes=[0, 1], epsilon=8, delta=1e-5)
+    ours = LogisticRegression(bounds=BOUNDS, classes=[0, 1], epsilon=30, delta=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours.fit(X, LABELS, GROUPS)
@@ -573,7 +573,7 @@ def test_what_has_no_errors_says_so() -> None:
         assert ours.no_errors_ == ""
         assert "one-shot approximation" in ours.no_intervals_
         for more in ({"solver": "newton"}, {}, {"unit": "party"}, {"unit": "record", "classes": [0, 1, 2]}):
-            ours.set_params(**{"rounds": 3, "solver": "gradient", **more}).fit(X, LABELS, GROUPS)
+            ours.set_params(**{"epsilon": 8, "rounds": 3, "solver": "gradient", **more}).fit(X, LABELS, GROUPS)
             errors, intervals = ours.coef_standard_error_, ours.coef_interval_
             assert (errors.shape, intervals.shape) == (ours.coef_.shape, (*ours.coef_.shape, 2))
             if more == {"solver": "newton"}:
@@ -582,9 +582,9 @@ def test_what_has_no_errors_says_so() -> None:
             assert np.isnan(np.concatenate([errors.ravel(), intervals.ravel(), ours.intercept_interval_.ravel()])).all()
             assert "newton" in ours.no_errors_
             assert ours.no_errors_ == ours.no_intervals_
-        linear = LinearRegression(bounds=BOUNDS, y_bounds=Y_BOUNDS, epsilon=8, delta=1e-5).fit(X, Y, GROUPS)
+        linear = LinearRegression(bounds=BOUNDS, y_bounds=Y_BOUNDS, epsilon=30, delta=1e-5).fit(X, Y, GROUPS)
         assert np.isfinite(linear.coef_interval_).all()
-        linear.set_params(unit="party", accept_wide=True).fit(X, Y, GROUPS)
+        linear.set_params(epsilon=8, unit="party", accept_wide=True).fit(X, Y, GROUPS)
     assert np.isnan(linear.coef_interval_).all()
     assert np.isnan(linear.intercept_interval_).all()
     assert linear.no_intervals_

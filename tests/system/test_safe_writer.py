@@ -331,6 +331,7 @@ WRITERS = {
     "studies/party/member_holdings.py": "the parts that a member took, beside its store",
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
+    "core/elsewhere.py": "the null device",
     "cli/plan_cache.py": "the cache of plans",
     "cli/start.py": "an empty file beside a store",
     "desk/serving.py": "the secret of a desk, new",

@@ -219,11 +219,15 @@ class DeclaredStatistic:
 
     def as_released(self, released: Released) -> Estimates:
         """The same where noise may have moved estimates beyond what is possible: without bias."""
+        return self.to_predict(released).as_shown()
+
+    def to_predict(self, released: Released) -> Estimates:
+        """Also the terms for which no interval holds, which a prediction may use and a report may not."""
         view = self._read(released)
         estimates = self.statistic.decode(view, self.seen)
         if self.condition is not None and view.whole is None:
             estimates = self._without_outsiders(estimates, view)
-        return estimates.as_shown()
+        return estimates
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
         """The same with how many records it is of."""

@@ -28,7 +28,8 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
     Fitted: ``coef_`` (d,), ``intercept_``, their standard errors of the noise ``coef_standard_error_`` and
     ``intercept_standard_error_``, their 95 % intervals of the population ``coef_interval_`` (d, 2) and ``intercept_interval_``
     (2,), of ``unit="party"`` NaN, and ``no_intervals_`` says why, ``estimates_``, ``certificate_``, ``epsilon_``, ``delta_``.
-    Where the noise hides the regression they are NaN, with a warning, and ``predict`` is refused.
+    A coefficient for which no interval holds, as a warning says, has infinite errors, and predicts all the same. Where the noise
+    hides the regression all are NaN, with a warning, and ``predict`` is refused.
     """
 
     y_bounds: ArrayLike | None = None
@@ -41,9 +42,10 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
         rows, outcomes = self._held(X, y, groups, supervised=True)
         limits = self._limits(self.bounds, rows[0].shape[1])
         parts = [np.column_stack([one, np.asarray(other, dtype=np.float64)]) for one, other in zip(rows, outcomes, strict=True)]
-        (coefficients,) = self._release(limits, parts).estimates
-        self.intercept_ = float(coefficients.value[0])
-        self.coef_ = coefficients.value[1:]
+        released = self._release(limits, parts)
+        (coefficients,), (predictor,) = released.estimates, released.predictors
+        self.intercept_ = float(predictor.value[0])
+        self.coef_ = predictor.value[1:]
         self.intercept_standard_error_ = float(coefficients.standard_error[0])
         self.coef_standard_error_ = coefficients.standard_error[1:]
         if coefficients.of_population is not None:

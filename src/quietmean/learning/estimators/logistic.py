@@ -185,9 +185,10 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
 
     def _one_shot(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
         parts = [np.column_stack(pair) for pair in zip(rows, outcomes, strict=True)]
-        (coefficients,) = self._release(limits, parts).estimates
+        released = self._release(limits, parts)
+        (coefficients,), (predictor,) = released.estimates, released.predictors
         # The last term is the area under the curve.
-        self.intercept_, self.coef_ = coefficients.value[:1], coefficients.value[None, 1:-1]
+        self.intercept_, self.coef_ = predictor.value[:1], predictor.value[None, 1:-1]
         self.intercept_standard_error_ = coefficients.standard_error[:1]
         self.coef_standard_error_ = coefficients.standard_error[None, 1:-1]
         self._missing_errors("", coefficients.reason)

@@ -42,6 +42,12 @@ class OneShot:
         return tuple(answer.estimates for answer in self.outcome.answers)
 
     @property
+    def predictors(self) -> tuple[Estimates, ...]:
+        """The same with the terms for which no interval holds: to predict with."""
+        workload, released = self.outcome.workload, self.released
+        return tuple(workload.with_columns(statistic).to_predict(released) for statistic in workload.statistics)
+
+    @property
     def weight(self) -> float:
         """Records, or parties where they are the unit."""
         return self.outcome.answers[0].records
