@@ -9,6 +9,7 @@ import io
 import json
 import re
 import shlex
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +29,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party.by_file import combine
 from support.command_lines import command, ending
 from support.ports import reserved
+from support.recorded_process import recorded_command
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy
 
@@ -38,6 +40,7 @@ POOLED = float(np.mean([age for ages in AGES.values() for age in ages]))
 COUNTS: dict[str, dict[str, Any]] = {"public": {}, "private": {"count": "private", "most_records": 100}}
 # So many standard errors a Gaussian is off with a chance below 1e-9.
 FAR = 6.2
+JOIN = ("join", "study.toml", "--roster", "roster.toml", "--yes")
 
 
 @pytest.fixture
@@ -257,10 +260,21 @@ def test_a_contribution_does_not_tell_whether_there_is_a_record(unit: str, site:
     assert seen[0] == seen[1] == seen[2]
 
 
+def sizes_of_frames(raw: bytes) -> list[int]:
+    """How long the payloads are that a process sent in all its connections, each once."""
+    place, found = 0, set()
+    while place + 8 <= len(raw):
+        header, payload = struct.unpack(">II", raw[place : place + 8])
+        found.add(payload)
+        place += 8 + header + payload
+    assert place == len(raw)
+    return sorted(found)
+
+
 @pytest.mark.slow
 def test_a_party_of_a_study_does_not_tell_whether_it_has_a_record(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    for rows in ([], [50]):
+    for rows in ([], [50], [50] * 90):
         folder = site / str(len(rows))
         folder.mkdir()
         monkeypatch.chdir(folder)
@@ -270,12 +284,17 @@ def test_a_party_of_a_study_does_not_tell_whether_it_has_a_record(site: Path, mo
         with reserved(3) as ports:
             write_roster(folder, on_this_machine(names, ports))
             lines = [f"--key {name}.key --data {name}.csv --receipt {name}.json --no-ledger".split() for name in names]
-            running = [command(folder, "join", "study.toml", "--roster", "roster.toml", "--yes", *line) for line in lines]
+            running = [
+                recorded_command(folder, site / f"{len(rows)}-{name}", {}, *JOIN, *line)
+                for name, line in zip(names, lines, strict=True)
+            ]
             ends = [ending(process) for process in running]
         receipts = [json.loads(Path(f"{name}.json").read_text()) for name in names]
         weights = [receipt.get("weights") for receipt in receipts]
-        seen.append(([code for code, _, _ in ends], weights, sorted(path.name for path in folder.iterdir())))
-    assert seen[0] == seen[1]
+        sizes = sizes_of_frames((site / f"{len(rows)}-bob").read_bytes())
+        assert len(sizes) > 1
+        seen.append(([code for code, _, _ in ends], weights, sizes, sorted(path.name for path in folder.iterdir())))
+    assert seen[0] == seen[1] == seen[2]
     assert seen[0][0] == [0, 0, 0]
 
 
