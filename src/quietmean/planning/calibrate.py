@@ -20,7 +20,7 @@ from quietmean.planning.plan import Plan, require_foreseen
 from quietmean.planning.scenarios import draw_execution
 from quietmean.planning.search import most_rounds, searched, within_messages
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import MOST_TRIED, most_tried
+from quietmean.privacy.coalitions import MOST_TRIED
 from quietmean.protocols import Design, Mechanism, SelfCalibrating, Target
 from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.result_broadcast import ResultBroadcast
@@ -220,10 +220,10 @@ def gate_trials(target: Target, protocol: Mechanism, seed: Seed) -> int:
     coalitions = math.comb(target.parties, target.colluding)
     if not protocol.gated or coalitions > MOST_TRIED or is_random(target.eavesdropping):
         return 0
-    solver = draw_execution(target, protocol, seed.derive("effort"), target.dropouts).privacy(target.delta).solver
-    if coalitions > most_tried(solver, target.colluding):
+    execution = draw_execution(target, protocol, seed.derive("effort"), target.dropouts)
+    if not tries_all(target, execution):
         return 0
-    affordable = math.ceil(_GATE_EFFORT / (coalitions * solver.effort(target.colluding)))
+    affordable = math.ceil(_GATE_EFFORT / (coalitions * execution.privacy(target.delta).solver.effort(target.colluding)))
     return min(max(affordable, _GATE_COALITIONS // coalitions), _MOST_TRIALS)
 
 
