@@ -5,7 +5,6 @@ The whole stack in virtual time. Every file that was put counts as read by its r
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import tempfile
@@ -20,23 +19,18 @@ import pytest
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.execution_trace import NEVER
-from quietmean.node.folder import post
 from quietmean.planning import Plan, gate
 from quietmean.randomness import Seed
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run
-from support.folder_world import FIRST, INTERVAL, Owner, history, inline, run_in_folder
+from support.folder_world import FIRST, INTERVAL, MEMORY, Owner, history, run_in_folder, without_threads
 from support.gated import check_gate, decided_once, facts, gated_plan
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
 PARTIES = 4
 
 
 @pytest.fixture(autouse=True)
-def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio, "to_thread", inline)
-    # A look every few seconds tells as much as many.
-    monkeypatch.setattr(post, "_LAST_PAUSE", INTERVAL / 5)
+def in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
 
 
 def plan_of(star: float, delta: float, rounds: int = 3) -> Plan:

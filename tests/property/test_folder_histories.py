@@ -6,7 +6,6 @@ told its log counts as seen once it was put, whether or not it ever came.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections import Counter
@@ -19,24 +18,20 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.folder import Outbox, Parties, post
+from quietmean.node.folder import Outbox, Parties
 from quietmean.node.phase import Phase
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.packed_sharing import PackedSharing
 from support.faults import FaultOutcome, FaultPlan, check_run
-from support.folder_world import FIRST, INTERVAL, Owner, Put, history, inline, run_in_folder
+from support.folder_world import FIRST, INTERVAL, MEMORY, Owner, Put, history, run_in_folder, without_threads
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
 PARTIES = 4
 
 
 @pytest.fixture(autouse=True)
-def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio, "to_thread", inline)
-    # A look every few seconds tells as much as many.
-    monkeypatch.setattr(post, "_LAST_PAUSE", INTERVAL / 5)
+def in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_threads(monkeypatch)
 
 
 def plans() -> dict[str, Plan]:

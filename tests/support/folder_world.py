@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable
+from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable, post
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
 from quietmean.node.participant import Participant
@@ -30,6 +31,10 @@ from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
 from support.faults import STUDY, Crash, FaultOutcome, FaultPlan, MortalStore, World
 from support.virtual_time import run_virtually
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+# Where stores of many studies are made and deleted fast; None where there is no such folder.
+MEMORY = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
 
 # The start until then, and each round so many seconds longer.
 FIRST, INTERVAL = 60.0, 40.0
@@ -133,6 +138,13 @@ class View:
 
 
 MAILBOXES: list[Mailbox] = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in range(12)]
+
+
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole study through a folder in one thread and virtual time."""
+    monkeypatch.setattr(asyncio, "to_thread", inline)
+    # A look every few seconds tells as much as many.
+    monkeypatch.setattr(post, "_LAST_PAUSE", INTERVAL / 5)
 
 
 async def inline(work: Callable[..., Any], *given: Any) -> Any:
