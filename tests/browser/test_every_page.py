@@ -23,7 +23,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.privacy import Charge
-from quietmean.report import Stated, write_certificate_report
+from quietmean.report import ReportFacts, write_certificate_report
 from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
@@ -80,7 +80,7 @@ def pages_of(folder: Path, outcome: StudyOutcome, records: Any) -> list[str]:
     run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "truth": truth_of(outcome, records)}
     write_report(places["report"], "Every kind", outcome, receipt, names=names, origin=ORIGIN, **run)
     write_privacy_page(places["privacy"], "Every kind", outcome, receipt, names=names, origin=ORIGIN)
-    stated = Stated.of_receipt(outcome.receipt({**ORIGIN, "names": names}), "study.receipt")
+    stated = ReportFacts.of_receipt(outcome.receipt({**ORIGIN, "names": names}), "study.receipt")
     write_certificate_report(outcome.execution, places["certificate"], delta=DELTA, size=1, stated=stated)
     write_tables(outcome.to_json(), places["tables"])
     return [place.resolve().as_uri() for place in places.values()]

@@ -21,7 +21,7 @@ from quietmean.ledger import Account, Ledger
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.report import Stated, write_certificate_report
+from quietmean.report import ReportFacts, write_certificate_report
 from quietmean.statistics import Columns
 from quietmean.statistics.allocation import made_up
 from quietmean.statistics.printed import shown
@@ -131,7 +131,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_privacy_page(
         folder / "privacy.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, account=account
     )
-    stated = Stated.of_receipt(outcome.receipt(origin), "study.receipt")
+    stated = ReportFacts.of_receipt(outcome.receipt(origin), "study.receipt")
     write_certificate_report(execution, folder / "certificate.html", delta=DELTA, size=2, stated=stated)
     return Made(folder, outcomes)
 

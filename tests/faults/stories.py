@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import Outage, QuietmeanError
+from quietmean.core.errors import QuietmeanError, StorageError
 from quietmean.core.outage import outage_of
 from quietmean.core.output import Output, has_fields
 from quietmean.core.party import Message, Release, Step
@@ -358,7 +358,7 @@ def _life(order: dict[str, str]) -> int:
     except BaseException as error:
         os.environ["QUIETMEAN_FAULTS"] = ""
         # As the command does with what nobody else takes.
-        outage = error if isinstance(error, Outage) else outage_of(error, place) if isinstance(error, Exception) else None
+        outage = error if isinstance(error, StorageError) else outage_of(error, place) if isinstance(error, Exception) else None
         code = error.exit_code if isinstance(error, QuietmeanError) else 75 if outage is not None else 1
         say.write_text(json.dumps({"error": str(outage or error), "trace": traceback.format_exc()}))
         return code

@@ -83,7 +83,7 @@ def _read_store(path: Path) -> None:
         store.remarks()
         store.received_logs()
         store.votes()
-        store.standing()
+        store.progress()
         store.state()
         store.taken_back("in doubt")
         store.rounds_online(1)

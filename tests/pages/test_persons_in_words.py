@@ -18,7 +18,7 @@ from quietmean.report.data import StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.report.page import render
 from quietmean.report.plots import plot
-from quietmean.report.released import Stated
+from quietmean.report.released import ReportFacts
 from quietmean.statistics import Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.flags_and_tests import in_part
@@ -55,7 +55,9 @@ def of_persons(outcome: StudyOutcome, sites: int) -> StudyOutcome:
 def words(outcome: StudyOutcome) -> list[str]:
     """Of the report and of the privacy page, as people read them."""
     report = StudyReport.of_outcome("study", outcome, NAMES, messages=1, bytes=1, seconds=1.0)
-    officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
+    officer = OfficerPage(
+        outcome.execution, outcome.privacy, outcome.certificate, ReportFacts.of_receipt(outcome.receipt(), "study")
+    )
     pages = [render(report), render_officer_page(officer)]
     return [" ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()) for page in pages]
 

@@ -22,7 +22,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger, Refund
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
-from quietmean.report import OfficerPage, Stated
+from quietmean.report import OfficerPage, ReportFacts
 from quietmean.report.released import released_of
 from quietmean.report.words import rounded_down, rounded_up
 from quietmean.testing import example_execution
@@ -38,7 +38,7 @@ def execution(**parameters: Any) -> Execution:
 
 def page_of(happened: Execution, **stated: Any) -> OfficerPage:
     privacy = happened.privacy(DELTA)
-    return OfficerPage(happened, privacy, privacy.coalitions(1), Stated(**stated))
+    return OfficerPage(happened, privacy, privacy.coalitions(1), ReportFacts(**stated))
 
 
 def words_of(text: str) -> str:
@@ -181,7 +181,7 @@ def test_what_a_file_does_not_say_is_said_not_to_be_known() -> None:
     assert "does not say" in told["released"]["note"]
     assert "No ledger" in told["budget"]["heading"]
     strange = {"result": [1], "origin": {"names": ["a"]}, "certify": {"epsilon": "inf"}, "parties": 8}
-    stated = Stated.of_receipt(strange, "file")
+    stated = ReportFacts.of_receipt(strange, "file")
     assert (stated.released, stated.names, stated.target) == ([], (), math.inf)
 
 
@@ -213,7 +213,7 @@ def test_what_the_readme_shows_names_the_figure_of_before_first() -> None:
 def test_a_page_is_called_after_the_study_not_after_its_file() -> None:
     """Whatever somebody called the receipt; one that names no study has only the file's name."""
     receipt = {"origin": {"study": {"study": "ages"}}}
-    assert Stated.of_receipt(receipt, "study-north.receipt").title == "ages"
+    assert ReportFacts.of_receipt(receipt, "study-north.receipt").title == "ages"
     unnamed: dict[str, Any]
     for unnamed in ({}, {"origin": {}}, {"origin": {"study": "ages"}}, {"origin": {"study": {"study": 3}}}):
-        assert Stated.of_receipt(unnamed, "study-north.receipt").title == "study-north.receipt"
+        assert ReportFacts.of_receipt(unnamed, "study-north.receipt").title == "study-north.receipt"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node.start import Gathering
-from quietmean.node.start.occasion import ByTime
+from quietmean.node.start import StartPhase
+from quietmean.node.start.policy import ByTime
 from support.folder_visits import FIRST, POLL, START_BY, Visits
 from support.folder_world import inline
 
@@ -196,11 +196,11 @@ def forgets_who_came(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_its_time_from_its_process(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ByTime, "_end_of_turn", lambda occasion, standing: occasion._accepted_at + occasion._turn)
+    patch.setattr(ByTime, "_end_of_turn", lambda occasion, progress: occasion._accepted_at + occasion._turn)
 
 
 def forgets_where_it_was(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gathering, "_save", lambda gathering, standing: setattr(gathering, "_standing", standing))
+    patch.setattr(StartPhase, "_save", lambda gathering, progress: setattr(gathering, "_standing", progress))
 
 
 @pytest.mark.sampled(1)

@@ -61,8 +61,8 @@ def gopa(parties: int) -> Plan:
 
 def late_and_dead(sender: PartyId = 2) -> FaultPlan:
     """What it publishes is on its way for longer than anybody waits; it dies before it could tell its log."""
-    cut_off = Partition(frozenset({sender}), 0.3, 7.0)
-    return FaultPlan(NetworkConditions(6, 0.05, partitions=(cut_off,)), {sender: [Crash(after=3.0, away=None)]})
+    disconnect = Partition(frozenset({sender}), 0.3, 7.0)
+    return FaultPlan(NetworkConditions(6, 0.05, partitions=(disconnect,)), {sender: [Crash(after=3.0, away=None)]})
 
 
 def test_a_value_that_came_too_late_from_a_party_that_died_is_seen() -> None:
@@ -158,9 +158,9 @@ def lost_as_it_was_written() -> FaultPlan:
 
 def lost_before_its_round() -> FaultPlan:
     """Party 0 was started again, and still asks who is where, as party 2 publishes; both die. Party 1 is cut off till then."""
-    cut_off = Partition(frozenset({1}), 0.33, 6.2)
+    disconnect = Partition(frozenset({1}), 0.33, 6.2)
     crashes = {0: [Crash(after=0.1, away=0.1), Crash(after=1.3, away=1.0)]}
-    return FaultPlan(NetworkConditions(7, 0.05, partitions=(cut_off,)), {**crashes, 2: [Crash(after=1.9, away=None)]})
+    return FaultPlan(NetworkConditions(7, 0.05, partitions=(disconnect,)), {**crashes, 2: [Crash(after=1.9, away=None)]})
 
 
 LOST = [(4, lost_as_it_was_written(), {(1, 0), (3, 0)}), (3, lost_before_its_round(), {(2, 0)})]

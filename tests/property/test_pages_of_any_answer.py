@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from quietmean.report import StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.report.page import render
-from quietmean.report.released import Stated
+from quietmean.report.released import ReportFacts
 from quietmean.statistics import Answer, registry
 from quietmean.statistics.estimates import Estimates
 from quietmean.studies import StudyOutcome
@@ -37,7 +37,9 @@ def study(text: str) -> tuple[StudyOutcome, tuple[Answer, ...]]:
 def pages(outcome: StudyOutcome, truth: tuple[Answer, ...] | None) -> list[str]:
     """The report, and the privacy page."""
     report = StudyReport.of_outcome("study", outcome, NAMES, truth=truth, messages=1, bytes=1, seconds=1.0)
-    officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
+    officer = OfficerPage(
+        outcome.execution, outcome.privacy, outcome.certificate, ReportFacts.of_receipt(outcome.receipt(), "study")
+    )
     return [render(report), render_officer_page(officer)]
 
 

@@ -18,7 +18,7 @@ from quietmean.node.start import (
     Machine,
     Proposal,
     Rules,
-    Standing,
+    StartProgress,
 )
 from support.quorum_model import (
     SESSION,
@@ -44,15 +44,15 @@ ALL = Rules(SESSION, (0, 1, 2, 3), colluding=1, start_quorum=4, least_result=3)
 class NewestWins(Machine):
     """Takes every proposal that comes, the last one wins."""
 
-    def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
-        return standing.free
+    def _may_move(self, progress: StartProgress, proposal: Proposal) -> bool:
+        return progress.free
 
 
 class AsOftenAsAsked(Machine):
     """Takes several proposals of one attempt."""
 
-    def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
-        return standing.free and proposal.attempt >= standing.latest
+    def _may_move(self, progress: StartProgress, proposal: Proposal) -> bool:
+        return progress.free and proposal.attempt >= progress.latest
 
 
 class ThroughTheConvener(Machine):
@@ -66,29 +66,29 @@ class ThroughTheConvener(Machine):
 class NonceKept(Machine):
     """Has one nonce for all attempts."""
 
-    def _own(self, standing: Standing) -> Opening:
-        return super()._own(standing) if standing.attempt is None else standing.attempt.own
+    def _own(self, progress: StartProgress) -> Opening:
+        return super()._own(progress) if progress.attempt is None else progress.attempt.own
 
 
 class MovesAfterBound(Machine):
     """Goes on to a later attempt though it is bound."""
 
-    def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
-        return super()._may_move(replace(standing, bound=False, attempt=_open(standing)), proposal)
+    def _may_move(self, progress: StartProgress, proposal: Proposal) -> bool:
+        return super()._may_move(replace(progress, bound=False, attempt=_open(progress)), proposal)
 
 
 class BoundByAccepting(Machine):
     """A proposal that is checked is enough."""
 
-    def bind(self, standing: Standing) -> Standing:
-        return standing if standing.attempt is None else replace(standing, bound=True)
+    def bind(self, progress: StartProgress) -> StartProgress:
+        return progress if progress.attempt is None else replace(progress, bound=True)
 
 
 class RevealsAtOnce(Machine):
     """Reveals as soon as it has committed."""
 
-    def announce(self, standing: Standing) -> Announcement:
-        announcement, attempt = super().announce(standing), standing.attempt
+    def announce(self, progress: StartProgress) -> Announcement:
+        announcement, attempt = super().announce(progress), progress.attempt
         if attempt is None or not announcement.commit or announcement.openings:
             return announcement
         return replace(announcement, openings={self.party: attempt.own})
@@ -103,8 +103,8 @@ class BelievesEveryOpening(Machine):
         return replace(found, openings=openings)
 
 
-def _open(standing: Standing) -> Attempt | None:
-    return None if standing.attempt is None else replace(standing.attempt, openings={}, bound_there=frozenset())
+def _open(progress: StartProgress) -> Attempt | None:
+    return None if progress.attempt is None else replace(progress.attempt, openings={}, bound_there=frozenset())
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def drawn(seed: int) -> tuple[Rules, frozenset[int], random.Random]:
     return rules, frozenset(rng.sample(among, colluding if rng.random() < 0.8 else 0)), rng
 
 
-def histories(seeds: range, steps: int, make: Make = honest, after_crash: Callable[[Standing], Standing] = kept) -> int:
+def histories(seeds: range, steps: int, make: Make = honest, after_crash: Callable[[StartProgress], StartProgress] = kept) -> int:
     """In how many of them somebody was bound."""
     bound = 0
     for seed in seeds:
@@ -239,10 +239,10 @@ def machine(party: int, rules: Rules = FOUR) -> Machine:
     return Machine(party, rules, Signer(party), lambda: secret(party, next(draws)))
 
 
-def started(members: frozenset[int] = frozenset({0, 1, 2})) -> dict[int, Standing]:
+def started(members: frozenset[int] = frozenset({0, 1, 2})) -> dict[int, StartProgress]:
     """All tell each other all until nothing changes; nobody is bound yet."""
     machines = {party: machine(party) for party in members}
-    standings = dict.fromkeys(members, Standing())
+    standings = dict.fromkeys(members, StartProgress())
     standings[0] = machines[0].propose(standings[0], 1, members)
     for _ in range(6):
         for sender in members:
@@ -253,14 +253,14 @@ def started(members: frozenset[int] = frozenset({0, 1, 2})) -> dict[int, Standin
 
 
 def test_who_tell_each_other_all_are_bound() -> None:
-    for party, standing in started().items():
-        bound = machine(party).bind(standing)
+    for party, progress in started().items():
+        bound = machine(party).bind(progress)
         assert bound.bound
         assert machine(party).give_up(bound) == bound
 
 
 def test_all_know_the_same_openings() -> None:
-    openings = [standing.attempt.openings for standing in started().values() if standing.attempt is not None]
+    openings = [progress.attempt.openings for progress in started().values() if progress.attempt is not None]
     assert openings[0] == openings[1] == openings[2]
     assert len(openings[0]) == 3
 
@@ -281,7 +281,7 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
     members = frozenset({0, 1, 2})
     proposal = Proposal.signed(SESSION, 1, members, Signer(0))
     later = Proposal.signed(SESSION, 2, frozenset({1, 2, 3}), Signer(1))
-    there = machine(2).receive(Standing(), 0, Announcement(proposal))
+    there = machine(2).receive(StartProgress(), 0, Announcement(proposal))
     assert machine(2).receive(there, 1, Announcement(later)).latest == 2
     told = machine(2).receive(there, 1, Announcement(proposal, bound=True))
     assert machine(2).receive(told, 1, Announcement(later)) == told
@@ -301,12 +301,12 @@ def test_nobody_leaves_where_a_member_says_that_it_is_bound() -> None:
 )
 def test_what_a_correct_party_never_tells_is_refused(proposal: Proposal, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
-        machine(2).receive(Standing(), 0, Announcement(proposal))
+        machine(2).receive(StartProgress(), 0, Announcement(proposal))
 
 
 def test_a_second_commitment_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
-    there = machine(2).receive(Standing(), 0, cut(forged(0, FOUR, proposal), 1))
+    there = machine(2).receive(StartProgress(), 0, cut(forged(0, FOUR, proposal), 1))
     with pytest.raises(PeerError, match="committed to something else"):
         machine(2).receive(there, 0, cut(forged(0, FOUR, proposal, "other"), 1))
 
@@ -315,11 +315,11 @@ def test_another_opening_than_was_committed_to_is_refused() -> None:
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
     told = replace(forged(0, FOUR, proposal), openings={0: secret("another")})
     with pytest.raises(PeerError, match="revealed something else"):
-        machine(2).receive(Standing(), 0, told)
+        machine(2).receive(StartProgress(), 0, told)
 
 
 def test_who_gave_up_takes_no_part() -> None:
-    over = machine(2).give_up(Standing())
+    over = machine(2).give_up(StartProgress())
     proposal = Proposal.signed(SESSION, 1, frozenset({0, 1, 2}), Signer(0))
     assert machine(2).receive(over, 0, Announcement(proposal)) == over
     assert machine(2).bind(over) == over
@@ -328,15 +328,15 @@ def test_who_gave_up_takes_no_part() -> None:
 
 def test_required_parties_are_in_every_set() -> None:
     rules = Rules(SESSION, (0, 1, 2, 3), 1, 3, 3, frozenset({3}))
-    assert machine(0, rules).propose(Standing(), 1, frozenset({0, 1, 2})).attempt is None
-    assert machine(0, rules).propose(Standing(), 1, frozenset({0, 1, 3})).attempt is not None
+    assert machine(0, rules).propose(StartProgress(), 1, frozenset({0, 1, 2})).attempt is None
+    assert machine(0, rules).propose(StartProgress(), 1, frozenset({0, 1, 3})).attempt is not None
 
 
 def test_only_the_convener_of_an_attempt_proposes() -> None:
-    assert machine(1).propose(Standing(), 1, frozenset({0, 1, 2})).attempt is None
-    assert machine(1).propose(Standing(), 2, frozenset({0, 1, 2})).attempt is not None
+    assert machine(1).propose(StartProgress(), 1, frozenset({0, 1, 2})).attempt is None
+    assert machine(1).propose(StartProgress(), 2, frozenset({0, 1, 2})).attempt is not None
     # Four parties take turns.
-    assert machine(1).propose(Standing(), 6, frozenset({0, 1, 2})).attempt is not None
+    assert machine(1).propose(StartProgress(), 6, frozenset({0, 1, 2})).attempt is not None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, StartTerms
 from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
-from quietmean.node.start import Attempt, Gathering, load_standing, occasion
+from quietmean.node.start import Attempt, StartPhase, load_progress, policy
 from quietmean.node.storage import Store
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.study import StudyTerms
@@ -35,11 +35,11 @@ class Disk:
     standing_: bytes | None = None
     bound: set[str] = field(default_factory=set)
 
-    def standing(self) -> bytes | None:
+    def progress(self) -> bytes | None:
         return self.standing_
 
-    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
-        self.standing_ = standing
+    def save_standing(self, progress: bytes, seed: bytes | None = None) -> None:
+        self.standing_ = progress
 
     seed, nonce = Seed(bytes(32)), bytes(32)
 
@@ -49,7 +49,7 @@ class World:
     """Who runs, and what reaches whom: what is told to a party that is not there waits until the teller gives up."""
 
     rng: random.Random
-    running: dict[PartyId, Gathering] = field(default_factory=dict)
+    running: dict[PartyId, StartPhase] = field(default_factory=dict)
 
     def link(self, sender: PartyId, receiver: PartyId) -> Link:
         return cast(Link, _Wire(self, sender, receiver))
@@ -97,7 +97,7 @@ async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     assert own.start is not None
     own = replace(own, before_bound=disk.bound.add, start=replace(own.start, clock=lambda: MORNING.timestamp() + loop.time()))
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
-    one = Gathering(own, cast(Store, disk), links, lambda event: None)
+    one = StartPhase(own, cast(Store, disk), links, lambda event: None)
     world.running[party] = one
     one.start()
     try:
@@ -138,12 +138,12 @@ def day(seed: int) -> bool:
                 group.create_task(party(world, everybody[place], disks[place], arrivals[place]))
 
     run_virtually(story())
-    standings = [load_standing(disk.standing_) for disk in disks]
+    standings = [load_progress(disk.standing_) for disk in disks]
     attempts = [one.attempt for one in standings if one.bound and one.attempt is not None]
-    for disk, standing in zip(disks, standings, strict=True):
+    for disk, progress in zip(disks, standings, strict=True):
         # The ledger knows one attempt of who is bound, and none of who is not: that is given back.
-        assert len(disk.bound) == int(standing.bound)
-        assert standing.bound or standing.never or disk is disks[absent]
+        assert len(disk.bound) == int(progress.bound)
+        assert progress.bound or progress.never or disk is disks[absent]
     assert len({(one.proposal.attempt, one.members) for one in attempts}) <= 1
     return len(attempts) >= 6
 
@@ -151,7 +151,7 @@ def day(seed: int) -> bool:
 @pytest.fixture(autouse=True)
 def less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours of waiting with a telling every ten seconds would be most of the test's time."""
-    monkeypatch.setattr(occasion, "_LONG_BEFORE", 300.0)
+    monkeypatch.setattr(policy, "_LONG_BEFORE", 300.0)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
 from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.session import PeerLink
-from quietmean.node.start import Announcement, Attempt, Gathering, Machine, Proposal, Standing, load_standing, quorum_study
+from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress, load_progress, quorum_study
 from quietmean.node.start.record import from_frame
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -42,36 +42,36 @@ ROUGH = NetworkConditions(seed=3, delay=0.05, loss=0.15, answer_loss=0.15, dupli
 class Witness:
     """What each party has on disk, and has told; and the commitments and nonces that it ever told."""
 
-    on_disk: dict[PartyId, Standing] = field(default_factory=dict)
+    on_disk: dict[PartyId, StartProgress] = field(default_factory=dict)
     commits: dict[PartyId, set[bytes]] = field(default_factory=dict)
     told: int = 0
 
-    def saved(self, path: Path, standing: bytes) -> None:
-        self.on_disk[int(path.stem)] = load_standing(standing)
+    def saved(self, path: Path, progress: bytes) -> None:
+        self.on_disk[int(path.stem)] = load_progress(progress)
 
     def tells(self, party: PartyId, frame: Start, parties: int) -> None:
         """Raises AssertionError for what is not on disk, or comes too early."""
-        announcement, standing = from_frame(frame, parties), self.on_disk.get(party, Standing())
+        announcement, progress = from_frame(frame, parties), self.on_disk.get(party, StartProgress())
         self.told += 1
         if announcement.proposal is None:
             return
-        attempt = standing.attempt
+        attempt = progress.attempt
         assert attempt is not None, f"party {party} told of an attempt that is not on its disk"
         self.commits.setdefault(party, set()).add(announcement.commit)
         assert len(self.commits[party]) == 1, f"party {party} committed twice"
         if announcement.openings:
             assert attempt.all_committed, f"party {party} revealed before all had committed"
         assert set(announcement.openings) <= attempt.openings.keys(), f"party {party} told what it does not know"
-        assert standing.bound or not announcement.bound, f"party {party} told that it is bound before it was"
+        assert progress.bound or not announcement.bound, f"party {party} told that it is bound before it was"
 
 
 @contextmanager
 def witness() -> Iterator[Witness]:
-    seen, save, load, ask = Witness(), Store.save_standing, Store.standing, MemoryLink.ask
+    seen, save, load, ask = Witness(), Store.save_standing, Store.progress, MemoryLink.ask
 
-    def saved(store: Store, standing: bytes, seed: bytes | None = None) -> None:
-        save(store, standing, seed)
-        seen.saved(store.path, standing)
+    def saved(store: Store, progress: bytes, seed: bytes | None = None) -> None:
+        save(store, progress, seed)
+        seen.saved(store.path, progress)
 
     def loaded(store: Store) -> bytes | None:
         # The process before this one may have died right after it was there.
@@ -87,7 +87,7 @@ def witness() -> Iterator[Witness]:
 
     with (
         patch.object(Store, "save_standing", saved),
-        patch.object(Store, "standing", loaded),
+        patch.object(Store, "progress", loaded),
         patch.object(MemoryLink, "ask", asked),
     ):
         yield seen
@@ -156,29 +156,29 @@ def test_one_that_never_comes_is_named_and_nothing_was_sent() -> None:
 # --- wrong ones are found --------------------------------------------------------------------------------------------
 
 
-def reveals_at_once(machine: Machine, standing: Standing) -> Announcement:
-    announcement, attempt = announce(machine, standing), standing.attempt
+def reveals_at_once(machine: Machine, progress: StartProgress) -> Announcement:
+    announcement, attempt = announce(machine, progress), progress.attempt
     if attempt is None or not announcement.commit or announcement.openings:
         return announcement
     return replace(announcement, openings={machine.party: attempt.own})
 
 
-def tells_before_it_is_on_disk(gathering: Gathering, standing: Standing) -> None:
+def tells_before_it_is_on_disk(gathering: StartPhase, progress: StartProgress) -> None:
     """It tells in a task of its own, which runs before the write."""
-    gathering._standing = standing
+    gathering._standing = progress
     for news in gathering._news.values():
         news.set()
-    asyncio.get_running_loop().call_later(0.001, save, gathering, standing)
+    asyncio.get_running_loop().call_later(0.001, save, gathering, progress)
 
 
-announce, save = Machine.announce, Gathering._save
+announce, save = Machine.announce, StartPhase._save
 
 
 @pytest.mark.parametrize(
     ("of", "name", "wrong", "found"),
     [
         (Machine, "announce", reveals_at_once, "revealed before all had committed"),
-        (Gathering, "_save", tells_before_it_is_on_disk, "not on its disk"),
+        (StartPhase, "_save", tells_before_it_is_on_disk, "not on its disk"),
     ],
 )
 def test_wrong_starts_are_found(of: type, name: str, wrong: Callable[..., object], found: str) -> None:
@@ -224,10 +224,10 @@ class Lonely:
         return commitment_hash(quorum_study(self.settings.study, EVERYBODY), party, opening)
 
     async def start(
-        self, story: Callable[[Gathering], None], links: dict[PartyId, PeerLink] | None = None
+        self, story: Callable[[StartPhase], None], links: dict[PartyId, PeerLink] | None = None
     ) -> Attempt | ProtocolFailure:
         store = self.settings.open_store()
-        found = Gathering(
+        found = StartPhase(
             self.settings,
             store,
             links or {1: Deaf(), 2: Deaf()},
@@ -259,7 +259,7 @@ def says(party: Lonely, sender: PartyId, made: Opening, revealed: Opening | None
 def test_all_that_is_told_rightly_starts(tmp_path: Path) -> None:
     party = Lonely(tmp_path)
 
-    def story(start: Gathering) -> None:
+    def story(start: StartPhase) -> None:
         for sender, mark in ((1, b"b"), (2, b"c")):
             assert start.handle(sender, says(party, sender, opening(mark), opening(mark)), AT).status == ACCEPTED
 
@@ -284,7 +284,7 @@ def test_all_that_is_told_rightly_starts(tmp_path: Path) -> None:
 def test_a_liar_is_refused_and_nobody_starts(tmp_path: Path, lies: list[tuple[bytes, Opening | None]], reason: str) -> None:
     party = Lonely(tmp_path)
 
-    def story(start: Gathering) -> None:
+    def story(start: StartPhase) -> None:
         start.handle(2, says(party, 2, opening(b"c"), opening(b"c")), AT)
         answers = [start.handle(1, says(party, 1, opening(mark), revealed), AT) for mark, revealed in lies]
         assert answers[-1].status == REFUSED
@@ -300,7 +300,7 @@ def test_a_liar_is_refused_and_nobody_starts(tmp_path: Path, lies: list[tuple[by
 def test_an_impossible_weight_is_refused(tmp_path: Path, weight: float) -> None:
     party = Lonely(tmp_path)
 
-    def story(start: Gathering) -> None:
+    def story(start: StartPhase) -> None:
         start.handle(2, says(party, 2, opening(b"c"), opening(b"c")), AT)
         answer = start.handle(1, says(party, 1, opening(b"b", weight), opening(b"b", weight)), AT)
         assert answer.status == REFUSED
@@ -312,15 +312,15 @@ def test_an_impossible_weight_is_refused(tmp_path: Path, weight: float) -> None:
 def test_an_opening_that_another_party_tells_must_be_what_was_committed_to(tmp_path: Path) -> None:
     party = Lonely(tmp_path)
 
-    def story(start: Gathering) -> None:
+    def story(start: StartPhase) -> None:
         start.handle(1, says(party, 1, opening(b"b")), AT)
         # Party 2 says what party 1 has not: of what it passes on only the right one counts.
         start.handle(2, says(party, 2, opening(b"c"), opening(b"z"), by=1), AT)
-        attempt = start.standing.attempt
+        attempt = start.progress.attempt
         assert attempt is not None
         assert 1 not in attempt.openings
         start.handle(2, says(party, 2, opening(b"c"), opening(b"b"), by=1), AT)
-        attempt = start.standing.attempt
+        attempt = start.progress.attempt
         assert attempt is not None
         assert attempt.openings[1] == opening(b"b")
 
@@ -332,7 +332,7 @@ def test_who_lost_its_store_is_told_so_and_does_not_begin_alone(tmp_path: Path) 
     party = Lonely(tmp_path)
     refusing = Deaf(answer=AnswerFrame(0, REFUSED, 0, 0, "it committed to something else before: it lost its store"))
 
-    def story(start: Gathering) -> None:
+    def story(start: StartPhase) -> None:
         for sender, mark in ((1, b"b"), (2, b"c")):
             start.handle(sender, says(party, sender, opening(mark), opening(mark)), AT)
 
@@ -345,11 +345,11 @@ def test_a_start_that_failed_is_tried_again_with_the_same_nonce(tmp_path: Path) 
     party = Lonely(tmp_path)
     seen: list[bytes] = []
 
-    def nobody(start: Gathering) -> None:
-        assert start.standing.attempt is not None
-        seen.append(start.standing.attempt.own.nonce)
+    def nobody(start: StartPhase) -> None:
+        assert start.progress.attempt is not None
+        seen.append(start.progress.attempt.own.nonce)
 
-    def all_come(start: Gathering) -> None:
+    def all_come(start: StartPhase) -> None:
         nobody(start)
         for sender, mark in ((1, b"b"), (2, b"c")):
             start.handle(sender, says(party, sender, opening(mark), opening(mark)), AT)

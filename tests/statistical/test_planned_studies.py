@@ -19,7 +19,7 @@ from scipy.special import expit, ndtri
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.expectation import Drawn, Expectation, summed_up
+from quietmean.statistics.expectation import Expectation, Simulated, summed_up
 from quietmean.studies import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
 
@@ -253,7 +253,7 @@ def test_what_is_said_to_be_needed_is_enough_and_half_is_not() -> None:
     assert power.records is not None
     assert power.epsilon is None or power.epsilon > 2
 
-    def drawn(records: float) -> Drawn:
+    def drawn(records: float) -> Simulated:
         return Forecast(study, plan, records, studies=200).expectation.drawn(study.workload.statistics[0])
 
     assert drawn(width.records).width <= 1.5 < drawn(width.records / 2).width

@@ -139,7 +139,7 @@ def test_the_noise_in_a_variance_is_counted(text: str) -> None:
 
 def test_what_noise_hides_is_drawn_to_the_model() -> None:
     model = np.array([1.0, 1.0, 1.0, 1.0])
-    found = Sampling(np.array([4.0, 4.0, 4.0, -9.0]), np.array([0.0, 9.0, 900.0, 900.0])).drawn_to(model)
+    found = Sampling(np.array([4.0, 4.0, 4.0, -9.0]), np.array([0.0, 9.0, 900.0, 900.0])).shrink_towards(model)
     np.testing.assert_allclose(found.variances, [4.0, 3.7, 1.0, 1.0])
     assert found.uncertainty.tolist() == [0.0, 8.1, 0.0, 0.0]
     # Known without noise: as many as the records leave; with it fewer, never below four.

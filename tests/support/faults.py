@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import Outage, ProtocolFailure
+from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node import PairKeys
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.participant import Participant
-from quietmean.node.session import NodeResult, NodeSettings, Patience, endure, kept_result
-from quietmean.node.start import load_standing
+from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
+from quietmean.node.start import load_progress
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
@@ -188,12 +188,12 @@ class MortalStore(Store):
         if due:
             self.die()
 
-    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
+    def save_standing(self, progress: bytes, seed: bytes | None = None) -> None:
         """What is heard at once is written at once: the last write of the start has the number that it has without that."""
-        found = load_standing(standing)
+        found = load_progress(progress)
         if found.bound and found.attempt is not None and not self.bound_here:
             self.bound_here, self.writes = True, max(self.writes, 2 * len(found.attempt.members) - 1)
-        super().save_standing(standing, seed)
+        super().save_standing(progress, seed)
 
     def die(self) -> None:
         self.dead = True
@@ -273,7 +273,7 @@ class World:
             except ProtocolFailure as error:
                 self._failures[party] = error
                 return None
-            except Outage as outage:
+            except StorageError as outage:
                 # It ends with this sentence, and a service manager starts it again.
                 self._told[party].append(Stalled(str(outage)))
                 await asyncio.sleep(_RESTART_SECONDS)
@@ -337,9 +337,9 @@ class World:
             self._network.sessions[party] = participant
             return await participant.run()
 
-        patience = Patience(self._told[party].append, settings)
+        patience = RetryPolicy(self._told[party].append, settings)
         try:
-            return await endure(attempt, store.path, patience, lambda: self._network.die(party))
+            return await retry(attempt, store.path, patience, lambda: self._network.die(party))
         finally:
             await participant.stop()
 

@@ -21,7 +21,7 @@ from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Ros
 from quietmean.node.driver import outbox_path
 from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
 from quietmean.node.mailbox import mailbox_bytes
-from quietmean.node.start import load_standing
+from quietmean.node.start import load_progress
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.study import StudyTerms
 from support.folder_world import MAILBOXES
@@ -168,13 +168,13 @@ def _state(store: Path) -> object:
     if not store.exists():
         return None
     with contextlib.closing(sqlite3.connect(store)) as database:
-        row = database.execute("SELECT value FROM fact WHERE name = 'standing'").fetchone()
+        row = database.execute("SELECT value FROM fact WHERE name = 'progress'").fetchone()
     with contextlib.closing(sqlite3.connect(outbox_path(store))) as database:
         files = frozenset(database.execute("SELECT kind, number, receiver, file IS NULL, answer IS NULL FROM file"))
-    standing = load_standing(None if row is None else row[0])
-    attempt = standing.attempt
+    progress = load_progress(None if row is None else row[0])
+    attempt = progress.attempt
     place = None
     if attempt is not None:
         inside = attempt.agreed, frozenset(attempt.commits), frozenset(attempt.openings), attempt.bound_there
         place = attempt.proposal.attempt, attempt.members, inside
-    return place, standing.bound, standing.never, frozenset(standing.elsewhere.items()), files
+    return place, progress.bound, progress.never, frozenset(progress.elsewhere.items()), files

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from quietmean.core.errors import PeerError
 from quietmean.node.opening import Opening, commitment_hash
-from quietmean.node.start import Announcement, Attempt, Machine, Proposal, Rules, Standing, quorum_study
+from quietmean.node.start import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
 
 SESSION = "5" * 64
 Place = tuple[int, frozenset[int]]
@@ -49,9 +49,9 @@ def honest(party: int, rules: Rules, fresh: Callable[[], Opening]) -> Machine:
     return Machine(party, rules, Signer(party), fresh)
 
 
-def kept(standing: Standing) -> Standing:
+def kept(progress: StartProgress) -> StartProgress:
     """What a party that died still knows: all of it."""
-    return standing
+    return progress
 
 
 def forged(liar: int, rules: Rules, proposal: Proposal, salt: str = "") -> Announcement:
@@ -90,7 +90,7 @@ class Facts:
     revealed: frozenset[tuple[bytes, Place]] = frozenset()
     bound: frozenset[Place] = frozenset()
 
-    def after(self, standing: Standing, announcement: Announcement, party: int) -> Facts:
+    def after(self, progress: StartProgress, announcement: Announcement, party: int) -> Facts:
         if announcement.proposal is None:
             return self
         place = announcement.proposal.attempt, announcement.proposal.members
@@ -99,7 +99,7 @@ class Facts:
             self.accepted | {place},
             self.committed | {place} if announcement.commit else self.committed,
             self.revealed if nonce is None else self.revealed | {(nonce, place)},
-            self.bound | {place} if standing.bound else self.bound,
+            self.bound | {place} if progress.bound else self.bound,
         )
 
 
@@ -142,7 +142,7 @@ def _check_others(party: int, own: Facts, facts: dict[int, Facts], rules: Rules)
 class _Local:
     """An honest party: where it is, the fullest that it told in each place, what it did."""
 
-    standing: Standing = field(default_factory=Standing)
+    progress: StartProgress = field(default_factory=StartProgress)
     told: tuple[tuple[Place, Announcement], ...] = ()
     facts: Facts = field(default_factory=Facts)
 
@@ -155,7 +155,12 @@ class Exhaustive:
     """
 
     def __init__(
-        self, rules: Rules, liar: int, attempts: int, make: Make = honest, after_crash: Callable[[Standing], Standing] = kept
+        self,
+        rules: Rules,
+        liar: int,
+        attempts: int,
+        make: Make = honest,
+        after_crash: Callable[[StartProgress], StartProgress] = kept,
     ) -> None:
         self.rules, self.liar = rules, liar
         self.parties = [party for party in range(rules.parties) if party != liar]
@@ -248,12 +253,12 @@ class Exhaustive:
             if lies:
                 proposal = Proposal.signed(self.rules.session, *place, Signer(self.rules.convener(place[0])))
                 said.insert(0, (self.liar, forged(self.liar, self.rules, proposal)))
-            standing = self._locals[state[index]].standing
+            progress = self._locals[state[index]].progress
             self._coming = secret(party, *place)
             for sender, announcement in said:
-                standing = self.machines[party].receive(standing, sender, cut(announcement, stage))
+                progress = self.machines[party].receive(progress, sender, cut(announcement, stage))
             # Who has all that was revealed can only stay.
-            found = self._moves[key] = self._moved(party, state[index], self.machines[party].bind(standing))
+            found = self._moves[key] = self._moved(party, state[index], self.machines[party].bind(progress))
         return found
 
     def _begun(self, party: int, local: int) -> int:
@@ -261,36 +266,36 @@ class Exhaustive:
         key = ("begin", local)
         if key not in self._moves:
             self._coming = secret(party, *self.places[0])
-            self._moves[key] = self._moved(party, local, self.machines[party].begin(self._locals[local].standing))
+            self._moves[key] = self._moved(party, local, self.machines[party].begin(self._locals[local].progress))
         return self._moves[key]
 
     def _proposed(self, party: int, local: int, place: Place) -> int:
         key = ("propose", local, place)
         if key not in self._moves:
             self._coming = secret(party, *place)
-            standing = self.machines[party].propose(self._locals[local].standing, *place)
-            self._moves[key] = self._moved(party, local, standing)
+            progress = self.machines[party].propose(self._locals[local].progress, *place)
+            self._moves[key] = self._moved(party, local, progress)
         return self._moves[key]
 
     def _crashed(self, party: int, local: int) -> int:
         key = ("crash", local)
         if key not in self._moves:
-            self._moves[key] = self._moved(party, local, self._after_crash(self._locals[local].standing))
+            self._moves[key] = self._moved(party, local, self._after_crash(self._locals[local].progress))
         return self._moves[key]
 
-    def _moved(self, party: int, local: int, standing: Standing) -> int:
+    def _moved(self, party: int, local: int, progress: StartProgress) -> int:
         before = self._locals[local]
-        announcement = self.machines[party].announce(standing)
+        announcement = self.machines[party].announce(progress)
         told = dict(before.told)
         if announcement.proposal is not None:
             place = announcement.proposal.attempt, announcement.proposal.members
             told[place] = max(told.get(place, announcement), announcement, key=lambda one: _level(one, party))
         ordered = tuple(sorted(told.items(), key=lambda one: (one[0][0], sorted(one[0][1]))))
-        return self._intern(party, _Local(standing, ordered, before.facts.after(standing, announcement, party)))
+        return self._intern(party, _Local(progress, ordered, before.facts.after(progress, announcement, party)))
 
     def _intern(self, party: int, local: _Local) -> int:
         told = tuple((place, _told_key(one)) for place, one in local.told)
-        key = (party, _key(local.standing), told, local.facts)
+        key = (party, _key(local.progress), told, local.facts)
         found = self._ids.get(key)
         if found is None:
             found = self._ids[key] = len(self._locals)
@@ -308,10 +313,10 @@ def _level(announcement: Announcement, party: int) -> int:
     return 3 if party in announcement.openings else 2 if announcement.commit else 1
 
 
-def _key(standing: Standing) -> object:
-    attempt = standing.attempt
+def _key(progress: StartProgress) -> object:
+    attempt = progress.attempt
     inside = None if attempt is None else _attempt_key(attempt)
-    return inside, standing.bound, standing.never
+    return inside, progress.bound, progress.never
 
 
 def _attempt_key(attempt: Attempt) -> object:
@@ -341,7 +346,7 @@ class Random:
     liars: frozenset[int]
     rng: random.Random
     make: Make = honest
-    after_crash: Callable[[Standing], Standing] = kept
+    after_crash: Callable[[StartProgress], StartProgress] = kept
 
     def __post_init__(self) -> None:
         self.draws = itertools.count()
@@ -351,7 +356,7 @@ class Random:
             for party in parties
             if party not in self.liars
         }
-        self.standings = dict.fromkeys(self.machines, Standing())
+        self.standings = dict.fromkeys(self.machines, StartProgress())
         self.facts = dict.fromkeys(self.machines, Facts())
         # All that was told and can be delivered: (sender, receiver, announcement).
         self.air: list[tuple[int, int, Announcement]] = []
@@ -382,7 +387,7 @@ class Random:
 
     def _propose(self) -> None:
         """The convener of the next attempt, or of an earlier one, if it is honest: with itself and random others."""
-        attempt = self.rng.randint(1, 1 + max(standing.latest for standing in self.standings.values()) % 10)
+        attempt = self.rng.randint(1, 1 + max(progress.latest for progress in self.standings.values()) % 10)
         convener = self.rules.convener(attempt)
         if convener in self.machines:
             members = self._members({convener})
@@ -434,10 +439,10 @@ class Random:
         if before != self.standings[receiver] and self.rng.random() < 0.5:
             self._tell_all(receiver)
 
-    def _set(self, party: int, standing: Standing) -> None:
-        self.standings[party] = standing
-        self._check_openings(party, standing.attempt)
-        self.facts[party] = self.facts[party].after(standing, self.machines[party].announce(standing), party)
+    def _set(self, party: int, progress: StartProgress) -> None:
+        self.standings[party] = progress
+        self._check_openings(party, progress.attempt)
+        self.facts[party] = self.facts[party].after(progress, self.machines[party].announce(progress), party)
 
     def _check_openings(self, party: int, attempt: Attempt | None) -> None:
         """Whatever a party has for what another one revealed is what that one committed to."""
@@ -449,11 +454,11 @@ class Random:
                 raise Broken(f"party {party} has something else of party {other} than that committed to")
 
 
-def forgetting(standing: Standing) -> Standing:
+def forgetting(progress: StartProgress) -> StartProgress:
     """After a crash of a party that keeps nothing but that it was bound."""
-    return standing if standing.bound else Standing()
+    return progress if progress.bound else StartProgress()
 
 
-def unbound(standing: Standing) -> Standing:
+def unbound(progress: StartProgress) -> StartProgress:
     """After a crash of a party that forgets that it was bound, and in which attempt."""
-    return Standing() if standing.bound else replace(standing)
+    return StartProgress() if progress.bound else replace(progress)

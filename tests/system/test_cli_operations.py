@@ -22,7 +22,7 @@ import quietmean
 from quietmean.cli.columns import attach
 from quietmean.cli.help_texts import EXAMPLES
 from quietmean.cli.main import COMMANDS, main, make_app
-from quietmean.core.errors import Outage
+from quietmean.core.errors import StorageError
 from quietmean.node import Identity
 from quietmean.node.monitor import status_path, write_status
 from quietmean.node.storage import Store, in_use
@@ -317,7 +317,7 @@ def test_a_service_is_started_again_after_an_outage(unit: Path) -> None:
     """75 is neither a success nor for a person."""
     settings = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line and not line.startswith("#"))
     assert settings["Restart"] in ("always", "on-failure")
-    outage = str(Outage.exit_code)
+    outage = str(StorageError.exit_code)
     assert outage == "75"
     for setting in ("RestartPreventExitStatus", "SuccessExitStatus"):
         assert not {outage, "TEMPFAIL"} & set(settings.get(setting, "").split())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError, NotYet, Outage
+from quietmean.core.errors import InputError, NotYet, StorageError
 from quietmean.core.portability import replace_durably
 from quietmean.core.site_options import SiteOptions
 from quietmean.node.committee import MailboxOpener
@@ -270,7 +270,7 @@ def test_a_member_whose_disk_is_full_goes_on_once_there_is_room(
     monkeypatch.setattr(study_keys, "replace_durably", refusing)
     failed, *others = asyncio.run(opening())
     assert not any(refusals.values())
-    assert isinstance(failed, Outage), failed
+    assert isinstance(failed, StorageError), failed
     assert str(failed) == f"no space beside {own.beside('.end')}: make room, then run the same command again"
     # The others are not needed for that.
     again = asyncio.run(day.open("m1"))["m1"]

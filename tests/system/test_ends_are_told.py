@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.core.errors import NotYet, Outage, ProtocolFailure
+from quietmean.core.errors import NotYet, ProtocolFailure, StorageError
 from quietmean.node.net import Ending
 from support.command_lines import command, ending
 from support.rosters import on_this_machine, write_roster
@@ -38,7 +38,7 @@ high = 100
         (None, Ending.OVER),
         (KeyboardInterrupt, Ending.STOPPED),
         (NotYet, Ending.LATER),
-        (Outage, Ending.OUTAGE),
+        (StorageError, Ending.OUTAGE),
         (MemoryError, Ending.OUTAGE),
         (ProtocolFailure, Ending.FAILED),
         (ValueError, Ending.FAILED),

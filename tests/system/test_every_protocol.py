@@ -104,7 +104,7 @@ def test_from_the_plan_to_the_attack(
     assert abs(result["estimate"] - result["true_mean"]) <= 6.1 * result["standard_error"] + 0.5
     everyone = answered(capsys, "certify", receipt)
     assert everyone["max_epsilon"] == result["epsilon"]
-    counted = read is not None and plan.protocol.public_anyway(read) is None
+    counted = read is not None and plan.protocol.already_public(read) is None
     assert ("messages intercepted" in everyone["adversary"]) == counted
     assert faults("receipt", json.loads(Path(receipt).read_text())) == []
     one = answered(capsys, "certify", receipt, "--corrupt", "1")

@@ -111,7 +111,7 @@ def test_by_join(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fre
         receipt = json.loads(Path(f"ages-{party}.receipt.json").read_text())
         assert faults("receipt", receipt) == []
         ((place, digest),) = receipt["origin"]["impossible_releases"]
-        assert (place, receipt["left_out"], receipt["origin"]["told_apart"]) == (2, [2], [])
+        assert (place, receipt["left_out"], receipt["origin"]["equivocating"]) == (2, [2], [])
         assert any(f"what east released (digest {digest[:16]}) cannot be" in note for note in ended.notes)
         # It is known to everybody, whether it is used or not: what the result cost is the same.
         assert Execution.from_json({**receipt, "left_out": []}).privacy(1e-6).coalitions(1).max_epsilon == ended.epsilon
@@ -138,7 +138,7 @@ def test_who_tells_others_something_else_is_named_by_digests(
     for own, other, result in (("north", "south", north), ("south", "north", south)):
         receipt = json.loads(Path(f"ages-{own}.receipt.json").read_text())
         assert faults("receipt", receipt) == []
-        told = [row for row in receipt["origin"]["told_apart"] if row[2] == NAMES.index(other)]
+        told = [row for row in receipt["origin"]["equivocating"] if row[2] == NAMES.index(other)]
         assert [row[0] for row in told] == [2]
         assert any(
             f"east released something else to this party (digest {told[0][1][:16]}) than to {other} (digest {told[0][3][:16]})"

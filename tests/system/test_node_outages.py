@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError, Outage, ProtocolFailure
+from quietmean.core.errors import InputError, ProtocolFailure, StorageError
 from quietmean.core.party import PartyId
 from quietmean.ledger import Ledger
 from quietmean.node import NodeResult, NodeSettings, run_party
@@ -104,7 +104,7 @@ def test_a_place_without_the_right_to_write_is_a_mistake_unless_it_has_the_store
         study.close()
         settings.open_store().close()
         disk.forbid()
-        with pytest.raises(Outage, match="mend it or make room, the study goes on"):
+        with pytest.raises(StorageError, match="mend it or make room, the study goes on"):
             settings.open_store()
         with pytest.raises(InputError, match="choose a writable place"):
             replace(settings, store=disk.place / "another.store").open_store()

@@ -34,8 +34,8 @@ from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
 from quietmean.node.opening import Opening
 from quietmean.node.session import StudySession
-from quietmean.node.start import Announcement, Attempt, Gathering, Machine, Proposal, Standing
-from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
+from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress
+from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
@@ -115,7 +115,7 @@ def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
         with contextlib.closing(sqlite3.connect(own.store)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM fact")}
         # The seed of the noise is gone with the end.
-        assert {"standing", "result"} <= names
+        assert {"progress", "result"} <= names
         assert "seed" not in names
     assert {started.absent for started in parties.started.values()} == {()}
     assert {started.attempt for started in parties.started.values()} == {1}
@@ -226,24 +226,24 @@ def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
     parties: Parties, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process ends right after a change is on disk and before it is told; another one continues, and is bound once."""
-    seen: list[Standing] = []
+    seen: list[StartProgress] = []
     save = Store.save_standing
     dying = parties.settings(3600.0)
     path = dying[2].store
 
-    def reached(standing: Standing) -> str:
-        attempt = standing.attempt
+    def reached(progress: StartProgress) -> str:
+        attempt = progress.attempt
         if attempt is None:
             return ""
-        stages = [("bound", standing.bound), ("revealed", attempt.all_committed), ("committed", attempt.all_agreed)]
+        stages = [("bound", progress.bound), ("revealed", attempt.all_committed), ("committed", attempt.all_agreed)]
         return next((name for name, there in stages if there), "accepted")
 
-    def saved(store: Store, standing: bytes, seed: bytes | None = None) -> None:
+    def saved(store: Store, progress: bytes, seed: bytes | None = None) -> None:
         if store._path == path and dead and not again:
             raise _Dies
-        save(store, standing, seed)
+        save(store, progress, seed)
         if store._path == path:
-            found = load_standing(standing)
+            found = load_progress(progress)
             seen.append(found)
             if reached(found) == stage and not dead:
                 dead.append(True)
@@ -267,8 +267,8 @@ def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
     results = asyncio.run(run())
     assert len({float(result.mean[0]) for result in results}) == 1
     assert len({started.settings.study for started in parties.started.values()}) == 1
-    nonces = {standing.attempt.own.nonce for standing in seen if standing.attempt is not None}
-    attempts = {standing.latest for standing in seen if standing.attempt is not None}
+    nonces = {progress.attempt.own.nonce for progress in seen if progress.attempt is not None}
+    attempts = {progress.latest for progress in seen if progress.attempt is not None}
     assert len(nonces) == len(attempts)
     assert len(set(parties.bound["cyd"])) == 1
 
@@ -284,9 +284,9 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     proposed = asyncio.Event()
     save = Store.save_standing
 
-    def saved(store: Store, standing: bytes, seed: bytes | None = None) -> None:
-        save(store, standing, seed)
-        attempt = load_standing(standing).attempt
+    def saved(store: Store, progress: bytes, seed: bytes | None = None) -> None:
+        save(store, progress, seed)
+        attempt = load_progress(progress).attempt
         name = store._path.stem
         if attempt is not None and name in nonces:
             assert nonces[name].setdefault(attempt.proposal.attempt, attempt.own.nonce) == attempt.own.nonce
@@ -297,8 +297,8 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     # Of ada everybody hears the proposal, and nothing after it.
     announce = Machine.announce
 
-    def told_by(machine: Machine, standing: Standing) -> Announcement:
-        announcement = announce(machine, standing)
+    def told_by(machine: Machine, progress: StartProgress) -> Announcement:
+        announcement = announce(machine, progress)
         return replace(announcement, commit=b"", openings={}, bound=False) if machine.party == 0 else announcement
 
     monkeypatch.setattr(Machine, "announce", told_by)
@@ -323,8 +323,8 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
 def test_who_is_there_and_does_not_get_on_is_left_out_in_the_end(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     announce = Machine.announce
 
-    def told_by(machine: Machine, standing: Standing) -> Announcement:
-        announcement = announce(machine, standing)
+    def told_by(machine: Machine, progress: StartProgress) -> Announcement:
+        announcement = announce(machine, progress)
         return replace(announcement, commit=b"", openings={}, bound=False) if machine.party == 4 else announcement
 
     monkeypatch.setattr(Machine, "announce", told_by)
@@ -367,8 +367,13 @@ def test_the_record_is_what_was_written() -> None:
     opening = Opening(b"n" * 32, 2.5, b"x" * 32)
     # The seed is not in it, but in a place of its own.
     attempt = Attempt(proposal, opening, frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
-    for standing in (Standing(), Standing(attempt), Standing(attempt, bound=True), Standing(None, never=True)):
-        assert load_standing(dump_standing(2, standing)) == standing
+    for progress in (
+        StartProgress(),
+        StartProgress(attempt),
+        StartProgress(attempt, bound=True),
+        StartProgress(None, never=True),
+    ):
+        assert load_progress(dump_progress(2, progress)) == progress
     everybody = Proposal(1, frozenset(range(5)), b"")
     for told in (Announcement(), Announcement(proposal, b"h" * 32, {2: opening}, bound=True), Announcement(everybody, b"h" * 32)):
         (frame,) = to_frames(told, 5)
@@ -408,12 +413,12 @@ def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> No
         store = settings.open_store()
         found = set()
         try:
-            one = Gathering(settings, store, {}, lambda event: None)
+            one = StartPhase(settings, store, {}, lambda event: None)
             for _ in range(500):
                 with contextlib.suppress(PeerError):
                     one.heard(1, frame())
-                assert not one.standing.bound
-                found.add(one.standing.latest)
+                assert not one.progress.bound
+                found.add(one.progress.latest)
         finally:
             store.close()
         return found
@@ -429,6 +434,6 @@ def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:
     store = settings.open_store()
     try:
         with pytest.raises(InputError, match=r"minimum is 3: .* choose 4\.\.5"):
-            Gathering(settings, store, {}, lambda event: None)
+            StartPhase(settings, store, {}, lambda event: None)
     finally:
         store.close()

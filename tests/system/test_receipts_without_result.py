@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, Outage, ProtocolFailure
+from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure, StorageError
 from quietmean.ledger import Ledger
 from quietmean.node import NodeSettings
 from quietmean.studies.outcome.json_schema import receipt_schema
@@ -49,7 +49,7 @@ def reserved() -> float:
         (NotStarted("it started without this party"), 3),
         (InputError("the port is in use: name another"), 2),
         (NotYet("it goes on"), 4),
-        (Outage("no space: make room"), 75),
+        (StorageError("no space: make room"), 75),
     ],
     ids=lambda value: type(value).__name__,
 )

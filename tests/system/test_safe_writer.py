@@ -15,7 +15,7 @@ import pytest
 import quietmean
 import quietmean as qm
 from quietmean.cli.main import COMMANDS, make_app
-from quietmean.core.errors import InputError, Outage
+from quietmean.core.errors import InputError, StorageError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
 from quietmean.sessions.account import SessionAccount
@@ -249,7 +249,7 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(Outage, match="no space beside"):
+        with pytest.raises(StorageError, match="no space beside"):
             Output(place, "the plan").write(b"new")
     assert list(tmp_path.iterdir()) == []
     Output(place, "the plan").write(b"new")
@@ -331,7 +331,7 @@ WRITERS = {
     "studies/party/member_holdings.py": "the parts that a member took, beside its store",
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
-    "core/elsewhere.py": "the null device",
+    "core/executors.py": "the null device",
     "cli/plan_cache.py": "the cache of plans",
     "cli/start.py": "an empty file beside a store",
     "desk/serving.py": "the secret of a desk, new",

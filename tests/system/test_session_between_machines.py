@@ -31,7 +31,7 @@ from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import StudySession
-from quietmean.node.start.occasion import WhenAllAreThere
+from quietmean.node.start.policy import WhenAllAreThere
 from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.invitation import Invitation

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from quietmean.core.errors import InputError, Outage, QuietmeanError
+from quietmean.core.errors import InputError, QuietmeanError, StorageError
 from quietmean.core.workers import Workers
 from support.dask_cluster import Cluster, cluster
 from support.other_processes import found_by_all
@@ -155,13 +155,13 @@ def test_all_that_compute_are_killed(what: str, folder: Path, tmp_path: Path) ->
         for process in ended:
             threading.Timer(3.0, process.kill).start()
         error = within(60, started.address, "slowly", str(tmp_path), 100)
-        assert isinstance(error, Outage)
+        assert isinstance(error, StorageError)
         assert started.address in str(error)
 
 
 def test_a_process_here_that_is_killed_is_told_in_one_sentence(folder: Path, tmp_path: Path) -> None:
     error = within(60, "2", "once_killed", str(tmp_path), 8)
-    assert isinstance(error, Outage)
+    assert isinstance(error, StorageError)
     assert "a process that computed was ended from outside" in str(error)
     # And the next call is as if nothing had happened.
     assert list(Workers(2).in_order(function("once_killed"), str(tmp_path), range(8))) == list(range(8))

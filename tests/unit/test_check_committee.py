@@ -286,8 +286,8 @@ def test_the_command_says_who_is_ready(
 def test_members_clocks_may_differ_by_the_grace(study: CommitteeStudy, offset: float, passed: bool) -> None:
     terms = terms_of(study).model_copy(update={"grace": 600.0})
     reply: Any = SimpleNamespace(clock_offset=offset, clock_uncertainty=0.1)
-    standing = PeerReadiness(1, SimpleNamespace(), reply=reply)  # type: ignore[arg-type]
-    (there,) = clocks(terms, study.sealed.roster, [standing])
+    progress = PeerReadiness(1, SimpleNamespace(), reply=reply)  # type: ignore[arg-type]
+    (there,) = clocks(terms, study.sealed.roster, [progress])
     assert there.passed is passed
     if not passed:
         assert f"the clock of {study.sealed.roster.name(1)} is 700 s" in there.text

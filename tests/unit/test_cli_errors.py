@@ -17,7 +17,7 @@ import pytest
 from quietmean.cli.console import print_not_counted
 from quietmean.cli.main import main
 from quietmean.cli.run import new_folder
-from quietmean.core.errors import Outage
+from quietmean.core.errors import StorageError
 
 TABLE = "clinic,age,weight,name\n" + "".join(f"c{row % 3},{20 + row},{60 + row}.5,x\n" for row in range(12))
 RUN = ["run", "--column", "age", "--bounds", "0", "100", "--parties", "4"]
@@ -306,7 +306,7 @@ def test_whoever_reads_the_output_may_stop(extra: list[str]) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (errno.ENOSPC, Outage.exit_code, "no space beside /data/of/a/study: make room, then run the same command again"),
+        (errno.ENOSPC, StorageError.exit_code, "no space beside /data/of/a/study: make room, then run the same command again"),
         (errno.EMFILE, 2, "/data/of/a/study: too many open files: raise the limit of open files (ulimit -n)"),
         (errno.EACCES, 2, "/data/of/a/study: permission denied: check the path and your rights"),
     ],

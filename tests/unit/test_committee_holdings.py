@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from quietmean.core.errors import InputError, Outage
+from quietmean.core.errors import InputError, StorageError
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import excerpt, header_digest, largest_file
 from quietmean.studies.party.member_holdings import MemberHoldings, delete_held
@@ -59,7 +59,7 @@ def test_a_full_disk_takes_nothing_and_the_same_goes_on(box: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", refused)
-        with pytest.raises(Outage, match=r"m\.held"):
+        with pytest.raises(StorageError, match=r"m\.held"):
             take(box)
     nothing_is_left(box)
     assert len(take(box)) == 3

@@ -27,7 +27,7 @@ from quietmean.protocols.committee.lists import entries_of, read_list, write_lis
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.protocols.content import ContentError
 from quietmean.randomness import Seed
-from quietmean.report import Stated
+from quietmean.report import ReportFacts
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
@@ -286,10 +286,10 @@ def test_the_contract_says_who_admits_and_what_it_can_do(registrar: Registrar, s
 def test_who_answers_for_the_data_reads_who_admitted_others() -> None:
     by_voucher = {"registrar": "ed25519:key", "number": 12, "used": 7}
     receipt = {"origin": {"committee": {"contributions": {"by_voucher": by_voucher}}}}
-    said = Stated.of_receipt(receipt, "wages").admitted
+    said = ReportFacts.of_receipt(receipt, "wages").admitted
     assert "up to 12 by vouchers of the registrar ed25519:key, 7 of whom are in the result" in said
     for other in ({}, {"origin": {"committee": 1}}, {"origin": {"committee": {"contributions": {"by_voucher": {"number": 3}}}}}):
-        assert Stated.of_receipt(other, "wages").admitted == ""
+        assert ReportFacts.of_receipt(other, "wages").admitted == ""
 
 
 # --- the command ----------------------------------------------------------------------------------------------------------------

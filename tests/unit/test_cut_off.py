@@ -79,7 +79,7 @@ def test_who_is_cut_off_comes_back_and_withholds() -> None:
                 await two.link.ask(share(), bytes(16), unless=closed)
                 assert len(two.read) == 1
                 two.position = GATE
-                two.listener.cut_off([1])
+                two.listener.disconnect([1])
                 # It does not know yet; what it sends is lost with the connection, and the next welcome tells.
                 with pytest.raises(WithheldError):
                     await two.link.ask(share(), bytes(16), unless=closed)

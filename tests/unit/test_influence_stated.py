@@ -20,7 +20,7 @@ from quietmean.protocols import Target, configure
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.randomness import Seed
-from quietmean.report import Stated, StudyReport
+from quietmean.report import ReportFacts, StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.sessions.agreed import SessionContract
 from quietmean.statistics import Column, Columns, Workload
@@ -157,6 +157,6 @@ def test_the_contract_of_a_session_states_it_in_the_units_of_vectors(clip: float
 def test_the_page_of_who_answers_for_the_data_has_it() -> None:
     execution = example_execution("inca", 8, rounds=4, sigma_star=2.0, sigma_delta=4.0)
     privacy = execution.privacy(1e-6)
-    page = OfficerPage(execution, privacy, privacy.coalitions(1), Stated(influence=tuple(TOLD.sentences())))
+    page = OfficerPage(execution, privacy, privacy.coalitions(1), ReportFacts(influence=tuple(TOLD.sentences())))
     assert "kappa(a, b) kappa to anything from -1 to 1" in render_officer_page(page)
     assert "one party can have moved" not in render_officer_page(OfficerPage(execution, privacy, privacy.coalitions(1)))

@@ -17,7 +17,7 @@ from scipy import stats
 import quietmean as qm
 from quietmean.protocols.gopa.design import _TOO_FEW, _missing
 from quietmean.randomness.sobol import sobol
-from quietmean.statistics.supposed import counted
+from quietmean.statistics.scenario import counted
 
 SESSION = """
 import numpy as np

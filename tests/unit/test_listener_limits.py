@@ -138,7 +138,7 @@ class Place:
     refusals: Refusals = field(default_factory=Refusals)
     reported: list[tuple[str, str]] = field(default_factory=list)
     connected: int = 0
-    cut_off: int = 0
+    disconnect: int = 0
 
     def __post_init__(self) -> None:
         self.identities = [Identity.generate() for _ in range(2)]
@@ -191,7 +191,7 @@ class Place:
                     await writer.drain()
                     await asyncio.sleep(0.02)
                 await reader.read()
-            self.cut_off += 1
+            self.disconnect += 1
         finally:
             writer.transport.abort()
 
@@ -229,7 +229,7 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
                 if len(times) == ATTEMPTS:
                     break
             async with asyncio.timeout(60.0):
-                while place.cut_off < CROWD - PLACES:
+                while place.disconnect < CROWD - PLACES:
                     await asyncio.sleep(0.01)
             # Once for the address; counted after that.
             (reported,) = place.reported
@@ -238,7 +238,7 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
             assert place.refusals.lines()[0].endswith(" times)")
 
         await siege(place, host, scenario)
-        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} handshakes cut off")
+        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.disconnect} handshakes cut off")
         assert len(times) == ATTEMPTS
 
     asyncio.run(run())
@@ -256,7 +256,7 @@ def test_without_eviction_they_do() -> None:
                     await place.party_comes_in()
 
         await siege(place, "127.0.0.1", scenario)
-        assert place.cut_off == 0
+        assert place.disconnect == 0
 
     asyncio.run(run())
 

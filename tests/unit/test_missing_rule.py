@@ -156,11 +156,11 @@ def test_who_is_asked_to_agree_is_told_what_stands_for_missing_cells() -> None:
     parties = tuple(Signatory(name, str(place) * 64) for place, name in enumerate("abcde"))
     contract = Contract(study, parties, 0, study.choice(5))
     # bmi is filled in for the regression.
-    assert contract.to_json()["filled_in"] == ["age", "ratio", "bmi"]
+    assert contract.to_json()["imputed"] == ["age", "ratio", "bmi"]
     told = dict(contract.lines())["of"]
     assert told.count("missing cells count as the middle here") == 3
     assert "age (20 to 95; missing cells count as the middle here)" in told
     today = study_of(OLD.replace("high =", 'missing = "indicator"\nhigh ='))
     contract = Contract(today, parties, 0, today.choice(5))
-    assert contract.to_json()["filled_in"] == []
+    assert contract.to_json()["imputed"] == []
     assert "missing cells" not in dict(contract.lines())["of"]

@@ -217,7 +217,7 @@ def test_where_a_party_is_in_the_start_stays_with_its_seed(path: Path) -> None:
     store.save_standing(b"further in it")
     store.close()
     store = opened(path)
-    assert store.standing() == b"further in it"
+    assert store.progress() == b"further in it"
     assert store.seed.secret == b"s" * 32 != first.secret
     store.close()
 

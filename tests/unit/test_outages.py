@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError, Outage
+from quietmean.core.errors import InputError, StorageError
 from quietmean.core.outage import Trouble as Kind
 from quietmean.core.outage import outage_of, refuse_outage, require_space, trouble_of
 from quietmean.core.output import Output
@@ -93,7 +93,7 @@ def test_what_cannot_be_opened_is_a_mistake_only_where_the_file_system_forbids_i
     """A full or failing disk gives the same error as a folder without rights, also when a file is opened first."""
     path = tmp_path / "own.store"
     for _ in range(2):
-        with pytest.raises(Outage, match=r"mend it or make room, then run the same command again"):
+        with pytest.raises(StorageError, match=r"mend it or make room, then run the same command again"):
             refuse_outage(error, path)
         path.touch()
     refuse_outage(error, tmp_path / "nowhere" / "own.store")
@@ -136,7 +136,7 @@ def store_at(path: Path) -> Store:
 def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> None:
     """Not when it is opened, and not later; it is the same store as before once there is room."""
     for place in range(3):
-        with failing_disk(Trouble(0, place, "full")), pytest.raises(Outage, match=r"no space beside .*0.store: make room"):
+        with failing_disk(Trouble(0, place, "full")), pytest.raises(StorageError, match=r"no space beside .*0.store: make room"):
             store_at(tmp_path / "0.store")
     store = store_at(tmp_path / "0.store")
     nonce = store.nonce
@@ -145,18 +145,18 @@ def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> 
         store_at(tmp_path / "0.store").close()
     with failing_disk(Trouble(0, len(disk.names[0]), "fsync", after=True, times=3)):
         store = store_at(tmp_path / "0.store")
-        with pytest.raises(Outage, match="fails or has no room"):
+        with pytest.raises(StorageError, match="fails or has no room"):
             store.save_standing(b"somewhere")
     assert store.stalled
     # What is on the disk is not known: nothing of it is told.
-    with pytest.raises(Outage):
-        store.standing()
+    with pytest.raises(StorageError):
+        store.progress()
     store.reopen()
     assert not store.stalled
     assert store.nonce == nonce
-    assert store.standing() is None
+    assert store.progress() is None
     store.save_standing(b"somewhere")
-    assert store.standing() == b"somewhere"
+    assert store.progress() == b"somewhere"
     store.close()
 
 
@@ -181,16 +181,16 @@ def test_an_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: plain(*given, **more, factory=Full))
     kept = Outbox(tmp_path / "o", "session", 0)
     Full.full = True
-    with pytest.raises(Outage, match="no space beside"):
+    with pytest.raises(StorageError, match="no space beside"):
         kept.next_number(1)
     kept.close()
-    with pytest.raises(Outage, match="no space beside"):
+    with pytest.raises(StorageError, match="no space beside"):
         Outbox(tmp_path / "o", "session", 0)
 
 
 def test_space_is_asked_for_before_the_start(tmp_path: Path) -> None:
     require_space(tmp_path / "s", 10)
-    with pytest.raises(Outage, match=r"MB are free, and this study takes .* MB or more: make room, the study goes on"):
+    with pytest.raises(StorageError, match=r"MB are free, and this study takes .* MB or more: make room, the study goes on"):
         require_space(tmp_path / "s", 10**18)
 
 
@@ -203,7 +203,7 @@ def test_a_file_of_a_command(number: int, tmp_path: Path, monkeypatch: pytest.Mo
         raise system(number)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Outage, match=r"make room, then run the same command again"):
+    with pytest.raises(StorageError, match=r"make room, then run the same command again"):
         Output(tmp_path / "plan.json", "the plan").write(b"{}")
     assert list(tmp_path.iterdir()) == []
 
@@ -241,7 +241,7 @@ def test_what_may_not_be_on_the_disk_is_written_anew(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fails)
-        with pytest.raises(Outage, match="then run the same command again"):
+        with pytest.raises(StorageError, match="then run the same command again"):
             write(tmp_path)
     monkeypatch.setattr(os, "fsync", recorded)
     write(tmp_path)
@@ -258,7 +258,7 @@ def test_a_ledger(tmp_path: Path) -> None:
     def connect(path: Path) -> sqlite3.Connection:
         return sqlite3.connect(path, isolation_level=None, factory=Full)
 
-    with pytest.raises(Outage, match=r"no space beside .*ledger: make room, then run the same command again"):
+    with pytest.raises(StorageError, match=r"no space beside .*ledger: make room, then run the same command again"):
         Ledger.open(tmp_path / "ledger", create=True, connect=connect)
 
 

@@ -214,8 +214,8 @@ def test_a_proxy_that_replaced_a_certificate_is_named_with_its_issuer(authority:
     }
     for issuer, context in contexts.items():
         with tls_server(context) as address:
-            standing = checked(address)
-        said = " ".join(standing.problems)
+            progress = checked(address)
+        said = " ".join(progress.problems)
         if issuer:
             assert f"a proxy replaced the certificate, or a web server is at its address (issuer: {issuer})" in said
             assert "meet at a relay" in said
@@ -248,5 +248,5 @@ def tls_server(context: ssl.SSLContext) -> Iterator[tuple[str, int]]:
 
 def test_a_check_names_the_relay_that_is_not_there(free_ports: Callable[[int], list[int]]) -> None:
     port = free_ports(1)[0]
-    standing = checked(RelayAddress("127.0.0.1", port))
-    assert f"nobody listens at the relay 127.0.0.1:{port}" in " ".join(standing.problems)
+    progress = checked(RelayAddress("127.0.0.1", port))
+    assert f"nobody listens at the relay 127.0.0.1:{port}" in " ".join(progress.problems)

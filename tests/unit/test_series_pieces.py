@@ -205,11 +205,11 @@ def test_as_many_as_may_lie_move_nobody() -> None:
 
 
 def test_the_record_has_one_size() -> None:
-    standing = SeriesProgress.load(None, 3)
-    assert standing == SeriesProgress(counted=(0, 0, 0))
-    later = msgspec.structs.replace(standing, current=9_000, begun=8_000, results=7_000, counted=(7_000, 6, 5))
+    progress = SeriesProgress.load(None, 3)
+    assert progress == SeriesProgress(counted=(0, 0, 0))
+    later = msgspec.structs.replace(progress, current=9_000, begun=8_000, results=7_000, counted=(7_000, 6, 5))
     assert SeriesProgress.load(later.dump(), 3) == later
-    assert len(later.dump()) < 2 * len(standing.dump())
+    assert len(later.dump()) < 2 * len(progress.dump())
 
 
 def test_a_store_is_removed_with_all_that_is_kept_beside_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
-from quietmean.studies.party.accounts import WhoseAccount
+from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.policy import PolicyRules
 from support.kinds import SESSION, STUDY, Kind
@@ -70,7 +70,7 @@ class Person:
     def yes(self) -> bool:
         return bool(self.says)
 
-    def account(self, question: WhoseAccount) -> str:
+    def account(self, question: AccountQuestion) -> str:
         raise AssertionError("nothing is charged here")
 
 

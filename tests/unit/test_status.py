@@ -288,12 +288,12 @@ def make_agreed(**more: Any) -> Agreed:
     return Agreed(**({"roster": b"r" * 32, "study": b"s" * 32, "plan": b"p" * 32, "release": "0.1.0"} | more))
 
 
-def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01) -> PeerReadiness:
+def progress(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01) -> PeerReadiness:
     return PeerReadiness(1, make_agreed(), reply=Reply(readiness, round_trip, offset))
 
 
 def test_what_differs_is_named() -> None:
-    assert standing(make_agreed().readiness()).problems == ()
+    assert progress(make_agreed().readiness()).problems == ()
     cases: list[tuple[Readiness, list[str]]] = [
         (make_agreed(plan=b"q" * 32).readiness(), ["other plan of the same study"]),
         (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(), ["other study"]),
@@ -304,18 +304,18 @@ def test_what_differs_is_named() -> None:
         ),
     ]
     for readiness, words in cases:
-        problems = standing(readiness).problems
+        problems = progress(readiness).problems
         assert [problem.startswith(word) for problem, word in zip(problems, words, strict=True)] == [True] * len(words), problems
 
 
 def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:
     agreed = make_agreed()
-    checking = standing(agreed.readiness())
+    checking = progress(agreed.readiness())
     assert checking.agrees
     assert not checking.ready
     checking.asks_us = True
     assert checking.ready
-    assert standing(agreed.readiness((1, 3))).ready
+    assert progress(agreed.readiness((1, 3))).ready
     assert not PeerReadiness(1, agreed).agrees
 
 
@@ -326,7 +326,7 @@ def test_on_a_narrow_terminal_a_reason_is_a_sentence_under_the_table() -> None:
     places = {"ada": "relay.example.hospital.org", "bob": "bob.radiology.hospital.org"}
     entries = [RosterEntry(name, (host, 7443), Identity.generate().public_key) for name, host in places.items()]
     why = "the relay closed the connection, or cannot be reached: is it there, and is the way open?"
-    other = standing(make_agreed(study=b"t" * 32).readiness())
+    other = progress(make_agreed(study=b"t" * 32).readiness())
     console = Console(file=io.StringIO(), width=80, record=True)
     for peer in (PeerReadiness(1, make_agreed(), trouble=why), other):
         console.print(check_view._standings(Roster(tuple(entries)), [peer]))
@@ -341,7 +341,7 @@ def test_on_a_narrow_terminal_a_reason_is_a_sentence_under_the_table() -> None:
 def test_a_clock_is_wrong_only_beyond_what_the_round_trip_hides() -> None:
     readiness = make_agreed().readiness()
     for offset, round_trip, differs in ((4.9, 0.0, False), (-5.2, 0.1, True), (5.2, 1.0, False), (3600.0, 1.0, True)):
-        reply = standing(readiness, offset, round_trip).reply
+        reply = progress(readiness, offset, round_trip).reply
         assert reply is not None
         assert reply.clock_differs is differs
 

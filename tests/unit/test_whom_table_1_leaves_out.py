@@ -17,7 +17,7 @@ from quietmean.cli.answers import print_answers
 from quietmean.core.codec import to_plain
 from quietmean.report import StudyReport, write_study_report
 from quietmean.report.officer import OfficerPage, render_officer_page
-from quietmean.report.released import Stated
+from quietmean.report.released import ReportFacts
 from quietmean.statistics.printed import who_is_counted
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import FORMATS, write_tables
@@ -68,7 +68,7 @@ def test_the_heads_of_both_pages_say_who_is_left_out(lost: bool, head: str, tmp_
     found = outcome(TABLE_1, lost)
     report = StudyReport.of_outcome("study", found, list("abcdef"), messages=1, bytes=1, seconds=1.0)
     write_study_report(report, tmp_path / "page.html")
-    officer = OfficerPage(found.execution, found.privacy, found.certificate, Stated.of_receipt(found.receipt(), "study"))
+    officer = OfficerPage(found.execution, found.privacy, found.certificate, ReportFacts.of_receipt(found.receipt(), "study"))
     for page in ((tmp_path / "page.html").read_text(), render_officer_page(officer)):
         first = page[page.index("Who is left out?") :][:400]
         assert head in first
@@ -79,10 +79,10 @@ def test_the_heads_of_both_pages_say_who_is_left_out(lost: bool, head: str, tmp_
 def test_where_nothing_tells_how_many_lack_a_value_nobody_is_promised_to_be_in_it() -> None:
     """As where the number of records is private."""
     receipt = to_plain(outcome(TABLE_1, False).receipt())
-    assert not Stated.of_receipt(receipt, "study").lacking
+    assert not ReportFacts.of_receipt(receipt, "study").lacking
     complete = receipt["result"]["statistics"][0]["completeness"]
     complete["missing"] = complete["standard_error_missing"] = None
-    assert Stated.of_receipt(receipt, "study").lacking
+    assert ReportFacts.of_receipt(receipt, "study").lacking
     # Of a stranger's receipt nothing is said.
     receipt["result"]["statistics"][0]["completeness"] = "all"
-    assert not Stated.of_receipt(receipt, "study").lacking
+    assert not ReportFacts.of_receipt(receipt, "study").lacking

@@ -28,7 +28,7 @@ def contribute(
     drop: str | None = None,
     store: str | Path | None = None,
     **site: Unpack[ContributionKeywords],
-) -> rooms.handing_in.Handed:
+) -> rooms.handing_in.Delivered:
     """Write this party's one contribution to a sealed study, with ``data``, a path or a data frame, to the file ``out``.
 
     As ``quietmean contribute`` does, whose options those of the ``site`` are. ``drop``: https://HOST to which it is sent besides,

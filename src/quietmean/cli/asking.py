@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from quietmean.studies.party import Agreement
-    from quietmean.studies.party.accounts import WhoseAccount
+    from quietmean.studies.party.accounts import AccountQuestion
 
 
 class AtTerminal:
@@ -40,7 +40,7 @@ class AtTerminal:
     def yes(self) -> bool:
         return _answer("Take part? Type yes: ") == "yes"
 
-    def account(self, question: WhoseAccount) -> str:
+    def account(self, question: AccountQuestion) -> str:
         with self._pause():
             err.print(f"Whose people are these? {printable(question.why[:1].upper() + question.why[1:])}.", markup=False)
             for place, name in enumerate(question.names, 1):

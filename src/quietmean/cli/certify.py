@@ -188,10 +188,10 @@ def command(
     if report is not None and isinstance(happened, Execution):
         # The answer first: the page only shows it.
         with only_shown(f"page {report}", warn):
-            from quietmean.report import Stated, write_certificate_report
+            from quietmean.report import ReportFacts, write_certificate_report
             from quietmean.studies.outcome.influence import stated_influence
 
-            stated = replace(Stated.of_receipt(raw, execution.stem), account=balance, influence=stated_influence(raw))
+            stated = replace(ReportFacts.of_receipt(raw, execution.stem), account=balance, influence=stated_influence(raw))
             write_certificate_report(happened, report, delta=delta, stated=stated, force=output_options.force, **explained)
             if not json:
                 out.print(f"explained in {report}", markup=False)

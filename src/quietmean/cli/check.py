@@ -255,7 +255,7 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
-    filled = [column.name for column in contract.filled_in]
+    filled = [column.name for column in contract.imputed]
     if filled:
         findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
     findings.append(table_finding(data, files.workload.columns))

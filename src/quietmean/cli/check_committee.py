@@ -288,7 +288,7 @@ def _drop(url: str, sealed: Sealed) -> Finding:
 def clocks(terms: CommitteeTerms, roster: Roster, standings: list[PeerReadiness]) -> list[Finding]:
     """Whether members, each of whom lists by its own clock, do so within the grace of the study."""
     allowed = max(terms.grace, _CLOCKS_ALIKE)
-    known = [(standing.party, standing.reply) for standing in standings if standing.reply is not None]
+    known = [(progress.party, progress.reply) for progress in standings if progress.reply is not None]
     wrong = [
         f"the clock of {roster.name(party)} is {beside_this_clock(reply.clock_offset)}"
         for party, reply in known

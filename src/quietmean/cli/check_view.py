@@ -84,30 +84,30 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], Non
     reported: dict[int, str] = {}
 
     def report(standings: Sequence[PeerReadiness]) -> None:
-        for standing in standings:
-            text = _verdict(standing)
-            if standing.agrees and not standing.ready:
+        for progress in standings:
+            text = _verdict(progress)
+            if progress.agrees and not progress.ready:
                 # Its own check has not reached this party yet; the end result reports it if that never happens.
                 continue
-            if reported.setdefault(standing.party, "no answer yet") != text:
-                reported[standing.party] = text
-                err.print(f"quietmean: {printable(roster.name(standing.party))}: {printable(text)}", markup=False)
+            if reported.setdefault(progress.party, "no answer yet") != text:
+                reported[progress.party] = text
+                err.print(f"quietmean: {printable(roster.name(progress.party))}: {printable(text)}", markup=False)
 
     yield report
 
 
-def _verdict(standing: PeerReadiness) -> str:
-    if standing.ready:
+def _verdict(progress: PeerReadiness) -> str:
+    if progress.ready:
         return "ready"
-    return "; ".join(standing.problems) or "it answers, but has not reached this party: is the way to this address open?"
+    return "; ".join(progress.problems) or "it answers, but has not reached this party: is the way to this address open?"
 
 
-def _state(standing: PeerReadiness) -> str:
+def _state(progress: PeerReadiness) -> str:
     from quietmean.node.phase import Phase
 
-    if standing.reply is None:
+    if progress.reply is None:
         return "unknown"
-    readiness = standing.reply.readiness
+    readiness = progress.reply.readiness
     if not readiness.joined:
         return "checking"
     labels = {int(phase): phase.label for phase in Phase}
@@ -126,30 +126,30 @@ def _standings(roster: Roster, standings: Sequence[PeerReadiness]) -> Group:
     for title in ("party", "key", "version", "plan", "clock", "round trip", "is"):
         table.add_column(title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold")
     reasons = []
-    for standing in standings:
-        entry = roster.entries[standing.party]
-        cells = [entry.name, *_cells(standing)]
-        style = "green" if standing.ready else "yellow"
+    for progress in standings:
+        entry = roster.entries[progress.party]
+        cells = [entry.name, *_cells(progress)]
+        style = "green" if progress.ready else "yellow"
         # Names and words come from others: they are text, not markup.
-        ready = Text("ready" if standing.ready else "not ready", style=style)
+        ready = Text("ready" if progress.ready else "not ready", style=style)
         table.add_row(*(Text(printable(cell)) for cell in cells), ready)
-        if not standing.ready:
+        if not progress.ready:
             reasons.append(
-                Text(f"{printable(entry.name)} at {format_address(entry.address)}: {printable(_verdict(standing))}", style=style)
+                Text(f"{printable(entry.name)} at {format_address(entry.address)}: {printable(_verdict(progress))}", style=style)
             )
     return Group(whole_words(table), *reasons)
 
 
-def _cells(standing: PeerReadiness) -> list[str]:
-    reply = standing.reply
+def _cells(progress: PeerReadiness) -> list[str]:
+    reply = progress.reply
     if reply is None:
-        return [standing.key, *[""] * 4]
+        return [progress.key, *[""] * 4]
     peer = reply.readiness
     clock = f"{reply.clock_offset:+.3f} ± {reply.clock_uncertainty:.3f} s"
-    other = [name for name in ("roster", "study", "plan") if not standing.same(name)]
+    other = [name for name in ("roster", "study", "plan") if not progress.same(name)]
     plan = f"other {other[0]}" if other else "same"
     return [
-        standing.key,
+        progress.key,
         peer.release,
         plan,
         clock,
@@ -159,9 +159,9 @@ def _cells(standing: PeerReadiness) -> list[str]:
 
 def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness], matter: str) -> list[str]:
     return [
-        f"the clock of {roster.name(standing.party)} is {beside_this_clock(standing.reply.clock_offset, 1)}: {matter}"
-        for standing in standings
-        if standing.reply is not None and standing.reply.clock_differs
+        f"the clock of {roster.name(progress.party)} is {beside_this_clock(progress.reply.clock_offset, 1)}: {matter}"
+        for progress in standings
+        if progress.reply is not None and progress.reply.clock_differs
     ]
 
 
@@ -195,7 +195,7 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clo
         out.print(f"refused {printable(line)}", markup=False)
     for line in _clock_warnings(roster, standings, clocks):
         out.print(f"warning: {printable(line)}", markup=False)
-    missing = [roster.name(standing.party) for standing in standings if not standing.ready]
+    missing = [roster.name(progress.party) for progress in standings if not progress.ready]
     here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
     others = f"not ready: {', '.join(missing)}" if missing else "all others are ready"
     if not standings:
@@ -209,32 +209,32 @@ def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, 
     standings = list(session.standings.values())
     return {
         "here": findings_json(findings),
-        "parties": [_standing_json(roster, standing) for standing in standings],
+        "parties": [_standing_json(roster, progress) for progress in standings],
         "refusals": list(session.refusals.lines()),
         "warnings": _clock_warnings(roster, standings, clocks),
     }
 
 
-def _standing_json(roster: Roster, standing: PeerReadiness) -> dict[str, Any]:
+def _standing_json(roster: Roster, progress: PeerReadiness) -> dict[str, Any]:
     from quietmean.node.net import format_address
 
-    entry, reply = roster.entries[standing.party], standing.reply
+    entry, reply = roster.entries[progress.party], progress.reply
     peer = None if reply is None else reply.readiness
     return {
         "name": entry.name,
         "address": format_address(entry.address),
-        "ready": standing.ready,
+        "ready": progress.ready,
         "reachable": reply is not None,
-        "reaches_us": standing.asks_us,
-        "key": standing.key,
-        "state": _state(standing),
+        "reaches_us": progress.asks_us,
+        "key": progress.key,
+        "state": _state(progress),
         "version": None if peer is None else peer.release,
-        "same_version": standing.same("version"),
-        "same_roster": standing.same("roster"),
-        "same_study": standing.same("study"),
-        "same_plan": standing.same("plan"),
+        "same_version": progress.same("version"),
+        "same_roster": progress.same("roster"),
+        "same_study": progress.same("study"),
+        "same_plan": progress.same("plan"),
         "clock_offset_seconds": None if reply is None else reply.clock_offset,
         "clock_uncertainty_seconds": None if reply is None else reply.clock_uncertainty,
         "round_trip_seconds": None if reply is None else reply.round_trip,
-        "trouble": [] if standing.ready else [_verdict(standing)],
+        "trouble": [] if progress.ready else [_verdict(progress)],
     }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quietmean.node import Identity
     from quietmean.statistics import Encoded
     from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.party.handing_in import Handed
+    from quietmean.studies.party.handing_in import Delivered
 
 
 def command(
@@ -107,7 +107,7 @@ def write_contribution(
     chosen_path: Path | None,
     store: Path | None,
     site: ConsentOptions,
-) -> tuple[Handed, Path]:
+) -> tuple[Delivered, Path]:
     """Hand in, and write the file; and where it is. Raises :class:`InputError` as :func:`hand_in`, and for another file there."""
     from quietmean.cli.asking import AtTerminal
     from quietmean.studies.agreement.any_study import has_committee

@@ -23,7 +23,7 @@ from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
 from quietmean.core.crash import hide_error_texts
-from quietmean.core.errors import Outage, QuietmeanError
+from quietmean.core.errors import QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
 from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
 
@@ -222,7 +222,7 @@ def _fail_for_memory(error: BaseException, command: str) -> None:
     if trouble_of(error) is not Trouble.MEMORY:
         raise error
     if command in (*_CONTINUED, *_SERVERS):
-        fail(str(outage_of(error, f"quietmean {command}", ONCE_MORE)), Outage.exit_code)
+        fail(str(outage_of(error, f"quietmean {command}", ONCE_MORE)), StorageError.exit_code)
     fail("this needs more memory than this machine has: ask for fewer parties or coordinates", 2)
 
 

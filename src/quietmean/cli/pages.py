@@ -105,9 +105,9 @@ def write_privacy_page(
     account: Account | None = None,
 ) -> None:
     """Write the page of a study to ``path``. ``receipt``: what anybody can check it with; ``names``: of the parties."""
-    from quietmean.report import OfficerPage, Stated, write_officer_page
+    from quietmean.report import OfficerPage, ReportFacts, write_officer_page
 
-    read = Stated.of_receipt(outcome.receipt(origin), title)
+    read = ReportFacts.of_receipt(outcome.receipt(origin), title)
     stated = replace(read, names=names, account=account, influence=outcome.influence_sentences)
     commands = [f"quietmean certify {quote(receipt.name)}"]
     write_officer_page(

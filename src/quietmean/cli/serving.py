@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from quietmean.cli.console import out
 from quietmean.core.errors import InputError
-from quietmean.core.few_lines import keep_logs_short
+from quietmean.core.summarise import keep_logs_short
 
 
 class PageServer(Protocol):

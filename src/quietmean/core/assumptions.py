@@ -203,5 +203,5 @@ STANDING = (PASSIVE, CHANNELS, LOGS, SILENT, ATTENDANCE, PUBLIC, BOUNDS, PERSON,
 def with_own(*own: Assumption) -> tuple[Assumption, ...]:
     """:data:`STANDING` with those of a protocol: one with a known key takes its place, others come after the first."""
     own_by_key = {assumption.key: assumption for assumption in own}
-    standing = [own_by_key.pop(assumption.key, assumption) for assumption in STANDING]
-    return (*standing[:1], *own_by_key.values(), *standing[1:])
+    progress = [own_by_key.pop(assumption.key, assumption) for assumption in STANDING]
+    return (*progress[:1], *own_by_key.values(), *progress[1:])

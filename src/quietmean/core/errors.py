@@ -89,7 +89,7 @@ class NotYet(QuietmeanError):
     exit_code = 4
 
 
-class Outage(QuietmeanError):
+class StorageError(QuietmeanError):
     """A disk or the memory of this machine refuses for now: the same command goes on later. Exit code 75, EX_TEMPFAIL."""
 
     exit_code = 75

@@ -14,7 +14,7 @@ _NAME = "quietmean"
 
 
 def require_folder(folder: Path, remedy: str, mode: int = 0o777) -> None:
-    """Make a folder that is missing, durably. Raises :class:`InputError` with the ``remedy``, and :class:`Outage`."""
+    """Make a folder that is missing, durably. Raises :class:`InputError` with the ``remedy``, and :class:`StorageError`."""
     try:
         make_folders(folder, mode)
     except OSError as error:

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from quietmean.core.errors import InputError, Outage, reason_of
+from quietmean.core.errors import InputError, StorageError, reason_of
 from quietmean.core.portability import is_mounted_read_only
 
 
@@ -91,22 +91,22 @@ def trouble_of(error: BaseException) -> Trouble | None:
     return _OF_SYSTEM.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
-def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES_ON) -> Outage | None:
+def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES_ON) -> StorageError | None:
     """The error in a sentence if it is of a disk, at ``path``, or of memory; None for any other."""
-    if isinstance(error, Outage):
+    if isinstance(error, StorageError):
         return error
     match trouble_of(error):
         case Trouble.FULL:
-            return Outage(f"no space beside {path}: make room, {then}")
+            return StorageError(f"no space beside {path}: make room, {then}")
         case Trouble.FAILS | Trouble.NOT_WRITABLE:
-            return Outage(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
+            return StorageError(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
         case Trouble.MEMORY:
-            return Outage(f"no memory is left for {path}: end what else runs on this machine, {then}")
+            return StorageError(f"no memory is left for {path}: end what else runs on this machine, {then}")
     return None
 
 
 def refuse_outage(error: BaseException, path: Path, then: str = ONCE_MORE) -> None:
-    """Raises :class:`Outage` for an error of a disk that is full or fails: another place is no remedy for that.
+    """Raises :class:`StorageError` for an error of a disk that is full or fails: another place is no remedy for that.
 
     A place that this process may not write is left to the caller.
     """
@@ -140,10 +140,10 @@ def is_forbidden(error: BaseException, path: Path) -> bool:
 
 
 def require_space(path: Path, size: int) -> None:
-    """Raises :class:`Outage` where a file at ``path`` cannot grow to ``size`` bytes. Quotas are not looked at."""
+    """Raises :class:`StorageError` where a file at ``path`` cannot grow to ``size`` bytes. Quotas are not looked at."""
     free = free_beside(path)
     if free is not None and free < size:
-        raise Outage(
+        raise StorageError(
             f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more: make "
             f"room, {THE_STUDY_GOES_ON}"
         )

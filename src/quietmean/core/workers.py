@@ -51,17 +51,17 @@ class Workers:
         """``function(common, job)`` of every job, with its place, as they finish; as many at a time as there are workers.
 
         ``function`` is of the top level of a module. Errors of it are raised here. Raises :class:`InputError` where a library is
-        not installed or no scheduler answers, :class:`Outage` where one that computes is ended from outside, and stays so.
+        not installed or no scheduler answers, :class:`StorageError` where one that computes is ended from outside, and stays so.
         """
         if isinstance(self.where, str):
-            from quietmean.core.elsewhere import by_dask
+            from quietmean.core.executors import by_dask
 
             yield from by_dask(self.where, partial(_done, function), common, jobs)
         elif min(self.where, len(jobs)) <= 1:
             for place, job in enumerate(jobs):
                 yield _done(function, common, place, job)
         else:
-            from quietmean.core.elsewhere import by_processes
+            from quietmean.core.executors import by_processes
 
             yield from by_processes(min(self.where, len(jobs)), partial(_done, function), common, jobs)
 

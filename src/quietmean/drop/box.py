@@ -23,7 +23,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
 from quietmean.core.portability import make_folders, read_at, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
-from quietmean.protocols.committee.holdings import Vouchered
+from quietmean.protocols.committee.holdings import UsedVouchers
 from quietmean.protocols.committee.segments import record, segment_front
 from quietmean.protocols.committee.session import CommitteeSession
 
@@ -63,7 +63,7 @@ class DropBox:
         self._entry = struct.Struct(f"<32s32sdI{self._members}Q")
         self._segments: list[GrowingFile] = []
         self._first: dict[bytes, Dropped] = {}
-        self._vouchered = Vouchered(session)
+        self._vouchered = UsedVouchers(session)
         self._number = 0
         self._alone = threading.Lock()
         self._journal = self._read(journal)
@@ -71,7 +71,7 @@ class DropBox:
     @classmethod
     def open(cls, folder: Path, session: CommitteeSession) -> Self:
         """Continue where it stopped. Raises :class:`InputError` for a folder of another study, one that was changed or is in use,
-        and one that cannot be written; :class:`Outage` where the disk is full or fails."""
+        and one that cannot be written; :class:`StorageError` where the disk is full or fails."""
         path = folder / JOURNAL
         try:
             make_folders(folder)
@@ -201,8 +201,8 @@ class DropBox:
 
     # --- what is there ---
 
-    def _vouchers(self) -> Vouchered:
-        taken = Vouchered(self._session)
+    def _vouchers(self) -> UsedVouchers:
+        taken = UsedVouchers(self._session)
         for dealer in self._first:
             taken.take(dealer)
         return taken

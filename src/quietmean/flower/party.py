@@ -149,8 +149,8 @@ class StarParty:
         stored = self._stored
         begun = SessionAccount(self._agreement.terms, self._home.account).begun
         counted = tuple(stored.counted) or (0,) * self._agreement.parties
-        standing = SeriesProgress(current=stored.round, begun=begun, results=stored.results, counted=counted, left=True)
-        account = self._part().settle(None, standing)
+        progress = SeriesProgress(current=stored.round, begun=begun, results=stored.results, counted=counted, left=True)
+        account = self._part().settle(None, progress)
         stored.ended = True
         self._write()
         return account

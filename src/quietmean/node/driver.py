@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from quietmean.core.errors import Outage
+from quietmean.core.errors import StorageError
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.mesh import Member, Mesh
@@ -18,7 +18,7 @@ from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Ending, End
 from quietmean.node.participant import Participant
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
-from quietmean.node.session import NodeResult, NodeSettings, Patience, endure
+from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, retry
 from quietmean.node.start import OnStart, ignore_start
 from quietmean.node.storage import OUTBOX, Store
 from quietmean.node.tasks import Tasks
@@ -55,10 +55,10 @@ async def opened(settings: NodeSettings) -> AsyncIterator[Store]:
             settings.require_space()
         return settings.open_store()
 
-    patience = Patience(settings.report, settings)
+    patience = RetryPolicy(settings.report, settings)
     with (
         settings.listen_socket or contextlib.nullcontext(),
-        contextlib.closing(await endure(attempt, settings.store, patience)) as store,
+        contextlib.closing(await retry(attempt, settings.store, patience)) as store,
     ):
         yield store
 
@@ -120,7 +120,7 @@ class _Party:
     def __init__(self, settings: NodeSettings, store: Store, monitor: Monitor, on_start: OnStart) -> None:
         self._settings, self._store, self._monitor = settings, store, monitor
         self._participant = Participant(settings, store, monitor.traffic, monitor.event, on_start)
-        self._patience = Patience(monitor.event, settings)
+        self._patience = RetryPolicy(monitor.event, settings)
         self.refused, self.fail, self.answered = self._participant.refused, self._participant.fail, monitor.acknowledged
 
     # --- as the others see it ----------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ class _Party:
             return await participant.run()
 
         def failed() -> None:
-            self.fail(Outage("another session follows"))
+            self.fail(StorageError("another session follows"))
             mesh.drop()
 
         async with over_connections(self._settings, self, self._monitor, participant.stop) as mesh:
-            participant.attach(mesh.links, mesh.cut_off)
-            return self._remarked(await endure(attempt, self._store.path, self._patience, failed))
+            participant.attach(mesh.links, mesh.disconnect)
+            return self._remarked(await retry(attempt, self._store.path, self._patience, failed))
 
     async def by_folder(self, folder: FolderSettings) -> NodeResult:
         """By files. It ends at once where the store proves not to be the newest of this party."""
@@ -185,7 +185,7 @@ class _Party:
                     watching.spawn(post.watch(folder.quiet))
                     return await participant.run()
 
-        return self._remarked(await endure(attempt, self._store.path, self._patience))
+        return self._remarked(await retry(attempt, self._store.path, self._patience))
 
     def _remarked(self, result: NodeResult) -> NodeResult:
         return remarked(result, self._participant.settings, self._monitor)

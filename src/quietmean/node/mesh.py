@@ -115,10 +115,10 @@ class Mesh:
         self._listener.start()
         self._dialer.attend(self._listener, self._endpoint.refusal, role)
 
-    def cut_off(self, parties: Iterable[PartyId]) -> None:
-        """See :meth:`Listener.cut_off`."""
+    def disconnect(self, parties: Iterable[PartyId]) -> None:
+        """See :meth:`Listener.disconnect`."""
         if self._listener is not None:
-            self._listener.cut_off(parties)
+            self._listener.disconnect(parties)
 
     def drop(self) -> None:
         """See :meth:`Listener.drop`."""

@@ -37,7 +37,7 @@ from quietmean.node.session import (
     note_refusal,
     read_vector,
 )
-from quietmean.node.start import Beginning, Came, Closed, OnStart, Started, ignore_start
+from quietmean.node.start import Beginning, Closed, OnStart, Received, Started, ignore_start
 from quietmean.node.storage import Store
 from quietmean.node.tasks import first_of
 
@@ -69,12 +69,12 @@ class Participant:
     def attach(
         self,
         links: Mapping[PartyId, PeerLink],
-        cut_off: Callable[[Iterable[PartyId]], None] | None = None,
+        disconnect: Callable[[Iterable[PartyId]], None] | None = None,
         closed: Closed | None = None,
-        came: Came = tuple,
+        came: Received = tuple,
     ) -> None:
-        """``cut_off`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`Gathering`."""
-        self._links, self._cut_off, self._closed = links, cut_off, closed
+        """``disconnect`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`StartPhase`."""
+        self._links, self._cut_off, self._closed = links, disconnect, closed
         self._beginning.attach(links, closed, came)
 
     async def open(self) -> NodeResult | None:
@@ -120,8 +120,8 @@ class Participant:
             self._refusals,
             restarted=self._beginning.restarted,
         )
-        if (cut_off := self._cut_off) is not None:
-            session.at_gate(lambda parties: cut_off(started.members[index] for index in parties), asyncio.to_thread)
+        if (disconnect := self._cut_off) is not None:
+            session.at_gate(lambda parties: disconnect(started.members[index] for index in parties), asyncio.to_thread)
         elif self._closed is not None:
             session.at_gate(lambda parties: None, asyncio.to_thread)
         for sender, transfer in self._handed:
@@ -182,7 +182,7 @@ class Participant:
     @property
     def _may_have_begun(self) -> bool:
         """Whether others may be further than this party: nobody is before all have committed."""
-        attempt = self._beginning.gathering.standing.attempt
+        attempt = self._beginning.gathering.progress.attempt
         return attempt is not None and attempt.all_committed
 
     async def _held(self, sender: PartyId, request: AnyRequest) -> AnyRequest | None:

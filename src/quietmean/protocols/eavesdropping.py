@@ -82,7 +82,7 @@ class CanBeOverheard:
     counts_intercepted: ClassVar[bool] = False
     unpromised_if_read: ClassVar[str] = "what its messages would tell is not known"
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         """Why such an eavesdropper learns nothing that does not count as known to everybody already, one clause; None if it may.
 
         The protocol must be complete.
@@ -91,7 +91,7 @@ class CanBeOverheard:
 
     def require_promise_if_read(self, eavesdropping: Eavesdropping | None) -> None:
         """Raises :class:`InputError` for a target with an eavesdropper against whom nothing is promised."""
-        if eavesdropping is None or self.counts_intercepted or self.public_anyway(eavesdropping) is not None:
+        if eavesdropping is None or self.counts_intercepted or self.already_public(eavesdropping) is not None:
             return
         raise InputError(
             f"protocol {self.name} promises nothing where {eavesdropping_text(eavesdropping)}: {self.unpromised_if_read}; "
@@ -123,7 +123,7 @@ class Interception:
         The draw is of rounds and parties alone: neither the schedule nor what happens has a part in it. A larger chance reads all
         that a smaller one does.
         """
-        if eavesdropping is None or protocol.public_anyway(eavesdropping) is not None:
+        if eavesdropping is None or protocol.already_public(eavesdropping) is not None:
             return None
         if isinstance(eavesdropping, str):
             return cls.after_first(schedule)

@@ -22,7 +22,7 @@ from quietmean.report.curves import coalitions_figure, curve_caption, parties_fi
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage
-from quietmean.report.released import Stated
+from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, message_table, statement
@@ -41,7 +41,7 @@ def write_certificate_report(
     delta: float,
     size: int = 0,
     adversary: Adversary | None = None,
-    stated: Stated | None = None,
+    stated: ReportFacts | None = None,
     force: bool = False,
 ) -> None:
     """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties.
@@ -64,10 +64,10 @@ def certificate_page(
     delta: float,
     size: int = 0,
     adversary: Adversary | None = None,
-    stated: Stated | None = None,
+    stated: ReportFacts | None = None,
 ) -> CertificatePage:
     """What :func:`write_certificate_report` shows, as data."""
-    privacy, stated = execution.privacy(delta), stated or Stated()
+    privacy, stated = execution.privacy(delta), stated or ReportFacts()
     if adversary is not None:
         explanation = explain(execution, adversary, delta)
         return CertificatePage(
@@ -97,7 +97,7 @@ class CertificatePage:
     coalitions: CoalitionCertificate | None
     parties: Sequence[PartyId]
     epsilons: Array
-    stated: Stated
+    stated: ReportFacts
 
     @property
     def officer(self) -> OfficerPage:

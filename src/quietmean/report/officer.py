@@ -26,8 +26,8 @@ from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols.execution import Execution
-from quietmean.report import glance, words
-from quietmean.report.released import Stated
+from quietmean.report import summary_card, words
+from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
 from quietmean.statistics.printed import capital
 
@@ -51,7 +51,7 @@ class OfficerPage:
     execution: Execution
     privacy: PrivacyAnalysis
     certificate: Certificate | CoalitionCertificate
-    stated: Stated = field(default_factory=Stated)
+    stated: ReportFacts = field(default_factory=ReportFacts)
     commands: Sequence[str] = ("quietmean certify receipt.json",)
 
     @property
@@ -79,8 +79,8 @@ class OfficerPage:
         }
 
     def _assumptions(self) -> tuple[Assumption, ...]:
-        standing = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
-        return (*standing, *self.stated.stamps.query.assumptions)
+        progress = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
+        return (*progress, *self.stated.stamps.query.assumptions)
 
     @property
     def summary(self) -> str:
@@ -89,12 +89,12 @@ class OfficerPage:
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
 
-    def _glance(self) -> list[glance.Glance]:
+    def _glance(self) -> list[summary_card.SummaryCard]:
         weights = self.execution.weights.sum()
         by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             self._how_sure(),
-            glance.who_is_left_out(
+            summary_card.who_is_left_out(
                 self.execution,
                 self.names,
                 round(weights) if by_record else None,
@@ -102,19 +102,21 @@ class OfficerPage:
                 counted_text(self.stated.unit or "record"),
                 self.stated.lacking,
             ),
-            glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
-            glance.against_whom(self.certificate_describe(), self.privacy.alone),
-            glance.what_is_left(self.stated.account),
+            summary_card.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
+            summary_card.against_whom(self.certificate_describe(), self.privacy.alone),
+            summary_card.what_is_left(self.stated.account),
         ]
 
-    def _how_sure(self) -> glance.Glance:
+    def _how_sure(self) -> summary_card.SummaryCard:
         """The first numbers, or, where they are many terms of statistics, in how many the noise is the smaller error."""
         released = self.stated.released
         smaller = [number.smaller for number in released if number.smaller is not None]
         if smaller and any(row.term for row in released):
-            return glance.many_estimates(smaller, "released numbers", "Each has its ± below, and both intervals in the report.")
+            note = "Each has its ± below, and both intervals in the report."
+            return summary_card.many_estimates(smaller, "released numbers", note)
         names, values, errors = ([getattr(number, key) for number in released] for key in ("name", "estimate", "error"))
-        return glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else "")
+        note = "± one standard error of the noise added for privacy." if names else ""
+        return summary_card.how_sure(names, values, errors, note)
 
     @property
     def names(self) -> Sequence[str]:
@@ -129,7 +131,7 @@ class OfficerPage:
         cards = words.cards_of(facts, self.stated.names)
         if self.stated.target is not None:
             cards.append(words.card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
-        cards += glance.nats_cards(self._nats, self.certificate_describe())
+        cards += summary_card.nats_cards(self._nats, self.certificate_describe())
         verdict, sentences = self._verdict(promised, spent), words.sentences_of(facts, self.stated.names)
         return {"heading": self._cost_heading(promised), "verdict": verdict, "cards": cards, "sentences": sentences}
 
@@ -147,14 +149,14 @@ class OfficerPage:
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
-        as_happened = f"as it happened {glance.bound(spent)}"
+        as_happened = f"as it happened {summary_card.bound(spent)}"
         if promised is None:
             return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {glance.bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
+        return f"A priori {summary_card.bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
-            return {"kept": glance.keeps_nats(self._nats), "text": glance.verdict_in_nats(self._nats)}
+            return {"kept": summary_card.keeps_nats(self._nats), "text": summary_card.verdict_in_nats(self._nats)}
         if math.isinf(spent):
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):
@@ -330,7 +332,7 @@ class OfficerPage:
         ]
         if self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT:
             records = round(self.execution.weights.sum())
-            inside = glance.records_in(self.execution, records)
+            inside = summary_card.records_in(self.execution, records)
             rows.insert(2, (capital(counted_text(self.stated.unit or "record")), f"{inside:,} of {records:,} are counted"))
         rows += self.stated.stamps.rows
         counted, parties = int(contributors.sum()), self.execution.parties

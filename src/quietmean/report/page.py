@@ -14,7 +14,7 @@ from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, interval_text
 from quietmean.privacy.facts import privacy_facts
-from quietmean.report import glance, words
+from quietmean.report import summary_card, words
 from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
@@ -94,11 +94,11 @@ def _who_did_what(report: StudyReport) -> str:
     )
 
 
-def _glance(report: StudyReport) -> list[glance.Glance]:
+def _glance(report: StudyReport) -> list[summary_card.SummaryCard]:
     certificate = report.certificate
     return [
         _how_sure(report),
-        glance.who_is_left_out(
+        summary_card.who_is_left_out(
             report.execution,
             report.party_names,
             report.records_total,
@@ -106,13 +106,13 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
             report.counts,
             any(may_leave_out(answer.to_json()) for answer in report.answers),
         ),
-        glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
-        glance.against_whom(_adversary(report), report.privacy.alone),
-        glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
+        summary_card.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
+        summary_card.against_whom(_adversary(report), report.privacy.alone),
+        summary_card.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
     ]
 
 
-def _how_sure(report: StudyReport) -> glance.Glance:
+def _how_sure(report: StudyReport) -> summary_card.SummaryCard:
     """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
         both = [("noise", report.of_noise), ("population", report.population)]
@@ -126,16 +126,16 @@ def _how_sure(report: StudyReport) -> glance.Glance:
         errors = answer.estimates.population
         sampled += [None] * len(answer.estimates.terms) if errors is None else errors.tolist()
     first = [(float(report.standard_error[place]), sampled[place]) for place in report.first_terms if sampled]
-    smaller = [glance.is_smaller(noise, error) for noise, error in first if error is not None]
+    smaller = [summary_card.is_smaller(noise, error) for noise, error in first if error is not None]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
     if report.only_means:
-        return _sure(report, f"± noise for privacy; it is {glance.where_smaller(smaller, 'estimates')}.")
-    return glance.many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
+        return _sure(report, f"± noise for privacy; it is {summary_card.where_smaller(smaller, 'estimates')}.")
+    return summary_card.many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
 
 
-def _sure(report: StudyReport, note: str) -> glance.Glance:
-    return glance.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
+def _sure(report: StudyReport, note: str) -> summary_card.SummaryCard:
+    return summary_card.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
 
 
 def _adversary(report: StudyReport) -> str:
@@ -170,7 +170,7 @@ def _parties_heading(report: StudyReport) -> str:
         return f"Whose data are in: {counted_parties} parties; how many {report.counts} each has is private"
     if report.records_total is None:
         return f"Whose data are in: {counted_parties} parties"
-    inside = glance.records_in(report.execution, report.records_total)
+    inside = summary_card.records_in(report.execution, report.records_total)
     return f"Whose data are in: {counted_parties} parties, {inside:,} of {report.counted(report.records_total)}"
 
 
@@ -292,14 +292,14 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     facts = privacy_facts(report.privacy, report.certificate, report.unit, report.party_epsilon, report.counts)
     return {
         "heading": _privacy_heading(report, worst),
-        "kept": worst <= target if report.nats is None else glance.keeps_nats(report.nats),
-        "verdict": _verdict(worst, target) if report.nats is None else glance.verdict_in_nats(report.nats),
+        "kept": worst <= target if report.nats is None else summary_card.keeps_nats(report.nats),
+        "verdict": _verdict(worst, target) if report.nats is None else summary_card.verdict_in_nats(report.nats),
         "adversary": _adversary(report),
         "delta": delta,
         "cards": [
             *words.cards_of(facts, report.party_names),
             *([words.card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
-            *glance.nats_cards(report.nats, _adversary(report)),
+            *summary_card.nats_cards(report.nats, _adversary(report)),
         ],
         "unit": unit,
         "sentences": [
@@ -403,5 +403,5 @@ def _sent(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def _assumptions(report: StudyReport) -> list[dict[str, str]]:
-    standing = for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)
-    return [assumption.to_json() for assumption in (*standing, *report.stamps.query.assumptions)]
+    progress = for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)
+    return [assumption.to_json() for assumption in (*progress, *report.stamps.query.assumptions)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quietmean.ledger import Account
-from quietmean.report import glance, words
+from quietmean.report import summary_card, words
 from quietmean.report.stamps import Stamps
 from quietmean.statistics.printed import may_leave_out, shown
 from quietmean.statistics.tidy import Term, terms_of
@@ -36,7 +36,7 @@ class ReleasedNumber:
 
 
 @dataclass(frozen=True, eq=False)
-class Stated:
+class ReportFacts:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
     ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
@@ -61,7 +61,7 @@ class Stated:
     stamps: Stamps = field(default_factory=Stamps)
 
     @classmethod
-    def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
+    def of_receipt(cls, raw: Mapping[str, Any], title: str) -> ReportFacts:
         """What a receipt says, or an execution file, which says nothing of all this; ``title`` is for one that names no study.
 
         Entries of another form count as not stated.
@@ -108,7 +108,7 @@ def _of_entry(entry: Mapping[str, Any]) -> list[ReleasedNumber]:
     except (LookupError, TypeError, ValueError, AttributeError):
         return []
     sampled = entry.get("standard_error_population") is not None
-    return [_released(term, glance.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
+    return [_released(term, summary_card.is_smaller(term.noise_error, term.error) if sampled else None) for term in terms]
 
 
 def _lacks(entry: Mapping[str, Any]) -> bool:

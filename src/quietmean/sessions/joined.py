@@ -108,7 +108,7 @@ class JoinedSession:
             ready.auditor.write(Event.ENDED, {"result": False, "reason": "it could not begin, or was interrupted"})
             await self._stack.aclose()
             raise
-        self._seen = self._series.standing.current
+        self._seen = self._series.progress.current
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -128,12 +128,12 @@ class JoinedSession:
     @property
     def begun(self) -> int:
         """Rounds that this party began, with a mean or without: each is paid for."""
-        return self._series.standing.begun
+        return self._series.progress.begun
 
     @property
     def round(self) -> int:
         """The number of the last round that this party began; 0 before the first."""
-        return self._series.standing.current
+        return self._series.progress.current
 
     @property
     def spent_epsilon(self) -> float:
@@ -174,7 +174,7 @@ class JoinedSession:
         try:
             end = await self._series.mean(value)
         finally:
-            self._seen = self._series.standing.current
+            self._seen = self._series.progress.current
         # Others take who is busy for silent: what has to be computed is in a thread.
         return await asyncio.to_thread(self._mean_of, end, bound, max(0, end.number - before - 1))
 
@@ -224,7 +224,7 @@ class JoinedSession:
 
     def _finish(self) -> None:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""
-        if not self._series.standing.left:
+        if not self._series.progress.left:
             self._series.leave()
         self.account = _settle(self._ready, self._series)
 
@@ -243,6 +243,6 @@ def give_up(ready: PreparedSession) -> Account | None:
 
 
 def _settle(ready: PreparedSession, series: Series) -> Account | None:
-    account = ready.settle(series.started, series.standing)
+    account = ready.settle(series.started, series.progress)
     ready.files.forget_opening_keys()
     return account

@@ -29,16 +29,16 @@ class PaidPart:
     auditor: Auditor
     receipt: Output
 
-    def settle(self, started: Started | None, standing: SeriesProgress) -> Account | None:
+    def settle(self, started: Started | None, progress: SeriesProgress) -> Account | None:
         """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
         part = self.contract.among(started)
-        spent, account = part.terms.charge(standing.begun), None
+        spent, account = part.terms.charge(progress.begun), None
         if self.charge is not None:
             colluding = self.contract.target.colluding
-            note = f"{standing.begun} of {count_of(self.most, 'round')}, each as planned; against any {colluding} together"
+            note = f"{progress.begun} of {count_of(self.most, 'round')}, each as planned; against any {colluding} together"
             account = self.charge.settle(spent, note)
-        end = {"result": standing.results > 0, "rounds": standing.begun}
-        self.receipt.write_json(receipt_of(part, standing, spent, ended(self.auditor, self.approval, **end)))
+        end = {"result": progress.results > 0, "rounds": progress.begun}
+        self.receipt.write_json(receipt_of(part, progress, spent, ended(self.auditor, self.approval, **end)))
         return account
 
 

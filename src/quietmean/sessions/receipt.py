@@ -34,8 +34,8 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
     return Output(path, "the receipt", "receipt", own=own, private=True, ends=(".json",))
 
 
-def receipt_of(part: PartOfSession, standing: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
-    contract, terms, others = part.contract, part.terms, part.everybody_else(standing.begun)
+def receipt_of(part: PartOfSession, progress: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+    contract, terms, others = part.contract, part.terms, part.everybody_else(progress.begun)
     return {
         "format": SESSION_RECEIPT,
         "session": contract.study.describe(),
@@ -43,12 +43,12 @@ def receipt_of(part: PartOfSession, standing: SeriesProgress, spent: Charge, ori
         "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
         "rounds": {
             "agreed": contract.study.rounds,
-            "begun": standing.begun,
-            "with_mean": standing.results,
-            "counted": dict(zip(part.names, standing.counted, strict=True)),
+            "begun": progress.begun,
+            "with_mean": progress.results,
+            "counted": dict(zip(part.names, progress.counted, strict=True)),
         },
         "certificate": {
-            "epsilon": terms.spent_epsilon(standing.begun),
+            "epsilon": terms.spent_epsilon(progress.begun),
             "delta": contract.study.delta,
             "mu": spent.mu,
             "beta": spent.beta,

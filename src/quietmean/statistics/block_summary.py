@@ -11,7 +11,7 @@ from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.around import Around
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import least_count, satterthwaite
-from quietmean.statistics.moved_moments import MovedMoments
+from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.statistic import Released
 
 # Noise deviations that the part of present values must have to be divided by.

@@ -13,10 +13,10 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Moments, Vertex, vertices_of
 from quietmean.statistics.fields import names_field, require_names, sides_of
 from quietmean.statistics.known_levels import KnownLevels
-from quietmean.statistics.moved_moments import MovedMoments
+from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.products import CentredMoments, moments_of, moved_products
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 
 # The correlation of columns that is assumed where a statistic asks for it and the study states none.
 _RELATION = 0.5
@@ -32,11 +32,11 @@ class OfColumns(Statistic):
 
     columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
 
-    def suppose(self, supposed: Supposed) -> None:
+    def synthesize(self, scenario: Scenario) -> None:
         usual = _RELATION if self.asks_for_relations else 0.0
-        correlation = supposed.expected("correlation")
+        correlation = scenario.expected("correlation")
         for first, second in pairwise(self.columns):
-            supposed.correlate(second, [supposed.normal(first)], [usual if correlation is None else correlation])
+            scenario.correlate(second, [scenario.normal(first)], [usual if correlation is None else correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns),)

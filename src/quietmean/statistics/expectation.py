@@ -1,6 +1,6 @@
 """What to expect of statistics before a study: widths, flags and power, from public numbers only.
 
-Records are made up as a study expects them (:mod:`~quietmean.statistics.supposed`), studies are drawn from them with the planned
+Records are made up as a study expects them (:mod:`~quietmean.statistics.scenario`), studies are drawn from them with the planned
 noise, and each is decoded: so every kind of statistic has its own errors, and what noise hides is hidden as often as it will be.
 """
 
@@ -21,8 +21,8 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import NOT_TOLD, Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
+from quietmean.statistics.scenario import ROWS, Scenario
 from quietmean.statistics.statistic import Statistic
-from quietmean.statistics.supposed import ROWS, Supposed
 from quietmean.statistics.workload import Workload
 
 Pair = tuple[float, float]
@@ -53,7 +53,7 @@ _NOT_ABOUT_NOISE = frozenset(("sites-seen", "few-sites", "filled-in", "untested"
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class Simulated:
     """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
     it is flagged or unknown, whether a test at 5 % rejects (NaN without any), whether any headline term is worth asking for."""
 
@@ -144,7 +144,7 @@ class Expectation:
         """The expectations that are hopeless, from fewer studies."""
         return tuple(self._of(statistic, _FOR_HOPE) for statistic in self.workload.statistics if self._is_hopeless(statistic))
 
-    def needed(self, statistic: Statistic, enough: Callable[[Drawn], bool]) -> tuple[float, float]:
+    def needed(self, statistic: Statistic, enough: Callable[[Simulated], bool]) -> tuple[float, float]:
         """How many times as many records, and as little noise, make the drawn studies of a statistic good ``enough``.
 
         Infinite where none does. Of a column without a guess, with a spread in the middle.
@@ -190,7 +190,7 @@ class Expectation:
         more: float = 1.0,
         less_noise: float = 1.0,
         studies: int | None = None,
-    ) -> Drawn:
+    ) -> Simulated:
         """Studies with ``more`` times as many records and ``less_noise`` times less noise."""
         source, count = self._studies_of(statistic), self.studies if studies is None else studies
         # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
@@ -266,9 +266,9 @@ class _Studies:
     def _population(self, spread: float) -> Array:
         """The quantities of made-up records, (ROWS, q)."""
         if spread not in self._populations:
-            supposed = Supposed(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
-            self._statistic.suppose(supposed)
-            table = supposed.table(_columns_of(self._statistic, self._workload))
+            scenario = Scenario(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
+            self._statistic.synthesize(scenario)
+            table = scenario.table(_columns_of(self._statistic, self._workload))
             read = self.decoder.read[:, self._places].T
             parts = [
                 self._workload.of_records(table[begin : begin + _CHUNK], step=self._step, features=self._features) @ read
@@ -305,13 +305,13 @@ def _sample_means(population: Array, weight: float, studies: int, stream: BitStr
     return means
 
 
-def summed_up(decoded: list[Estimates], null: float | None, term: str | None = None) -> Drawn:
+def summed_up(decoded: list[Estimates], null: float | None, term: str | None = None) -> Simulated:
     """Studies that were decoded; ``null``: :attr:`Statistic.null`. ``term``: another one than the headline."""
     term = headline(decoded) if term is None else term
     rows = [_row(estimates, term, null) for estimates in decoded]
     noise, population, ratio, rejects = (np.array([row[column] for row in rows]) for column in range(4))
     flagged = np.array([_is_flagged(estimates, term) for estimates in decoded])
-    return Drawn(term, noise, population, ratio, flagged, rejects, np.array([hopeful(estimates) for estimates in decoded]))
+    return Simulated(term, noise, population, ratio, flagged, rejects, np.array([hopeful(estimates) for estimates in decoded]))
 
 
 def headline(decoded: list[Estimates]) -> str:

@@ -26,8 +26,8 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import near_threshold
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.robust import Means, PairMoments, Variances
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
-from quietmean.statistics.supposed import Supposed
 
 # The products that such a function may depend on.
 _ORDERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -110,7 +110,7 @@ class PairOfColumns:
         own = self.moments.sampling(variances).times(factor)
         here = {powers: np.array([value.real]) for powers, value in self.moments.means().items()}
         model = variances(_normal(here))[0].real * factor
-        drawn = own.drawn_to(np.maximum(model, 0.0))
+        drawn = own.shrink_towards(np.maximum(model, 0.0))
         noise = np.maximum(np.einsum("tq,qp,tp->t", smooth.slopes, self.moments.noise, smooth.slopes), 0.0)
         return Estimated(smooth.values, noise, np.maximum(drawn.variances, 0.0), drawn.degrees(noise, self.records - 1))
 
@@ -161,13 +161,13 @@ class OfPair(Statistic, ABC):
     first: str = parameter(help="the first column of numbers")
     second: str = parameter(help="the second one")
 
-    def suppose(self, supposed: Supposed) -> None:
-        relation, difference = supposed.expected("correlation"), supposed.expected("difference")
-        supposed.correlate(self.second, [supposed.normal(self.first)], [_RELATION if relation is None else relation])
+    def synthesize(self, scenario: Scenario) -> None:
+        relation, difference = scenario.expected("correlation"), scenario.expected("difference")
+        scenario.correlate(self.second, [scenario.normal(self.first)], [_RELATION if relation is None else relation])
         if difference is not None:
-            column = supposed.columns[self.second]
-            shift = difference - float(supposed.values[self.second].mean() - supposed.values[self.first].mean())
-            supposed.values[self.second] = np.clip(supposed.values[self.second] + shift, column.low, column.high)
+            column = scenario.columns[self.second]
+            shift = difference - float(scenario.values[self.second].mean() - scenario.values[self.first].mean())
+            scenario.values[self.second] = np.clip(scenario.values[self.second] + shift, column.low, column.high)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -13,7 +13,7 @@ from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four
 from quietmean.statistics.intervals import least_count
-from quietmean.statistics.moved_moments import MovedMoments
+from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.statistic import Released
 
 _PAIR = 2

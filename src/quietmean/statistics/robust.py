@@ -45,7 +45,7 @@ class Sampling:
     def times(self, factors: Array | float) -> Sampling:
         return Sampling(self.variances * factors, self.uncertainty * np.square(factors))
 
-    def drawn_to(self, model: Array) -> Sampling:
+    def shrink_towards(self, model: Array) -> Sampling:
         """Drawn to the model's variances by as much as the noise may be why they differ, and not at all without noise.
 
         Within a third of the noise's deviation these are the model's; beyond, the less is taken off the further they are apart,

@@ -17,8 +17,8 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, boolean_column, edges_field
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 
@@ -76,9 +76,9 @@ class Timed(Statistic, ABC):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("hazard-ratio") or 1.0
-        supposed.times(self.time, self.event, self.by, ratio, median=supposed.expected("median"))
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("hazard-ratio") or 1.0
+        scenario.times(self.time, self.event, self.by, ratio, median=scenario.expected("median"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self.table(columns),)

@@ -372,7 +372,7 @@ class Workload:
     def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
         """What a statistic says, and which of it counts missing cells as the middle."""
         estimates = self._of_rows((needs := self.with_columns(statistic)).decode(released))
-        flags = [_filled_in(column, statistic.terms_of(column, estimates)) for column in self.filled_in(statistic)]
+        flags = [_imputed(column, statistic.terms_of(column, estimates)) for column in self.imputed(statistic)]
         estimates = replace(
             estimates, flags=merged((*estimates.flags, *flags)), since=_since(statistic, estimates, self.declared)
         )
@@ -393,10 +393,10 @@ class Workload:
             return estimates
         return replace(estimates, population=None, interval_population=None, reason=estimates.reason or _DEPENDENT)
 
-    def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
+    def imputed(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
         features = [feature for statistic in statistics or self.statistics for feature in self.with_columns(statistic).features]
-        return tuple(dict.fromkeys(column for feature in features for column in feature.filled_in))
+        return tuple(dict.fromkeys(column for feature in features for column in feature.imputed))
 
     def decoder(self, step: float = 0.0) -> Decoder:
         """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
@@ -422,7 +422,7 @@ def _since(statistic: Statistic, estimates: Estimates, columns: Columns) -> tupl
     return tuple(first.get(term, "") for term in estimates.terms) if first else ()
 
 
-def _filled_in(column: Column, terms: tuple[str, ...]) -> Flag:
+def _imputed(column: Column, terms: tuple[str, ...]) -> Flag:
     text = (
         f"missing cells of {column.name} count as the middle of its bounds, {column.centre:g}: to count those that are present "
         'only, let the column have missing = "indicator"'

@@ -47,9 +47,9 @@ def mixes(execution: Execution) -> bool:
         return False
     if execution.schedule.rounds == 0 or releasers != frozenset(range(execution.parties)):
         return False
-    cut_off = replace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties), lost=_all_lost(execution))
+    disconnect = replace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties), lost=_all_lost(execution))
     # Some protocols release nothing where too few other parties are online.
-    return bool(execution.with_trace(cut_off).contributors().all())
+    return bool(execution.with_trace(disconnect).contributors().all())
 
 
 def _all_lost(execution: Execution) -> Mask:

@@ -88,7 +88,7 @@ class Fit:
         # What the model says, of the information itself.
         model = np.einsum("ij,jk,ik->i", gradients, newton.information, gradients)
         uncertainty = (errors.squares**2 + 4 * errors.information**2) * lengths**2
-        return Sampling(own * more, uncertainty * more**2).drawn_to(model * more)
+        return Sampling(own * more, uncertainty * more**2).shrink_towards(model * more)
 
     @cached_property
     def unknown(self) -> Mask:

@@ -45,7 +45,7 @@ class Seen:
     fault: str = ""
 
 
-class Looker:
+class Poller:
     """``largest``: size in bytes of the longest file that can be valid."""
 
     def __init__(self, place: FolderStorage, parties: Parties, mailbox: Mailbox, largest: int) -> None:

@@ -106,7 +106,7 @@ class Outbox:
             self._database.close()
 
     def _execute(self, statement: str, values: tuple[object, ...]) -> None:
-        """One statement, which is a transaction. Raises :class:`Outage` for what the disk refuses."""
+        """One statement, which is a transaction. Raises :class:`StorageError` for what the disk refuses."""
         self._rows(statement, *values)
 
     def _rows(self, statement: str, *values: object) -> list[Any]:

@@ -20,9 +20,9 @@ from typing import Annotated, Final
 import msgspec
 
 from quietmean.core.codec import decode
-from quietmean.core.errors import InputError, NotYet, Outage, PeerError, named
+from quietmean.core.errors import InputError, NotYet, PeerError, StorageError, named
 from quietmean.core.party import PartyId
-from quietmean.node.folder.look import Looker, OwnFile, Seen
+from quietmean.node.folder.look import OwnFile, Poller, Seen
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import FolderStorage
 from quietmean.node.folder.slot import OVERHEAD, Parties, Slot, SlotKind, seal_file
@@ -136,7 +136,7 @@ class FolderTransport:
         self._parties = Parties(endpoint.study, keys, settings.mailboxes)
         limits = endpoint.limits
         largest = OVERHEAD + _SPARE + limits.header + max(8 * limits.dimension + limits.content, limits.log)
-        self._looker = Looker(settings.place(endpoint.study), self._parties, settings.mailbox, largest)
+        self._looker = Poller(settings.place(endpoint.study), self._parties, settings.mailbox, largest)
         self._outgoing = {slot: OwnFile.of(slot, file) for slot, file in outbox.waiting()}
         self._timetable, self._clock = settings.timetable, settings.clock
         # How many looks into the folder have begun, and the last of them that found nothing new.
@@ -353,7 +353,7 @@ class FolderTransport:
 
     async def close(self, *, answering: bool = True) -> None:
         """End; before that answer what came, and put what waits."""
-        with contextlib.suppress(OSError, InputError, Outage):
+        with contextlib.suppress(OSError, InputError, StorageError):
             if answering:
                 await self._once()
                 if self._tasks:

@@ -47,14 +47,14 @@ class _Outgoing:
 class Duplex:
     """``dialled``: by this party. ``handle`` answers the peer's requests; without one, none may come.
 
-    ``spared``: this connection has been kept once although the peer began another one.
+    ``kept_once``: this connection has been kept once although the peer began another one.
     """
 
     def __init__(
         self, connection: Connection, endpoint: Endpoint, peer: PartyId, handle: Handler | None, *, dialled: bool
     ) -> None:
         self.dialled = dialled
-        self.spared = False
+        self.kept_once = False
         # Each process has a leaf certificate of its own.
         self.process = hashlib.sha256(connection.certificate or b"").digest()
         self._connection = connection

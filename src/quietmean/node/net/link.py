@@ -146,9 +146,9 @@ class Link:
             return False
         if current is not None:
             same_process = current.process == duplex.process
-            if current.dialled and same_process and self._goes_first and not current.spared:
+            if current.dialled and same_process and self._goes_first and not current.kept_once:
                 # Both dialled at once: the peer learns of this one, which stays. Or it is broken: then the peer dials again.
-                current.spared = True
+                current.kept_once = True
                 return False
             current.abort()
         self._endpoint.heard(self._peer, position)
@@ -166,7 +166,7 @@ class Link:
             self._short_lived = self._short_lived + 1 if lived < _SHORT_LIFE else 0
             self._dial_if_needed()
 
-    def cut_off(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection: nothing that is on its way is read."""
         if self._current is not None:
             self._current.abort()

@@ -148,19 +148,19 @@ class Listener:
         if self._acceptor is not None:
             self._acceptor.start()
 
-    def cut_off(self, parties: Iterable[PartyId]) -> None:
+    def disconnect(self, parties: Iterable[PartyId]) -> None:
         """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
         for party in parties:
             self._barred[party] = self._position()
             if party in self._links:
-                self._links[party].cut_off()
+                self._links[party].disconnect()
             for connection in self._connections.get(party, ()):
                 connection.abort()
 
     def drop(self) -> None:
         """Drop all connections: nothing that is on its way is read, and whatever is unanswered comes again on a new one."""
         for link in self._links.values():
-            link.cut_off()
+            link.disconnect()
         for connection in itertools.chain(*self._connections.values()):
             connection.abort()
 

@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from quietmean.core.codec import decode
-from quietmean.core.errors import NotYet, Outage, PeerError
+from quietmean.core.errors import NotYet, PeerError, StorageError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
 VERSION = 12
@@ -149,7 +149,7 @@ class Ending(IntEnum):
             return cls.OVER
         if issubclass(kind, NotYet):
             return cls.LATER
-        if issubclass(kind, Outage | MemoryError):
+        if issubclass(kind, StorageError | MemoryError):
             return cls.OUTAGE
         return cls.FAILED if issubclass(kind, Exception) else cls.STOPPED
 

@@ -99,8 +99,8 @@ class CheckSession:
             if self._answers:
                 # A study that has begun goes first.
                 self._mesh.start("visit")
-            for standing in self.standings.values():
-                asking.spawn(self._ask_until_ready(standing, started + wait))
+            for progress in self.standings.values():
+                asking.spawn(self._ask_until_ready(progress, started + wait))
             await self._supervisor.run(self._until_all_are_ready(asking, started + wait))
 
     def _endpoint(self) -> Endpoint:
@@ -118,7 +118,7 @@ class CheckSession:
 
     async def _until_all_are_ready(self, asking: Tasks, deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        while not all(standing.ready or (not self._answers and standing.agrees) for standing in self.standings.values()):
+        while not all(progress.ready or (not self._answers and progress.agrees) for progress in self.standings.values()):
             self._changed.clear()
             if not asking and loop.time() >= deadline:
                 return
@@ -129,14 +129,14 @@ class CheckSession:
                     await self._changed.wait()
 
     def _asked(self, party: PartyId) -> None:
-        standing = self.standings.get(party)
-        if standing is None:
+        progress = self.standings.get(party)
+        if progress is None:
             return
-        if standing.reply is None or standing.since:
+        if progress.reply is None or progress.since:
             # It runs now: ask it again at once.
             self._contacted[party].set()
-        if not standing.asks_us:
-            standing.asks_us = True
+        if not progress.asks_us:
+            progress.asks_us = True
             self._notify()
 
     def _refused(self, peer: str, reason: str) -> None:
@@ -148,34 +148,34 @@ class CheckSession:
         self._report(list(self.standings.values()))
         self._changed.set()
 
-    async def _ask_until_ready(self, standing: PeerReadiness, deadline: float) -> None:
+    async def _ask_until_ready(self, progress: PeerReadiness, deadline: float) -> None:
         loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
-        while not standing.agrees:
-            await self._ask(standing, min(_ATTEMPT_SECONDS, max(deadline - loop.time(), _ATTEMPT_SECONDS / 2)))
-            if standing.agrees or loop.time() + pause >= deadline:
+        while not progress.agrees:
+            await self._ask(progress, min(_ATTEMPT_SECONDS, max(deadline - loop.time(), _ATTEMPT_SECONDS / 2)))
+            if progress.agrees or loop.time() + pause >= deadline:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._contacted[standing.party].wait()
-            self._contacted[standing.party].clear()
+                    await self._contacted[progress.party].wait()
+            self._contacted[progress.party].clear()
             pause = min(2 * pause, _LAST_PAUSE)
 
-    async def _ask(self, standing: PeerReadiness, seconds: float) -> None:
-        before = (standing.key, standing.problems)
+    async def _ask(self, progress: PeerReadiness, seconds: float) -> None:
+        before = (progress.key, progress.problems)
         try:
             async with asyncio.timeout(seconds):
-                standing.reply = await self._exchange(standing.party)
-            standing.key, standing.trouble, standing.since = "proved", "", ""
+                progress.reply = await self._exchange(progress.party)
+            progress.key, progress.trouble, progress.since = "proved", "", ""
         except (OSError, EOFError, PeerError) as error:
             key, trouble = _diagnosis(error)
-            if isinstance(error, TimeoutError) and not self._mesh.route(standing.party).direct:
+            if isinstance(error, TimeoutError) and not self._mesh.route(progress.party).direct:
                 trouble = "it is not at its relay, or the relay does not answer"
-            if key == "unknown" and standing.key != "unknown":
+            if key == "unknown" and progress.key != "unknown":
                 # It ran, and has ended: its last answer says more than that it is not reachable now.
-                standing.since = trouble
+                progress.since = trouble
             else:
-                standing.key, standing.trouble, standing.since, standing.reply = key, trouble, "", None
-        if before != (standing.key, standing.problems):
+                progress.key, progress.trouble, progress.since, progress.reply = key, trouble, "", None
+        if before != (progress.key, progress.problems):
             self._notify()
 
     async def _exchange(self, party: PartyId) -> Reply:

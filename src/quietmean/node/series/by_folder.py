@@ -21,7 +21,7 @@ from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Start
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.session import NodeResult, NodeSettings, Patience, StudySession, endure
+from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, StudySession, retry
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Tasks
 
@@ -74,14 +74,14 @@ class RoundsByFolder:
             party.beginning.attach({})
             await party.beginning.open()
             return
-        patience = Patience(party.monitor.event, party.settings)
+        patience = RetryPolicy(party.monitor.event, party.settings)
 
         async def attempt() -> contextlib.AsyncExitStack:
             async with contextlib.AsyncExitStack() as closing:
                 await self._start(closing)
                 return closing.pop_all()
 
-        await stack.enter_async_context(await endure(attempt, party.store.path, patience))
+        await stack.enter_async_context(await retry(attempt, party.store.path, patience))
 
     async def _start(self, closing: contextlib.AsyncExitStack) -> None:
         """Settle who is in. It may have to be announced to others later: the start goes on beside the rounds of this process."""

@@ -31,7 +31,7 @@ from quietmean.node.phase import Phase, Position
 from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead
 from quietmean.node.series.party import SeriesParty
 from quietmean.node.series.place import RoundLink, RoundPosition
-from quietmean.node.session import NodeResult, NodeSettings, Patience, StudySession, endure, position_of
+from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
 from quietmean.node.storage import Store
 
 # So many requests of one party about rounds that this one has not begun are kept.
@@ -115,8 +115,8 @@ class RoundsOverConnections:
         again = party.started
         self._where = self._others()
         self._mesh.start()
-        patience = Patience(party.monitor.event, party.settings)
-        await endure(self._agree, party.store.path, patience, self._mesh.drop)
+        patience = RetryPolicy(party.monitor.event, party.settings)
+        await retry(self._agree, party.store.path, patience, self._mesh.drop)
         if again is not None:
             await self._where.ask(FIRST_ASKING, self._place.round)
 
@@ -158,7 +158,7 @@ class RoundsOverConnections:
             restarted=restarted or self._may_know_more or self._requests.lost_some,
         )
         members, others = party.members, self._where.links
-        session.at_gate(lambda parties: self._mesh.cut_off(members[index] for index in parties), asyncio.to_thread)
+        session.at_gate(lambda parties: self._mesh.disconnect(members[index] for index in parties), asyncio.to_thread)
         detector = session.failure_detector
         for other in others:
             if other in self._where.absent:

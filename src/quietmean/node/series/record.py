@@ -76,10 +76,10 @@ class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return cls(counted=(0,) * parties) if raw is None else load_state(cls, raw)
 
 
-def over_text(standing: SeriesProgress, rounds: int, most: int) -> str:
+def over_text(progress: SeriesProgress, rounds: int, most: int) -> str:
     """Why there is no other round, and what to do."""
-    if standing.left:
+    if progress.left:
         return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
-    if standing.begun >= most < rounds:
+    if progress.begun >= most < rounds:
         return f"this party has taken part in {count_of(most, 'round')}, as many as it pays for: the session is over here"
     return f"the session's {count_of(rounds, 'round is', 'rounds are')} over: keep what it has, or agree on a new one"

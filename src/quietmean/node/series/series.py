@@ -18,7 +18,7 @@ from quietmean.node.series.by_folder import RoundsByFolder
 from quietmean.node.series.connections import RoundsOverConnections
 from quietmean.node.series.party import SeriesParty
 from quietmean.node.series.record import RoundEnd, SeriesOver, SeriesProgress
-from quietmean.node.session import NodeResult, NodeSettings, Patience, endure, kept_result
+from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.start import Started
 from quietmean.node.storage import Store, empty
 from quietmean.planning import Admitted
@@ -80,7 +80,7 @@ class Series:
         await self._stack.aclose()
 
     @property
-    def standing(self) -> SeriesProgress:
+    def progress(self) -> SeriesProgress:
         return self._party.progress
 
     @property
@@ -151,12 +151,12 @@ class Series:
             seeds = iter([party.store.seed, Seed(party.store.nonce)])
             return settings.open_store(lambda: next(seeds))
 
-        before, patience = party.monitor.traffic.sent, Patience(party.monitor.event, settings)
-        with contextlib.closing(await endure(begin, party.store.path, patience)) as store:
+        before, patience = party.monitor.traffic.sent, RetryPolicy(party.monitor.event, settings)
+        with contextlib.closing(await retry(begin, party.store.path, patience)) as store:
             result = kept_result(store) or await self._run(settings, store, patience, restarted=goes_on)
         return party.note_end(result, party.monitor.traffic.sent - before)
 
-    async def _run(self, settings: NodeSettings, store: Store, patience: Patience, *, restarted: bool) -> NodeResult:
+    async def _run(self, settings: NodeSettings, store: Store, patience: RetryPolicy, *, restarted: bool) -> NodeResult:
         party, attempts = self._party, itertools.count()
 
         async def attempt() -> NodeResult:
@@ -167,7 +167,7 @@ class Series:
             return kept_result(store) or await self._carrier.run(settings, store, restarted=restarted or again)
 
         try:
-            result = await endure(attempt, store.path, patience, self._carrier.drop)
+            result = await retry(attempt, store.path, patience, self._carrier.drop)
             party.ended = True
             return result
         except ProtocolFailure:

@@ -1,12 +1,12 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
 from quietmean.node.session.context import PeerLink
-from quietmean.node.session.endurance import CurrentSession, Patience, endure
 from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.gate import position_of
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult, note_refusal
+from quietmean.node.session.retrying import CurrentSession, RetryPolicy, retry
 from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import NodeSettings, PairKeys, PlannedValue, StartTerms
 
@@ -15,16 +15,16 @@ __all__ = [
     "NodeResult",
     "NodeSettings",
     "PairKeys",
-    "Patience",
     "PeerLink",
     "PlannedValue",
+    "RetryPolicy",
     "StartTerms",
     "StudySession",
     "decode_log",
-    "endure",
     "kept_result",
     "note_refusal",
     "position_of",
     "read_vector",
     "refusal",
+    "retry",
 ]

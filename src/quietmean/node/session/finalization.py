@@ -19,9 +19,9 @@ from quietmean.core.party import PartyId
 from quietmean.node.monitor import FinalizationBegun
 from quietmean.node.net import Log, Payload
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.logs import PartyLog, encode_log
+from quietmean.node.session.received import Received
 from quietmean.node.session.result import NodeResult
 from quietmean.node.storage import Store
 from quietmean.protocols.execution import Execution
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord, GateRefused
 
 
-def own_log(context: Context, came: Came) -> PartyLog:
+def own_log(context: Context, came: Received) -> PartyLog:
     """This party's log. Those are named, too, of whom it was handed a release besides those that ``came``."""
     store = context.store
     mixing, heard_from = Phase.MIXING, came.parties
@@ -51,7 +51,7 @@ def encoded_gossip(context: Context, here: Position) -> bytes:
     """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
     gossip = context.gossip
     phase, round_ = here
-    gossip.put(context.party, own_log(context, Came()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
+    gossip.put(context.party, own_log(context, Received()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
     return gossip.encode(context.party)
 
 
@@ -94,7 +94,7 @@ def kept_result(store: Store) -> NodeResult | None:
     return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
 
 
-async def exchange_logs(context: Context, came: Came, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> PartyLog:
+async def exchange_logs(context: Context, came: Received, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> PartyLog:
     """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
 
     With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left. Returns the own log.
@@ -122,7 +122,7 @@ async def exchange_logs(context: Context, came: Came, logs: Mapping[PartyId, Par
 class _Announcements:
     """Sends the own log to all others."""
 
-    def __init__(self, context: Context, came: Came, request: Log) -> None:
+    def __init__(self, context: Context, came: Received, request: Log) -> None:
         self._context, self._came, self._request = context, came, request
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: tuple[tuple[int, PartyId], ...] = ()

@@ -31,10 +31,10 @@ from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
 from quietmean.node.phase import GATE_STAGES, Phase, Position
-from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.finalization import own_log, read_record
 from quietmean.node.session.gossip import PartialLog
+from quietmean.node.session.received import Received
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.randomness import Seed
 
@@ -65,7 +65,7 @@ class Gate:
         self._stages: dict[PartyId, int] = {}
         self._sending: dict[PartyId, asyncio.Task[Any]] = {}
         self._informed: set[PartyId] = set()
-        self.cut_off: CutOff = lambda parties: None
+        self.disconnect: CutOff = lambda parties: None
         self.compute: Compute = _here
         # From here on no share of a mixing round is taken from anybody.
         self.closed = context.store.voted_history() is not None
@@ -143,9 +143,9 @@ class Gate:
             context.spawn(context.links[other].ask(here))
         await Wait(context, lambda: dict.fromkeys(self._absent(BARRIER), False), full_time="all").until_over()
         self.closed = True
-        self.cut_off(set(context.others) - self._here)
+        self.disconnect(set(context.others) - self._here)
         gossip = context.gossip
-        gossip.put(context.party, own_log(context, Came()), gossip.rounds)
+        gossip.put(context.party, own_log(context, Received()), gossip.rounds)
         # Its own log stays the same after a restart, whatever becomes known of shares in doubt.
         context.store.keep_gossip(context.party, gossip.encode(context.party, self._limit))
         for stage in (OWN_LOGS, ALL_LOGS):

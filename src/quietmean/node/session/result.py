@@ -34,7 +34,7 @@ class NodeResult:
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
     ``gate``: what happened at the gate before the release, if the plan has one. ``audits``: how far the others' audit logs had
     come, as they said, (party, bytes). ``impossible``: (party, digest) of releases that came and cannot be, which are not in the
-    sums; ``told_apart``: (party, digest, other, digest) of releases of which an other party says that it was told something else.
+    sums; ``equivocating``: (party, digest, other, digest) of releases of which an other party says it was told another.
     """
 
     total_vector: Vector
@@ -55,7 +55,7 @@ class NodeResult:
     gate: GateRecord | None = None
     audits: tuple[tuple[PartyId, bytes], ...] = ()
     impossible: tuple[tuple[PartyId, str], ...] = ()
-    told_apart: tuple[tuple[PartyId, str, PartyId, str], ...] = ()
+    equivocating: tuple[tuple[PartyId, str, PartyId, str], ...] = ()
 
     @property
     def mean(self) -> Vector:
@@ -123,7 +123,7 @@ class NodeResult:
                 "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
                 "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),
                 "impossible": tuple((party, of) for party, of in raw.get("impossible", ())),
-                "told_apart": tuple((party, of, other, told) for party, of, other, told in raw.get("told_apart", ())),
+                "equivocating": tuple((party, of, other, told) for party, of, other, told in raw.get("equivocating", ())),
             }
         )
 

@@ -33,7 +33,6 @@ from quietmean.node.net import (
 )
 from quietmean.node.opening import public_seed, seed_check
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.came import Came
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
@@ -41,6 +40,7 @@ from quietmean.node.session.gate import Compute, CutOff, Gate, position_of
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
+from quietmean.node.session.received import Received
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.result import NodeResult, note_refusal
 from quietmean.node.session.rounds import PhaseRunner
@@ -132,9 +132,9 @@ class StudySession:
             # From the first moment on: who connects is told, and sends no share any more.
             self._context.inbox.enter((int(Phase.GATE), 0), frozenset())
 
-    def at_gate(self, cut_off: CutOff, compute: Compute) -> None:
-        """``cut_off`` drops the connections of some parties before the gate; ``compute`` runs what takes long."""
-        self._gate.cut_off, self._gate.compute = cut_off, compute
+    def at_gate(self, disconnect: CutOff, compute: Compute) -> None:
+        """``disconnect`` drops the connections of some parties before the gate; ``compute`` runs what takes long."""
+        self._gate.disconnect, self._gate.compute = disconnect, compute
 
     @property
     def closed_to_shares(self) -> bool:
@@ -238,9 +238,9 @@ class StudySession:
             self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, shared)
         return self._shared_seeds[other]
 
-    async def _disseminate(self) -> Came:
+    async def _disseminate(self) -> Received:
         if not self._settings.plan.protocol.releases_are_public:
-            return Came((self._settings.party,))
+            return Received((self._settings.party,))
         release = self._store.release(Phase.MIXING)
         possible = PossibleReleases.of(self._settings.plan, self._schedule, self._weights)
         machine = self._settings.plan.dissemination_machine(
@@ -259,7 +259,7 @@ class StudySession:
             senders=lambda round_: self._may_have_released(),
             restarted=self._restarted,
         )
-        return Came.of(await runner.run())
+        return Received.of(await runner.run())
 
     def _may_have_released(self) -> frozenset[PartyId]:
         """Who else may have sent its release to a process of this party that died."""
@@ -273,7 +273,7 @@ class StudySession:
         until = self._context.gossip.until
         return frozenset(other for other in others if until[other] == self._rounds)
 
-    async def _finalize(self, came: Came, started: float) -> NodeResult:
+    async def _finalize(self, came: Received, started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
         log = await exchange_logs(self._context, came, self._logs, gossips=plan.protocol.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
@@ -307,7 +307,7 @@ class StudySession:
             gate=gate,
             audits=tuple((party, log.audit) for party, log in sorted(self._logs.items()) if log.audit),
             impossible=came.left_out,
-            told_apart=came.told_apart(self._logs),
+            equivocating=came.equivocating(self._logs),
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
         return result

@@ -179,7 +179,7 @@ class NodeSettings:
         return Limits.of_study(len(self.roster), rounds, dimension, content, grid)
 
     def require_space(self) -> None:
-        """Before the start: what any study of this dimension stores at least finds room. Raises :class:`Outage`."""
+        """Before the start: what any study of this dimension stores at least finds room. Raises :class:`StorageError`."""
         require_space(self.store, self._least_stored)
 
     def room(self) -> str:

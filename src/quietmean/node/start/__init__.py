@@ -4,10 +4,10 @@
 """
 
 from quietmean.node.start.beginning import Beginning, OnStart, ignore_start
-from quietmean.node.start.gathering import Gathering
-from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
-from quietmean.node.start.occasion import Came, Closed
-from quietmean.node.start.record import load_standing
+from quietmean.node.start.machine import Announcement, Attempt, Machine, StartProgress
+from quietmean.node.start.phase import StartPhase
+from quietmean.node.start.policy import Closed, Received
+from quietmean.node.start.record import load_progress
 from quietmean.node.start.rules import Proposal, Rules, quorum_study
 from quietmean.node.start.started import Started
 
@@ -15,16 +15,16 @@ __all__ = [
     "Announcement",
     "Attempt",
     "Beginning",
-    "Came",
     "Closed",
-    "Gathering",
     "Machine",
     "OnStart",
     "Proposal",
+    "Received",
     "Rules",
-    "Standing",
+    "StartPhase",
+    "StartProgress",
     "Started",
     "ignore_start",
-    "load_standing",
+    "load_progress",
     "quorum_study",
 ]

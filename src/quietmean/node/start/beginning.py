@@ -9,10 +9,10 @@ from quietmean.node.monitor import Report
 from quietmean.node.net import AnswerFrame, Start
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
-from quietmean.node.start.gathering import Gathering
 from quietmean.node.start.machine import Attempt
-from quietmean.node.start.occasion import Came, Closed
-from quietmean.node.start.record import load_standing
+from quietmean.node.start.phase import StartPhase
+from quietmean.node.start.policy import Closed, Received
+from quietmean.node.start.record import load_progress
 from quietmean.node.start.started import Started
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Fail
@@ -42,12 +42,12 @@ class Beginning:
     ) -> None:
         self._settings, self._store, self._report = settings, store, report
         self._on_failure, self._refused, self._on_start = fail, refused, on_start
-        self._gathering: Gathering | None = None
+        self._gathering: StartPhase | None = None
         self.started: Started | None = None
         self.restarted = False
 
-    def attach(self, links: Mapping[PartyId, PeerLink], closed: Closed | None = None, came: Came = tuple) -> None:
-        """``links`` to all parties of the roster; ``closed`` and ``came``: see :class:`Gathering`."""
+    def attach(self, links: Mapping[PartyId, PeerLink], closed: Closed | None = None, came: Received = tuple) -> None:
+        """``links`` to all parties of the roster; ``closed`` and ``came``: see :class:`StartPhase`."""
         self._links, self._closed, self._came = links, closed, came
 
     async def open(self) -> None:
@@ -58,19 +58,19 @@ class Beginning:
             self.restarted = True
         self.load()
         if self._store.result() is None:
-            self._gathering = Gathering(
+            self._gathering = StartPhase(
                 self._settings, self._store, self._links, self._report, self._on_failure, self._refused, self._closed, self._came
             )
 
     def load(self) -> None:
         """The same without any link."""
-        standing = load_standing(self._store.standing())
-        self.restarted = self.restarted or standing.attempt is not None
-        if standing.bound and standing.attempt is not None:
-            self._settle(standing.attempt)
+        progress = load_progress(self._store.progress())
+        self.restarted = self.restarted or progress.attempt is not None
+        if progress.bound and progress.attempt is not None:
+            self._settle(progress.attempt)
 
     async def run(self) -> Started:
-        """Tell the others, from now on, and return once it is settled who is in. Raises as :meth:`Gathering.until_bound`."""
+        """Tell the others, from now on, and return once it is settled who is in. Raises as :meth:`StartPhase.until_bound`."""
         self.gathering.start()
         return self.started or self._settle(await self.gathering.until_bound())
 
@@ -85,7 +85,7 @@ class Beginning:
             self._gathering.fail(error)
 
     @property
-    def gathering(self) -> Gathering:
+    def gathering(self) -> StartPhase:
         """The attempts to start. Raises ConnectionAbortedError before this is opened: nobody is answered yet."""
         if self._gathering is None:
             raise ConnectionAbortedError("this party has not begun")
@@ -106,7 +106,7 @@ class Beginning:
         return None if self.started is None else self.started.place(party)
 
     def handle(self, sender: PartyId, frame: Start, position: Position) -> AnswerFrame:
-        """See :meth:`Gathering.handle`."""
+        """See :meth:`StartPhase.handle`."""
         return self.gathering.handle(sender, frame, position)
 
     def _settle(self, attempt: Attempt) -> Started:

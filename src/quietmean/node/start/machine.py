@@ -6,7 +6,7 @@ every member sent the same it commits to a nonce that it uses in this attempt on
 all that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on to a later
 attempt, which it announces by being there, and never comes back.
 
-A :class:`Standing` is all that a party must not forget: it is on disk before anything of it is sent. Announcements say where a
+A :class:`StartProgress` is what a party must not forget. It is on disk before anything of it is sent. Announcements say where a
 party is, as a whole, and are repeated: they may be lost, doubled or come in any order.
 """
 
@@ -59,7 +59,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StartProgress:
     """``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
 
     ``never``: it takes no part in this session, in no attempt. ``elsewhere``: who says that it is bound in another attempt
@@ -106,57 +106,57 @@ class Machine:
 
     # --- what it does by itself --------------------------------------------------------------------------------------
 
-    def begin(self, standing: Standing) -> Standing:
+    def begin(self, progress: StartProgress) -> StartProgress:
         """Be in the one attempt of a study that starts with all or not at all; nothing changes in any other study."""
         everybody = frozenset(self.rules.conveners)
-        return self._accept(standing, Proposal(1, everybody, b"")) if self.rules.for_all else standing
+        return self._accept(progress, Proposal(1, everybody, b"")) if self.rules.for_all else progress
 
-    def propose(self, standing: Standing, attempt: int, members: frozenset[PartyId]) -> Standing:
+    def propose(self, progress: StartProgress, attempt: int, members: frozenset[PartyId]) -> StartProgress:
         """As the attempt's convener: say who takes part, and accept that. Nothing changes where it is not allowed."""
         may = self.rules.convener(attempt) == self.party and not self.rules.for_all
         if not may or self.party not in members or not self.rules.allows(members):
-            return standing
-        return self._accept(standing, Proposal.signed(self.rules.session, attempt, members, self._signatures))
+            return progress
+        return self._accept(progress, Proposal.signed(self.rules.session, attempt, members, self._signatures))
 
-    def bind(self, standing: Standing) -> Standing:
+    def bind(self, progress: StartProgress) -> StartProgress:
         """Bind this party to its attempt if all is revealed: from here on its data may be used, in this attempt only."""
-        attempt = standing.attempt
-        may = attempt is not None and attempt.all_revealed and standing.free
-        return replace(standing, bound=True) if may else standing
+        attempt = progress.attempt
+        may = attempt is not None and attempt.all_revealed and progress.free
+        return replace(progress, bound=True) if may else progress
 
-    def give_up(self, standing: Standing) -> Standing:
+    def give_up(self, progress: StartProgress) -> StartProgress:
         """Take no part in this session any more. Who is bound stays so."""
-        return standing if standing.bound else Standing(None, never=True)
+        return progress if progress.bound else StartProgress(None, never=True)
 
-    def announce(self, standing: Standing) -> Announcement:
+    def announce(self, progress: StartProgress) -> Announcement:
         """What all others may know of where this party is."""
-        attempt = standing.attempt
-        if attempt is None or standing.never:
+        attempt = progress.attempt
+        if attempt is None or progress.never:
             return Announcement()
         commit = self._commit(attempt) if attempt.all_agreed else b""
         openings: Mapping[PartyId, Opening] = {}
-        if standing.bound:
+        if progress.bound:
             openings = attempt.openings
         elif attempt.all_committed:
             openings = {self.party: attempt.own}
-        return Announcement(attempt.proposal, commit, openings, standing.bound)
+        return Announcement(attempt.proposal, commit, openings, progress.bound)
 
     # --- what others announce ----------------------------------------------------------------------------------------
 
-    def receive(self, standing: Standing, sender: PartyId, announcement: Announcement) -> Standing:
+    def receive(self, progress: StartProgress, sender: PartyId, announcement: Announcement) -> StartProgress:
         """The standing after ``sender`` announced where it is. Raises :class:`PeerError` for what a correct party never does."""
-        if announcement.proposal is None or standing.never:
-            return standing
+        if announcement.proposal is None or progress.never:
+            return progress
         self.check(sender, announcement)
-        if not self._is_current(standing, announcement.proposal):
-            standing = self._accept(standing, announcement.proposal)
-        attempt = standing.attempt
-        if standing.bound:
-            return standing
+        if not self._is_current(progress, announcement.proposal):
+            progress = self._accept(progress, announcement.proposal)
+        attempt = progress.attempt
+        if progress.bound:
+            return progress
         if attempt is None or not attempt.proposal.same_as(announcement.proposal):
             place = announcement.proposal.attempt, announcement.proposal.members
-            return replace(standing, elsewhere={**standing.elsewhere, sender: place}) if announcement.bound else standing
-        return replace(standing, attempt=self._noted(attempt, sender, announcement))
+            return replace(progress, elsewhere={**progress.elsewhere, sender: place}) if announcement.bound else progress
+        return replace(progress, attempt=self._noted(attempt, sender, announcement))
 
     def check(self, sender: PartyId, announcement: Announcement) -> None:
         """Raises :class:`PeerError` unless ``sender`` may be where it says that it is."""
@@ -171,24 +171,24 @@ class Machine:
         if not (self.rules.for_all or proposal.is_by(by, self.rules.session, self._signatures)):
             raise PeerError("it is in an attempt to start that its convener did not sign")
 
-    def _is_current(self, standing: Standing, proposal: Proposal) -> bool:
-        return standing.attempt is not None and standing.attempt.proposal.same_as(proposal)
+    def _is_current(self, progress: StartProgress, proposal: Proposal) -> bool:
+        return progress.attempt is not None and progress.attempt.proposal.same_as(proposal)
 
-    def _accept(self, standing: Standing, proposal: Proposal) -> Standing:
+    def _accept(self, progress: StartProgress, proposal: Proposal) -> StartProgress:
         """Go on to a proposal that is checked, if this party may. Its earlier attempt is left with that, for good."""
-        if self.party not in proposal.members or not self._may_move(standing, proposal):
-            return standing
+        if self.party not in proposal.members or not self._may_move(progress, proposal):
+            return progress
         agreed = proposal.members if self.rules.for_all else frozenset({self.party})
-        return replace(standing, attempt=Attempt(proposal, self._own(standing), agreed))
+        return replace(progress, attempt=Attempt(proposal, self._own(progress), agreed))
 
-    def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
-        before = standing.attempt
-        if not standing.free or proposal.attempt <= standing.latest:
+    def _may_move(self, progress: StartProgress, proposal: Proposal) -> bool:
+        before = progress.attempt
+        if not progress.free or proposal.attempt <= progress.latest:
             return False
         # Where one is bound, all can be: what was revealed comes from whoever is.
         return before is None or not (before.bound_there or before.all_revealed)
 
-    def _own(self, standing: Standing) -> Opening:
+    def _own(self, progress: StartProgress) -> Opening:
         # A nonce that was revealed in one attempt would let whoever commits last in the next one choose the seed.
         return self._fresh()
 

@@ -10,7 +10,7 @@ from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Start, is_signed
 from quietmean.node.opening import Opening
-from quietmean.node.start.machine import Announcement, Attempt, Standing
+from quietmean.node.start.machine import Announcement, Attempt, StartProgress
 from quietmean.node.start.rules import Proposal
 
 # So many openings are sent in one frame; a header has no room for those of hundreds of parties.
@@ -31,7 +31,7 @@ class _Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``elsewhere``: by party, as :class:`Standing` has it."""
+    """``elsewhere``: by party, as :class:`StartProgress` has it."""
 
     attempt: _Attempt | None
     bound: bool
@@ -39,9 +39,9 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     elsewhere: dict[int, tuple[int, tuple[int, ...]]] = {}
 
 
-def dump_standing(party: PartyId, standing: Standing) -> bytes:
+def dump_progress(party: PartyId, progress: StartProgress) -> bytes:
     """For the store: it holds secrets, but not the seed."""
-    attempt = standing.attempt
+    attempt = progress.attempt
     inside = None
     if attempt is not None:
         inside = _Attempt(
@@ -54,19 +54,19 @@ def dump_standing(party: PartyId, standing: Standing) -> bytes:
             tuple(_opened(*item) for item in sorted(attempt.openings.items())),
             tuple(sorted(attempt.bound_there)),
         )
-    elsewhere = {party: (number, tuple(sorted(members))) for party, (number, members) in standing.elsewhere.items()}
-    return msgspec.msgpack.encode(_Record(inside, standing.bound, standing.never, elsewhere))
+    elsewhere = {party: (number, tuple(sorted(members))) for party, (number, members) in progress.elsewhere.items()}
+    return msgspec.msgpack.encode(_Record(inside, progress.bound, progress.never, elsewhere))
 
 
-def load_standing(raw: bytes | None) -> Standing:
-    """The inverse of :func:`dump_standing`; of a party that has announced nothing yet where there is none."""
+def load_progress(raw: bytes | None) -> StartProgress:
+    """The inverse of :func:`dump_progress`; of a party that has announced nothing yet where there is none."""
     if raw is None:
-        return Standing()
+        return StartProgress()
     record = load_state(_Record, raw)
     inside = record.attempt
     elsewhere = {party: (number, frozenset(members)) for party, (number, members) in record.elsewhere.items()}
     if inside is None:
-        return Standing(None, record.bound, record.never, elsewhere)
+        return StartProgress(None, record.bound, record.never, elsewhere)
     attempt = Attempt(
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
         _opening(inside.own),
@@ -75,7 +75,7 @@ def load_standing(raw: bytes | None) -> Standing:
         {opening.party: _opening(opening) for opening in inside.openings},
         frozenset(inside.bound_there),
     )
-    return Standing(attempt, record.bound, record.never, elsewhere)
+    return StartProgress(attempt, record.bound, record.never, elsewhere)
 
 
 def to_frames(announcement: Announcement, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:

@@ -19,7 +19,7 @@ class KeptBesideValues(StoreDatabase):
     def gossip(self) -> list[bytes]:
         """The gossiped logs that each party last sent with a message, encoded."""
         with self._decoded():
-            return [bytes(packed) for (packed,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
+            return [bytes(packed) for (packed,) in self._rows("SELECT known FROM reported ORDER BY party")]
 
     def keep_remarks(self, remarks: Sequence[str]) -> None:
         """The protocol's remarks on the mixing phase, which cannot be derived from its later state."""
@@ -42,7 +42,7 @@ class KeptBesideValues(StoreDatabase):
     def keep_gossip(self, sender: PartyId, gossip: bytes) -> None:
         """Keep gossiped logs that came without a message that counts."""
         with self._transaction():
-            self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (sender, gossip))
+            self._database.execute("INSERT OR REPLACE INTO reported VALUES (?, ?)", (sender, gossip))
 
     def save_log(self, party: PartyId, log: bytes, gossip: bytes) -> None:
         """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""

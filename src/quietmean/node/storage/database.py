@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, Outage, reason_of
+from quietmean.core.errors import InputError, StorageError, reason_of
 from quietmean.core.growing_file import write_log_anew
 from quietmean.core.outage import Trouble, is_forbidden, outage_of, reading_rows, refuse_damage, trouble_of
 from quietmean.core.portability import open_private, sync_folder
@@ -31,7 +31,7 @@ CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, weight REAL 
                       content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
                      settled INTEGER, PRIMARY KEY (phase, round, receiver));
-CREATE TABLE hearsay (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
+CREATE TABLE reported (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
 CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEGER NOT NULL);
 CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, weight REAL NOT NULL, vector BLOB, content BLOB,
@@ -44,7 +44,7 @@ CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (ph
 class StoreDatabase:
     """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else.
 
-    All methods raise :class:`Outage` once the disk refused something, until :meth:`reopen`: it is not known then whether that is
+    All methods raise :class:`StorageError` once the disk refused something, until :meth:`reopen`: nobody knows then if that is
     on the disk or not.
     """
 
@@ -53,7 +53,7 @@ class StoreDatabase:
         self._path = path
         self._passing = passing
         require_store(path)
-        self._outage: Outage | None = None
+        self._outage: StorageError | None = None
         self._was_written = path.exists() and path.stat().st_size > 0
         self._open()
         self._was_written = True
@@ -68,7 +68,7 @@ class StoreDatabase:
         return self._outage is not None
 
     def reopen(self) -> None:
-        """After an outage: what is on the disk counts, as for a new process. Raises :class:`Outage` if it has not ended."""
+        """After an outage: what is on the disk counts, as for a new process. Raises :class:`StorageError` if it has not ended."""
         self.close()
         self._outage = None
         self._open()
@@ -90,7 +90,7 @@ class StoreDatabase:
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """Close the files if the body fails; errors of the database become an :class:`InputError` or an :class:`Outage`."""
+        """Close the files if the body fails; errors of the database become an :class:`InputError` or an :class:`StorageError`."""
         try:
             with self._on_disk():
                 yield
@@ -106,7 +106,7 @@ class StoreDatabase:
 
     @contextlib.contextmanager
     def _on_disk(self) -> Iterator[None]:
-        """For whatever reads or writes: what the disk refuses is an :class:`Outage` from here on."""
+        """For whatever reads or writes: what the disk refuses is an :class:`StorageError` from here on."""
         if self._outage is not None:
             raise self._outage
         try:
@@ -125,7 +125,7 @@ class StoreDatabase:
         """For whatever makes values of rows: see :func:`quietmean.core.outage.reading_rows`."""
         return reading_rows(f"store {self._path}", _DAMAGED)
 
-    def _outage_in(self, error: Exception) -> Outage | None:
+    def _outage_in(self, error: Exception) -> StorageError | None:
         # A place that forbids it is a mistake, unless it has this store: then a disk has failed.
         forbids = not self._was_written and is_forbidden(error, self._path)
         return None if forbids else outage_of(error, self._path)

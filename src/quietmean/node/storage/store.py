@@ -130,14 +130,14 @@ class Store(KeptBesideValues):
 
     # --- the start ---------------------------------------------------------------------------------------------------
 
-    def standing(self) -> bytes | None:
+    def progress(self) -> bytes | None:
         """Where this party is in the attempts to start, as :meth:`save_standing` was given it."""
-        return self._fact("standing")
+        return self._fact("progress")
 
-    def save_standing(self, standing: bytes, seed: bytes | None = None) -> None:
+    def save_standing(self, progress: bytes, seed: bytes | None = None) -> None:
         """``seed``: this party's secret one from here on, of an attempt that it went on to."""
         with self._transaction():
-            self._replace_fact("standing", standing)
+            self._replace_fact("progress", progress)
             if seed is not None:
                 self._replace_fact("seed", seed)
 
@@ -327,7 +327,7 @@ class Store(KeptBesideValues):
         """
         with self._transaction():
             if gossip:
-                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, gossip))
+                self._database.execute("INSERT OR REPLACE INTO reported VALUES (?, ?)", (message.sender, gossip))
             tokens = (self._blobs.put(part, _is_public(phase)) for part in (encoded, message.content))
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", (phase, message.round, message.sender, message.weight, *tokens)
@@ -416,7 +416,7 @@ class Store(KeptBesideValues):
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
             self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
-            for table in ("state", "kept", "message", "hearsay", "told", "vote", "encapsulated"):
+            for table in ("state", "kept", "message", "reported", "told", "vote", "encapsulated"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

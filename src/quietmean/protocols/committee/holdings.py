@@ -35,7 +35,7 @@ class Holdings(Protocol):
     def __iter__(self) -> Iterator[Held]: ...
 
 
-class Vouchered:
+class UsedVouchers:
     """How many contributions by voucher a member took: not more than the study has, whatever its registrar certified."""
 
     def __init__(self, session: CommitteeSession) -> None:
@@ -56,7 +56,7 @@ class HeldInMemory:
     def __init__(self, session: CommitteeSession, member: int, opener: Opener) -> None:
         self._session, self._member, self._opener = session, member, opener
         self._held: dict[bytes, Held] = {}
-        self._vouchered = Vouchered(session)
+        self._vouchered = UsedVouchers(session)
         self.left_out: list[tuple[str, str]] = []
 
     def take(self, raw: bytes) -> bool:

@@ -69,7 +69,7 @@ class CommitteeOpening(CommitteeFields, Mechanism):
         return Schedule(table)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """Raises TypeError: a member's machine needs its keys and what it holds, see :class:`AmongThoseThere`."""
+        """Raises TypeError: a member's machine needs its keys and what it holds, see :class:`QuorumMachine`."""
         raise TypeError("a member's machine is made of its keys and what it holds")
 
     def warnings(self, state: CommitteeState) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def most_content(parameters: CommitteeParameters) -> int:
     return _SLACK + CommitteeMachine.most_content(parameters)
 
 
-class AmongThoseThere:
+class QuorumMachine:
     """A member's machine among the members who are there: these have other numbers, and nobody hears of the others.
 
     ``places``: the member number of each party that is there. ``opened``: called with a state that has a result, before it is

@@ -57,7 +57,7 @@ class _DrawnErrors(Quantisers):
         return target + drawn[rows] * (self._settings.width(iteration) / math.sqrt(12))
 
 
-def cells_left(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
+def residual_quantisation(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
     """Variance that the errors of quantisers leave in a result where something was lost, the most over the parties; at least it.
 
     0 where all arrived: then it is what the last cells leave. Without overload.

@@ -125,10 +125,10 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         )
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        from quietmean.protocols.consensus.error import cells_left, error_variance
+        from quietmean.protocols.consensus.error import error_variance, residual_quantisation
 
         return error_variance(self, schedule, trace, weights) + max(
-            quantisation_error(self), cells_left(self, schedule, trace, weights)
+            quantisation_error(self), residual_quantisation(self, schedule, trace, weights)
         )
 
     def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
@@ -205,7 +205,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def content_limit(self, parties: int, dimension: int) -> int:
         return 0 if self.quantisation is None else most_bytes(self.quantisation, dimension)
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         overheard = eavesdropping == ALL_AFTER_FIRST
         return "every message after the first round counts as overheard by everybody" if overheard else None
 

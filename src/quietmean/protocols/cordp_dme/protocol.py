@@ -206,7 +206,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
         return int(counted.sum()) * self.sigma_own**2 + cut * self.sigma_pair**2
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         return ALL_PUBLISHED if self.aggregator is None else None
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

@@ -93,7 +93,7 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     def promises(self) -> bool:
         return self.aggregator is None
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         return _PUBLISHED if self.aggregator is None else None
 
     @property

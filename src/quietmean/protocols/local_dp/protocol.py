@@ -75,7 +75,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
             "by formula: one Gaussian release of each value, whoever colludes",
         )
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         return ALL_PUBLISHED
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

@@ -102,7 +102,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         fitting: Vector = scaled / np.linalg.norm(scaled, axis=1)[:, None] * weights[:, None]
         return fitting
 
-    def public_anyway(self, eavesdropping: Eavesdropping) -> str | None:
+    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
         return ALL_PUBLISHED
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:

@@ -111,7 +111,7 @@ class ColumnBlock(Feature):
         return InputDomain((block,))
 
     @property
-    def filled_in(self) -> tuple[Column, ...]:
+    def imputed(self) -> tuple[Column, ...]:
         return (self.column,) if self.column.fills_in and self.by is None else ()
 
     @property
@@ -123,7 +123,7 @@ class ColumnBlock(Feature):
 
     def encode(self, records: Records) -> Array:
         # A cell that counts as the middle is present.
-        present = np.ones_like(records[self.column.name]) if self.filled_in else records[presence_of(self.column.name)]
+        present = np.ones_like(records[self.column.name]) if self.imputed else records[presence_of(self.column.name)]
         scaled = (records[self.column.name] - self.column.centre) / (self.column.width / 2)
         block = self._block(np.clip(scaled, -1.0, 1.0), present)
         if self.by is None:
@@ -178,9 +178,9 @@ class ColumnBlock(Feature):
 
     def events(self) -> Mapping[Hashable, Array]:
         # Of a party's own mean the indicator says whether any of its records has a value, and not which part of them.
-        if self.own_mean and not self.filled_in:
+        if self.own_mean and not self.imputed:
             return {}
-        demanded = () if self.filled_in else (self.column.name,)
+        demanded = () if self.imputed else (self.column.name,)
         return {complete_records(demanded, self.by): self.complete}
 
     def never_negative(self) -> Array:

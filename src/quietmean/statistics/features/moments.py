@@ -74,7 +74,7 @@ class Moments(Feature):
         return tuple(column for column in columns if not column.fills_in)
 
     @property
-    def filled_in(self) -> tuple[Column, ...]:
+    def imputed(self) -> tuple[Column, ...]:
         return tuple(dict.fromkeys(vertex.column for vertex in self.vertices if vertex.column.fills_in))
 
     @property

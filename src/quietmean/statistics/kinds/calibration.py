@@ -24,8 +24,8 @@ from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS
 
 BRIER, LARGE, INTERCEPT, SLOPE = "brier", "in-the-large", "intercept", "slope"
@@ -61,8 +61,8 @@ class Calibration(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        supposed.score(self.score, self.outcome, calibrated=True)
+    def synthesize(self, scenario: Scenario) -> None:
+        scenario.score(self.score, self.outcome, calibrated=True)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns), self._table(columns))

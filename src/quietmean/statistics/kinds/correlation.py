@@ -117,7 +117,7 @@ class _Row:
     def robust(self, own: Sampling, records: float) -> _Row:
         """The same with errors that hold for any distribution."""
         degrees = max(records - 3, 1.0)
-        drawn = own.times(1 / degrees).drawn_to(np.array([self.both**2 - self.noise**2]))
+        drawn = own.times(1 / degrees).shrink_towards(np.array([self.both**2 - self.noise**2]))
         both = math.sqrt(self.noise**2 + float(drawn.variances[0]))
         return _Row(self.value, self.noise, both, float(drawn.degrees(np.array([self.noise**2]), degrees)[0]))
 

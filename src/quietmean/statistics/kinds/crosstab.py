@@ -18,8 +18,8 @@ from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, chi_squar
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
-from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
@@ -48,10 +48,10 @@ class Crosstab(Statistic):
     def subject(self) -> str | None:
         return None
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("odds-ratio")
-        if ratio is not None and all(len(supposed.columns[name].categories) == 2 for name in (self.row, self.column)):
-            supposed.happen(self.column, math.log(ratio) * supposed.values[self.row])
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("odds-ratio")
+        if ratio is not None and all(len(scenario.columns[name].categories) == 2 for name in (self.row, self.column)):
+            scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

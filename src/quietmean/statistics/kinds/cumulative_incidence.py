@@ -20,8 +20,8 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.possible import CurveOfTerms, curves_in
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 from quietmean.statistics.timed import ALL, USUAL_BINS, cells_by_arm, horizon_field, time_axis, timed_table
@@ -54,9 +54,9 @@ class CumulativeIncidence(Statistic):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("hazard-ratio") or 1.0
-        supposed.times(self.time, self.cause, self.by, ratio, median=supposed.expected("median"), none=self.censored)
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("hazard-ratio") or 1.0
+        scenario.times(self.time, self.cause, self.by, ratio, median=scenario.expected("median"), none=self.censored)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

@@ -19,12 +19,12 @@ from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import f_test, most_of, satterthwaite, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.moved_moments import MovedMoments
+from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 
 DIFFERENCE = "difference"
 WELCH_T, WELCH_ANOVA = "Welch's t test", "Welch's analysis of variance"
@@ -49,14 +49,14 @@ class GroupMeans(Statistic):
     by: str = parameter(help="the column whose levels are the groups")
     cluster: str | None = cluster_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        difference, smd = supposed.expected("difference"), supposed.expected("smd")
-        spread = float(supposed.values[self.column].std())
+    def synthesize(self, scenario: Scenario) -> None:
+        difference, smd = scenario.expected("difference"), scenario.expected("smd")
+        spread = float(scenario.values[self.column].std())
         apart = (difference / spread if spread > 0 else 0.0) if difference is not None else smd or 0.0
-        if apart and len(supposed.columns[self.by].categories) == 2:
-            supposed.correlate(self.column, [supposed.standardised(self.by)], [apart * float(supposed.values[self.by].std())])
+        if apart and len(scenario.columns[self.by].categories) == 2:
+            scenario.correlate(self.column, [scenario.standardised(self.by)], [apart * float(scenario.values[self.by].std())])
         if self.cluster is not None:
-            supposed.shift_sites(self.column, self.cluster, supposed.expected("sd-between"))
+            scenario.shift_sites(self.column, self.cluster, scenario.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

@@ -17,8 +17,8 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 KAPPA, AGREEMENT = "kappa", "agreement"
 NONE, LINEAR, QUADRATIC = "none", "linear", "quadratic"
@@ -53,11 +53,11 @@ class Kappa(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return self._alike(columns, self.first, self.second)
 
-    def suppose(self, supposed: Supposed) -> None:
-        expected = supposed.expected("kappa")
+    def synthesize(self, scenario: Scenario) -> None:
+        expected = scenario.expected("kappa")
         if expected is not None:
-            same = supposed.chance < expected
-            supposed.values[self.second] = np.where(same, supposed.values[self.first], supposed.values[self.second])
+            same = scenario.chance < expected
+            scenario.values[self.second] = np.where(same, scenario.values[self.first], scenario.values[self.second])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)

@@ -25,8 +25,8 @@ from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
 from quietmean.statistics.products import CentredMoments, moments_of, moved_products
 from quietmean.statistics.robust import PairMoments, of_line
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 INTERCEPT = "(Intercept)"
 # Noise deviations of a product that the least eigenvalue of the covariates' covariance must have; a smaller one is raised.
@@ -59,22 +59,22 @@ class LinearRegression(Regression):
     def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
         return {ROBUST: True} if _looks_of_one(str(raw.get("formula", ""))) else {}
 
-    def suppose(self, supposed: Supposed) -> None:
-        outcome, covariates = self._sides(supposed.columns)
+    def synthesize(self, scenario: Scenario) -> None:
+        outcome, covariates = self._sides(scenario.columns)
         name = outcome.column.name
-        spread = float(supposed.values[name].std())
+        spread = float(scenario.values[name].std())
         causes, correlations = [], []
         for index, vertex in enumerate(covariates):
-            cause, own = supposed.covariate(vertex.column, vertex.level), supposed.expected(vertex.column.name)
-            slope = supposed.expected("slope") if own is None and index == 0 else own
+            cause, own = scenario.covariate(vertex.column, vertex.level), scenario.expected(vertex.column.name)
+            slope = scenario.expected("slope") if own is None and index == 0 else own
             correlation = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
             if correlation is None and index == 0:
-                correlation = supposed.expected("correlation")
+                correlation = scenario.expected("correlation")
             if correlation:
-                causes.append(supposed.unit(cause))
+                causes.append(scenario.unit(cause))
                 correlations.append(correlation)
         if causes:
-            supposed.correlate(name, causes, correlations)
+            scenario.correlate(name, causes, correlations)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.number(name))
@@ -189,7 +189,7 @@ def _of_model(sampling: Array, noise: Array, degrees: float) -> _Sampled:
 def _robust(pair: PairMoments, covariate: Vertex, outcome: Vertex, model: Array, noise: Array, degrees: float) -> _Sampled:
     """Robust variances of intercept and slope, in the columns' units (HC1)."""
     units = np.array([outcome.half, outcome.half / covariate.half]) ** 2
-    own = pair.sampling(of_line(-covariate.centre / covariate.half)).times(units / degrees).drawn_to(np.diag(model))
+    own = pair.sampling(of_line(-covariate.centre / covariate.half)).times(units / degrees).shrink_towards(np.diag(model))
     freedom = own.degrees(np.maximum(np.diag(noise), 0.0), degrees).tolist()
     return _Sampled(np.diag(own.variances), freedom, freedom[1], "robust errors (HC1): their variance may differ")
 

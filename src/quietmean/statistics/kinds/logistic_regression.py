@@ -22,8 +22,8 @@ from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, least_coun
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 AUC = "auc"
 REASON = (
@@ -60,19 +60,19 @@ class LogisticRegression(Regression):
 
     expects = ("odds-ratio",)
 
-    def suppose(self, supposed: Supposed) -> None:
-        outcome, covariates = self._sides(supposed.columns)
-        first = supposed.expected("odds-ratio")
-        stated = first is not None or any(supposed.expected(covariate.column.name) is not None for covariate in covariates)
-        log_odds = np.zeros(len(supposed.chance))
+    def synthesize(self, scenario: Scenario) -> None:
+        outcome, covariates = self._sides(scenario.columns)
+        first = scenario.expected("odds-ratio")
+        stated = first is not None or any(scenario.expected(covariate.column.name) is not None for covariate in covariates)
+        log_odds = np.zeros(len(scenario.chance))
         for index, vertex in enumerate(covariates):
-            own, cause = supposed.expected(vertex.column.name), supposed.covariate(vertex.column, vertex.level)
+            own, cause = scenario.expected(vertex.column.name), scenario.covariate(vertex.column, vertex.level)
             if own is not None:
                 log_odds += own * cause
                 continue
             ratio = first if first is not None and index == 0 else 1.0 if stated else _USUAL_RATIO
-            log_odds += math.log(ratio) * (supposed.unit(cause) if vertex.level is None else cause)
-        supposed.happen(outcome.column.name, log_odds)
+            log_odds += math.log(ratio) * (scenario.unit(cause) if vertex.level is None else cause)
+        scenario.happen(outcome.column.name, log_odds)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]

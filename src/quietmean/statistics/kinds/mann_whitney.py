@@ -14,8 +14,8 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
+from quietmean.statistics.scenario import Scenario, between_groups
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed, between_groups
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 TERM, TEST = "probability", "mann-whitney"
@@ -39,10 +39,10 @@ class MannWhitney(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        second = float(supposed.values[self.by].mean())
-        correlation = between_groups([1 - second, second], supposed.expected("probability") or 0.5)
-        supposed.correlate(self.column, [supposed.standardised(self.by)], [correlation])
+    def synthesize(self, scenario: Scenario) -> None:
+        second = float(scenario.values[self.by].mean())
+        correlation = between_groups([1 - second, second], scenario.expected("probability") or 0.5)
+        scenario.correlate(self.column, [scenario.standardised(self.by)], [correlation])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

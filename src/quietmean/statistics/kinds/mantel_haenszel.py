@@ -19,8 +19,8 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 ODDS, RISK, DIFFERENCE, TEST = "odds-ratio", "risk-ratio", "risk-difference", "mantel-haenszel"
 # Noise deviations that the sums above and below a ratio must have.
@@ -53,10 +53,10 @@ class MantelHaenszel(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return columns.category(self.by), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("odds-ratio")
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("odds-ratio")
         if ratio is not None:
-            supposed.happen(self.column, math.log(ratio) * supposed.values[self.row])
+            scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells, strata = self._cells(released, columns), columns.category(self.by).categories

@@ -15,8 +15,8 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test, least_count
 from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 DIFFERENCE, RATIO, TEST = "difference", "odds-ratio", "mcnemar"
 # Noise deviations that each count of changed records must have for their ratio.
@@ -43,12 +43,12 @@ class McNemar(OfCells):
         self._two_levels(columns, self.before)
         return self._alike(columns, self.before, self.after)
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("odds-ratio")
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("odds-ratio")
         if ratio is not None:
-            before = float(np.mean(supposed.values[self.before] == 1))
+            before = float(np.mean(scenario.values[self.before] == 1))
             part = float(special.expit(special.logit(before) + math.log(ratio)))
-            supposed.happen(self.after, np.zeros(len(supposed.values[self.before])), part)
+            scenario.happen(self.after, np.zeros(len(scenario.values[self.before])), part)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)

@@ -19,8 +19,8 @@ from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.rows import nothing_present
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
-from quietmean.statistics.supposed import Supposed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,9 +40,9 @@ class Mean(Statistic):
     column: str = parameter(help="the column")
     cluster: str | None = cluster_field()
 
-    def suppose(self, supposed: Supposed) -> None:
+    def synthesize(self, scenario: Scenario) -> None:
         if self.cluster is not None:
-            supposed.shift_sites(self.column, self.cluster, supposed.expected("sd-between"))
+            scenario.shift_sites(self.column, self.cluster, scenario.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

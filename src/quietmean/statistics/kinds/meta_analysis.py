@@ -23,8 +23,8 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.nested import statistic_reader
 from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate, few_sites
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
-from quietmean.statistics.supposed import Supposed
 
 FIXED, RANDOM = "fixed", "random"
 # The level at which Cochran's test says that sites differ.
@@ -73,8 +73,8 @@ class MetaAnalysis(Statistic):
     def known_expectations(self) -> tuple[str, ...]:
         return self._inner.known_expectations
 
-    def suppose(self, supposed: Supposed) -> None:
-        self._inner.suppose(supposed)
+    def synthesize(self, scenario: Scenario) -> None:
+        self._inner.synthesize(scenario)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -20,8 +20,8 @@ from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
-from quietmean.statistics.supposed import Supposed
 
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
 # Noise deviations that person-time must have, and events for a ratio.
@@ -135,13 +135,13 @@ class Rates(Statistic):
     standard: tuple[float, ...] | None = numbers_field(None, "weights of the groups in a standard population", "standard")
     cluster: str | None = cluster_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        per, ratio = supposed.expected("rate"), supposed.expected("rate-ratio") or 1.0
+    def synthesize(self, scenario: Scenario) -> None:
+        per, ratio = scenario.expected("rate"), scenario.expected("rate-ratio") or 1.0
         rate = None if per is None else per / self.per
-        if supposed.columns[self.events].boolean:
-            supposed.times(self.time, self.events, self.by, ratio, rate=rate)
+        if scenario.columns[self.events].boolean:
+            scenario.times(self.time, self.events, self.by, ratio, rate=rate)
         else:
-            supposed.count(self.events, self.time, self.by, ratio, rate)
+            scenario.count(self.events, self.time, self.by, ratio, rate)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

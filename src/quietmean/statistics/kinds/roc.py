@@ -19,8 +19,8 @@ from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 AUC = "auc"
@@ -56,8 +56,8 @@ class Roc(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def suppose(self, supposed: Supposed) -> None:
-        supposed.score(self.score, self.outcome, calibrated=False)
+    def synthesize(self, scenario: Scenario) -> None:
+        scenario.score(self.score, self.outcome, calibrated=False)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

@@ -15,8 +15,8 @@ from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans, few_sites
 from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
-from quietmean.statistics.supposed import Supposed
 
 FIXED, RANDOM = "fixed", "random"
 _ROUNDING = 1e-12
@@ -43,8 +43,8 @@ class SiteEffects(Statistic):
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the sites")
 
-    def suppose(self, supposed: Supposed) -> None:
-        supposed.shift_sites(self.column, self.by, supposed.expected("sd-between"))
+    def synthesize(self, scenario: Scenario) -> None:
+        scenario.shift_sites(self.column, self.by, scenario.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

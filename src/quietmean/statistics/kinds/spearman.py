@@ -20,8 +20,8 @@ from quietmean.statistics.fields import usual_bins_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag, Z
 from quietmean.statistics.intervals import fisher, near_threshold, t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
-from quietmean.statistics.supposed import Supposed
 
 TEST = "spearman"
 _USUAL_BINS = 10
@@ -46,10 +46,10 @@ class Spearman(Statistic):
     second: str = parameter(help="the second one")
     bins: int | None = usual_bins_field(_USUAL_BINS)
 
-    def suppose(self, supposed: Supposed) -> None:
-        correlation = supposed.expected("correlation") or 0.0
+    def synthesize(self, scenario: Scenario) -> None:
+        correlation = scenario.expected("correlation") or 0.0
         # Of a normal distribution with this rank correlation.
-        supposed.correlate(self.second, [supposed.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
+        scenario.correlate(self.second, [scenario.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -236,7 +236,7 @@ def _numbers(
                 Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
             )
         rows += [_mean(group_summary, column).of(group), _deviation(group_summary, column, group, flags).of(group)]
-        if not feature.filled_in:
+        if not feature.imputed:
             moment = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
             row = _missing(released, column, feature, index, size).of(group)
             known = row.noise > 0 and not math.isnan(row.value)

@@ -19,8 +19,8 @@ from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
+from quietmean.statistics.scenario import Scenario
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.supposed import Supposed
 
 SLOPE, TEST = "slope", "trend"
 # Noise deviations that the spread of scores and the number of outcomes must have.
@@ -52,11 +52,11 @@ class Trend(OfCells):
             raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
         return groups, self._two_levels(columns, self.column)
 
-    def suppose(self, supposed: Supposed) -> None:
-        ratio = supposed.expected("odds-ratio")
+    def synthesize(self, scenario: Scenario) -> None:
+        ratio = scenario.expected("odds-ratio")
         if ratio is not None:
-            supposed.happen(
-                self.column, math.log(ratio) * self._scores(supposed.columns)[supposed.values[self.by].astype(np.int64)]
+            scenario.happen(
+                self.column, math.log(ratio) * self._scores(scenario.columns)[scenario.values[self.by].astype(np.int64)]
             )
 
     def _scores(self, columns: Columns) -> Array:

@@ -285,8 +285,8 @@ def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -
 def write_private(path: Path, content: bytes, then: str = ONCE_MORE) -> None:
     """Write a file with mode 0600, whole or not at all, and durably.
 
-    Raises :class:`InputError` if that is not possible, and :class:`Outage` where the disk is full or fails, which says what is
-    ``then``.
+    Raises :class:`InputError` if that is not possible, and :class:`StorageError` where the disk is full or fails, which says
+    what is ``then``.
     """
     try:
         replace_durably(path, content)

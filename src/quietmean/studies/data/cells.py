@@ -22,7 +22,7 @@ from quietmean.studies.data.days import date_of, days_of, is_unclear_date, state
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import MOST_NAMED, Cells, Table, Texts, where
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 
 # Texts for a missing value, in small letters. A declared level of that name takes precedence.
 MISSING_TEXTS = frozenset(
@@ -95,7 +95,7 @@ class ColumnReader:
         remedy = "Say how its cells are written" if self.unclear else remedy
         return f"Column {self.column.name!r}: no cell of {place} holds {what}. {remedy}"
 
-    def tell(self, place: str, word: str, tell: Tell) -> None:
+    def tell(self, place: str, word: str, tell: Notify) -> None:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
         if not self.strange:
             return

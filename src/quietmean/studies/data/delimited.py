@@ -23,7 +23,7 @@ from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
 from quietmean.studies.data.multiline import MultilineRecords
 from quietmean.studies.data.plain_records import PlainRecords
 from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, heading_absent, require_distinct, where
-from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Tell, blocks, unpacked
+from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
 
 # The delimiters that are tried, in this order.
 _ORDER = ("semicolon", "tab", "comma", "pipe")
@@ -62,7 +62,7 @@ class _Heading:
         return self.delimiter not in ("", BLANKS) and self.end != "\r" and len(self.names) > 1
 
 
-def read_delimited(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
+def read_delimited(location: Location, column_names: Collection[str] | None, tell: Notify) -> Pieces:
     """The named columns of a file of text; without names, all that the first line names.
 
     Raises :class:`InputError` if they are named in none of its first lines. ``tell`` gets sentences for the owner of the data
@@ -187,7 +187,7 @@ class _Reading:
         if len(lines) < MOST_NAMED:
             lines.append(record.line)
 
-    def tell(self, tell: Tell) -> None:
+    def tell(self, tell: Notify) -> None:
         """Says how many records do not fit, as it was seen, and what makes each way of writing them right."""
         name, most, end = self._location.name, self._location.most_lines, _ENDS[self._heading.end]
         names, longest = count_of(len(self._heading.names), "name"), f"{MOST_RECORD >> 20} MiB"

@@ -24,7 +24,7 @@ from quietmean.studies.data.postgresql import PostgresqlTables, transaction
 from quietmean.studies.data.query import check_query, read_mixed, read_query
 from quietmean.studies.data.query_file import FileTables
 from quietmean.studies.data.table import Pieces
-from quietmean.studies.data.text import MOST_UNPACKED, ZIP, Tell
+from quietmean.studies.data.text import MOST_UNPACKED, ZIP, Notify
 from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
 
 # A reader of a file: of the wanted columns, or of all where none are named.
@@ -61,7 +61,7 @@ _WORKBOOKS = {".xlsx", ".xlsm", ".xlsb", ".ods"}
 
 
 def read_file(
-    location: Location, column_names: Collection[str], tell: Tell, unit: PrivacyUnit | None = PrivacyUnit.RECORD
+    location: Location, column_names: Collection[str], tell: Notify, unit: PrivacyUnit | None = PrivacyUnit.RECORD
 ) -> Pieces:
     """The named columns of a file with settings, piece by piece.
 
@@ -116,7 +116,7 @@ class _Opened:
 
 
 @contextmanager
-def _opened(location: Location, tell: Tell) -> Iterator[_Opened]:
+def _opened(location: Location, tell: Notify) -> Iterator[_Opened]:
     """Raises :class:`InputError` where a source cannot be read, and for a file that changes meanwhile."""
     if location.database:
         with transaction(location) as (_, tables):
@@ -170,7 +170,7 @@ def _kind_of(path: Path) -> str:
     return ""
 
 
-def _reader(location: Location, kind: str, tell: Tell) -> Reader:
+def _reader(location: Location, kind: str, tell: Notify) -> Reader:
     if kind in (PARQUET, ARROW):
         return partial(read_columnar, kind=kind)
     if kind in FOREIGN.values():

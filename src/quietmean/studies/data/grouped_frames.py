@@ -21,7 +21,7 @@ from quietmean.studies.data.location import Location
 from quietmean.studies.data.reading import Source, location_of
 from quietmean.studies.data.records import Records
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 from quietmean.studies.data.withheld import NOTHING_WITHHELD, Withheld
 
 
@@ -111,7 +111,7 @@ class GroupsOfFrame(CountingEngine):
 
 
 def records_of(
-    source: Source, columns: Columns, tell: Tell, rows: str | int | None = None, withheld: Withheld = NOTHING_WITHHELD
+    source: Source, columns: Columns, tell: Notify, rows: str | int | None = None, withheld: Withheld = NOTHING_WITHHELD
 ) -> Records | GroupedRows:
     """The rows of a source, or their groups where these are to be counted where the rows are.
 

@@ -17,13 +17,13 @@ from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, where
-from quietmean.studies.data.text import UTF_8, Encoding, Tell, unpacked
+from quietmean.studies.data.text import UTF_8, Encoding, Notify, unpacked
 
 # What some programs write before the first object.
 _MARK, _FIRST = codecs.BOM_UTF8, b"{"
 
 
-def read_json_lines(location: Location, column_names: Collection[str] | None, tell: Tell) -> Pieces:
+def read_json_lines(location: Location, column_names: Collection[str] | None, tell: Notify) -> Pieces:
     """The named columns of such a file: without names none, as no record decides which there are.
 
     ``tell`` gets sentences for the owner of the data about a name that is in no record, and about lines that are no object.

@@ -22,7 +22,7 @@ from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import MISSING_TEXTS, days_in, meaning_of, text_of_cell
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, Table, require_heading, where
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 
 # Two words of 64 bits for each person, and what stands for a row of nobody.
 _BYTES = 16
@@ -126,7 +126,7 @@ class PersonReader:
         self.undated_lines += [table.lines[int(row)] for row in undated[: MOST_NAMED - len(self.undated_lines)]]
         return days
 
-    def tell(self, place: str, word: str, tell: Tell, rows: str | int) -> None:
+    def tell(self, place: str, word: str, tell: Notify, rows: str | int) -> None:
         """Says to the owner how many rows are nobody's, if any, and how many have no day where that chooses among ``rows``."""
         if self.nobodys:
             names, count = ("rows name", "count") if self.nobodys > 1 else ("row names", "counts")

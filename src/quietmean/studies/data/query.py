@@ -31,7 +31,7 @@ from quietmean.studies.data.query_levels import Levels
 from quietmean.studies.data.query_tables import Listed, Tables, not_row_by_row, quoted
 from quietmean.studies.data.query_tree import Node, Query, nodes_of
 from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 
 # A person whose rows would be more than these, once they are multiplied with each other, is left out.
 MOST_ROWS_OF_A_PERSON = 2**22
@@ -155,7 +155,7 @@ class CheckedQuery:
             content.update("".join(row[0] for row in some).encode())
         return content.hexdigest()
 
-    def load_data(self, tell: Tell) -> None:
+    def load_data(self, tell: Notify) -> None:
         """Reads the tables of data; persons whose rows are too many are left out, and ``tell`` says so to the owner."""
         for loaded in self._loaded.values():
             if loaded.key is None:
@@ -282,7 +282,7 @@ def empty_database(location: Location, *, optimized: bool = False) -> Iterator[A
 
 
 def read_query(
-    location: Location, tables: Tables, text: str, column_names: Collection[str], unit: PrivacyUnit | None, tell: Tell
+    location: Location, tables: Tables, text: str, column_names: Collection[str], unit: PrivacyUnit | None, tell: Notify
 ) -> Pieces:
     """The named columns of what a query says of these tables.
 

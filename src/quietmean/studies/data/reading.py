@@ -25,7 +25,7 @@ from quietmean.studies.data.location import Location
 from quietmean.studies.data.mapping import FrameOfPersons
 from quietmean.studies.data.persons import KnownNumbers, PersonReader
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, joined, require_column, too_many_cells
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
@@ -39,7 +39,7 @@ def _ignore(sentence: str) -> None:
     """Where no owner of data is to be told."""
 
 
-def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> Array:
+def read_columns(source: Source, columns: Columns, tell: Notify = _ignore) -> Array:
     """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
 
     ``source``: a path, perhaps with settings (:class:`Location`), a data frame, or an array that has these columns already.
@@ -56,7 +56,7 @@ def read_columns(source: Source, columns: Columns, tell: Tell = _ignore) -> Arra
     return records
 
 
-def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iterator[Array]:
+def read_records(source: Source, columns: Columns, tell: Notify = _ignore) -> Iterator[Array]:
     """The same, one piece of rows after the other: of a source of any size little is in memory at a time.
 
     ``tell`` is called after the last one.
@@ -72,7 +72,7 @@ def read_records(source: Source, columns: Columns, tell: Tell = _ignore) -> Iter
 
 
 def read_person_rows(
-    source: Source, columns: Columns, tell: Tell, rows: str | int | None, known: KnownNumbers | None = None
+    source: Source, columns: Columns, tell: Notify, rows: str | int | None, known: KnownNumbers | None = None
 ) -> Iterator[PersonRows]:
     """The same with whose each row is, by the site's mapping. ``rows``: which of a person's count; None where persons do not.
 
@@ -123,7 +123,9 @@ class Declared:
                 by_column[column.name] = self._readers[column.name].values(table) + 0.0
         return np.column_stack(list(by_column.values()))
 
-    def all_records(self, pieces: Pieces, tell: Tell, seen: Callable[[Table], None] = lambda table: None) -> tuple[Array, Table]:
+    def all_records(
+        self, pieces: Pieces, tell: Notify, seen: Callable[[Table], None] = lambda table: None
+    ) -> tuple[Array, Table]:
         """Those of all pieces, (rows, columns), and the last piece; ``seen`` gets each. Raises :class:`InputError`."""
         records, cells = [np.empty((0, len(self._columns)))], 0
         for table in pieces:
@@ -136,7 +138,7 @@ class Declared:
         self.end(table, tell)
         return np.vstack(records), table
 
-    def end(self, table: Table, tell: Tell) -> None:
+    def end(self, table: Table, tell: Notify) -> None:
         """After the last piece: its owner is told what was not understood.
 
         Raises :class:`InputError` without a column, whether there is any row or none.
@@ -186,7 +188,7 @@ def query_statement(source: Source, columns: Columns, unit: PrivacyUnit) -> Quer
     return QueryStatement(codes=tuple(sorted(codes.values())))
 
 
-def read_table(source: Source, column_names: Collection[str], tell: Tell = _ignore) -> Table:
+def read_table(source: Source, column_names: Collection[str], tell: Notify = _ignore) -> Table:
     """The table with the named columns, all of it, for its owner. Raises :class:`InputError` if there is none, or it is too
     large."""
     return joined(read_pieces(source, column_names, tell, unit=None), len(column_names))
@@ -195,7 +197,7 @@ def read_table(source: Source, column_names: Collection[str], tell: Tell = _igno
 def read_pieces(
     source: Source,
     column_names: Collection[str],
-    tell: Tell = _ignore,
+    tell: Notify = _ignore,
     besides: Collection[str] = (),
     unit: PrivacyUnit | None = PrivacyUnit.RECORD,
 ) -> Pieces:
@@ -223,7 +225,7 @@ def read_all_columns(source: Source, column_names: Collection[str]) -> Pieces:
 def read_at(
     location: Location,
     column_names: Collection[str],
-    tell: Tell = _ignore,
+    tell: Notify = _ignore,
     besides: Collection[str] = (),
     unit: PrivacyUnit | None = PrivacyUnit.RECORD,
 ) -> Pieces:

@@ -16,7 +16,7 @@ from quietmean.studies.data.kept_rows import RANGES, KeptRows, parts_of, ranges_
 from quietmean.studies.data.persons import DistinctPersons, Identities, KnownNumbers, require_persons
 from quietmean.studies.data.reading import Source, location_of, read_person_rows, read_records
 from quietmean.studies.data.table import ROWS
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 from quietmean.studies.data.withheld import NOTHING_WITHHELD, RowLimit, Withheld, most_rows
 
 # So many values are kept, 64 MiB; of more, the source is read again each time.
@@ -41,7 +41,7 @@ class Records:
         self,
         source: Source,
         columns: Columns,
-        tell: Tell,
+        tell: Notify,
         rows: str | int | None = None,
         withheld: Withheld = NOTHING_WITHHELD,
     ) -> None:
@@ -137,14 +137,14 @@ class Records:
             f"{location_of(self._source).name} was changed while it was read: wait until its program has written all of it"
         )
 
-    def _read(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
+    def _read(self, tell: Notify = lambda sentence: None) -> Iterator[PersonRows]:
         if self._names_persons:
             yield from self._withheld.rows(self._person_rows(tell), self._row_limit)
             return
         for piece in read_records(self._source, self._columns, tell):
             yield PersonRows(piece, np.zeros((len(piece), 2), dtype=np.uint64), np.zeros(0))
 
-    def _person_rows(self, tell: Tell = lambda sentence: None) -> Iterator[PersonRows]:
+    def _person_rows(self, tell: Notify = lambda sentence: None) -> Iterator[PersonRows]:
         return read_person_rows(self._source, self._columns, tell, self._of_person, self._known)
 
     def most_rows(self) -> int:

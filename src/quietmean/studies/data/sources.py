@@ -27,7 +27,7 @@ from quietmean.studies.data.reading import (
     read_pieces,
 )
 from quietmean.studies.data.table import MOST_NAMED, Table, where
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 
 # Names, and the records of each: rows of shape (rows, columns), or of persons where these are the unit.
 Parts = tuple[list[str], list[Any]]
@@ -38,7 +38,7 @@ def parties_of_table(
     columns: Columns,
     parties: int | None,
     party_column: str | None,
-    tell: Tell | None = None,
+    tell: Notify | None = None,
     persons: Persons | None = None,
 ) -> Parts:
     """Names and records of each party; the records have shape (rows, columns), as in :func:`read_columns`.
@@ -83,7 +83,7 @@ def parties_of_data(
     columns: Columns,
     parties: int | None,
     party_column: str | None,
-    tell: Tell | None = None,
+    tell: Notify | None = None,
     persons: Persons | None = None,
 ) -> Parts:
     """The same from one table, see :func:`parties_of_table`, or from one for each party: a list, or by the parties' names.
@@ -113,7 +113,7 @@ def query_of_data(data: Any, columns: Columns, unit: PrivacyUnit) -> QueryStatem
     return QueryStatement(any(one.mixes_rows for one in said), tuple(sorted(codes)))
 
 
-def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | None, persons: Persons | None) -> list[Any]:
+def _parts_of_tables(sources: Sequence[Source], columns: Columns, tell: Notify | None, persons: Persons | None) -> list[Any]:
     if len(sources) < 2:
         raise InputError(f"{len(sources)} party has nobody to compute with: give at least 2 tables")
     tell = tell or (lambda sentence: None)
@@ -161,7 +161,7 @@ class _Whose:
             self._identities.append(self._reader.identities(table))
             self._days.append(self._reader.days(table))
 
-    def tell(self, table: Table, tell: Tell) -> None:
+    def tell(self, table: Table, tell: Notify) -> None:
         if self._persons is not None:
             self._reader.tell(table.place, table.word, tell, self._persons.rows)
 
@@ -232,7 +232,7 @@ class _Parties:
                 self._lines.append(table.lines[row])
         self._seen += table.height
 
-    def parts(self, table: Table, tell: Tell) -> tuple[list[str], list[NDArray[np.intp]]]:
+    def parts(self, table: Table, tell: Notify) -> tuple[list[str], list[NDArray[np.intp]]]:
         """Their names, and the rows of each. Raises :class:`InputError` for less than two parties."""
         if self._nobodys:
             is_in = "rows name no party and are" if self._nobodys > 1 else "row names no party and is"

@@ -47,7 +47,7 @@ MOST_UNPACKED = 2**30
 # A record of more bytes counts as missing and is not kept in memory; and the bytes that are read at once.
 MOST_RECORD = 2**24
 _CHUNK = 2**21
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)

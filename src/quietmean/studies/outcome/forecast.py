@@ -13,7 +13,7 @@ from quietmean.core.readable import bound_text, percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
-from quietmean.statistics.expectation import SPREADS, Drawn, Expectation, Expected, best_bins
+from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
 from quietmean.statistics.kinds.histogram import Histogram
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -175,7 +175,7 @@ class Forecast:
                 if goal is None:
                     continue
 
-                def enough(drawn: Drawn, aim: str = aim, goal: float = goal) -> bool:
+                def enough(drawn: Simulated, aim: str = aim, goal: float = goal) -> bool:
                     return drawn.width <= goal if aim == "width" else drawn.power >= goal
 
                 if aim == "power" and math.isnan(self.expectation.drawn(statistic).power):
@@ -228,7 +228,7 @@ class Forecast:
         return {"best_bins": best_bins(columns[statistic.column], self.drawn, deviation)}
 
 
-def _interval(drawn: Drawn) -> str:
+def _interval(drawn: Simulated) -> str:
     """Of what the width is that is asked for."""
     return "population" if drawn.sampled else "noise"
 

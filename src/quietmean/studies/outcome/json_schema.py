@@ -38,7 +38,7 @@ def result_schema() -> Schema:
     """Of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
     local = {"true_mean", "killed"}
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger", "not_in_at_start"}
-    node |= {"impossible_releases", "told_apart"}
+    node |= {"impossible_releases", "equivocating"}
     files = {"headline", "contributions", "left_out", "twice"}
     fields = _result() | {
         "true_mean": described(_by_term(NUMBER), "run only: of the records that count, without noise"),
@@ -59,7 +59,7 @@ def result_schema() -> Schema:
         "counted_twice": array(array(COUNT, least=3, most=3)),
         "counted_twice_part": NUMBER,
         "impossible_releases": described(array(array({"anyOf": [COUNT, TEXT]}, least=2, most=2)), "join only: party, digest"),
-        "told_apart": described(
+        "equivocating": described(
             array(array({"anyOf": [COUNT, TEXT]}, least=4, most=4)),
             "join only: party and digest of what it released here, another party and that of what it was told, as it says",
         ),

@@ -116,8 +116,8 @@ class StudyOutcome:
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """All that the certificate takes for granted, with what the study says of persons, and this party's owner of a query."""
-        standing = for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
-        return (*standing, *self.query.assumptions)
+        progress = for_unit(self.certificate.assumptions, self.target.unit, self.workload.sites_per_person)
+        return (*progress, *self.query.assumptions)
 
     def certificate_json(self) -> dict[str, Any]:
         return {

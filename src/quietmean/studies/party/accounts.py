@@ -23,7 +23,7 @@ from quietmean.studies.party.people import People
 _BESIDE = "/"
 
 
-class WhoseAccount(InputError):
+class AccountQuestion(InputError):
     """A second account would be made, and a person has to say whose people these are.
 
     ``why``: what is recognised, in words; ``names``: of all accounts, recognised ones first; ``new``: of one for others.
@@ -64,7 +64,7 @@ class Accounts:
         return self.account in self.names
 
     def require_first(self) -> None:
-        """Raises :class:`WhoseAccount` where the ledger has an account already: that of the same people, perhaps."""
+        """Raises :class:`AccountQuestion` where the ledger has an account already: that of the same people, perhaps."""
         names = self.names
         if not names:
             return
@@ -76,7 +76,7 @@ class Accounts:
             why = f"the same input columns were charged to account {_listed(same)}, so these are the same data"
         else:
             why = f"the same people as {_listed(names)}? Nothing here tells"
-        raise WhoseAccount(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
+        raise AccountQuestion(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
 
     def beside(self, study: str) -> Account:
         """The account for new people beside :attr:`account`, with the same budget, to which the study is charged or would be."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError, named
 from quietmean.core.site_options import ConsentOptions
 from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party.accounts import WhoseAccount
+from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.fingerprint import fingerprint
@@ -36,7 +36,7 @@ class Questions(Protocol):
         """Whether to take part."""
         ...
 
-    def account(self, question: WhoseAccount) -> str:
+    def account(self, question: AccountQuestion) -> str:
         """Whose people these are: the place of their account, from 1 on, or 0 for others."""
         ...
 
@@ -57,7 +57,7 @@ class NobodyToAsk:
     def yes(self) -> bool:
         return False
 
-    def account(self, question: WhoseAccount) -> str:
+    def account(self, question: AccountQuestion) -> str:
         return ""
 
 

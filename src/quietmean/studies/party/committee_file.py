@@ -33,7 +33,7 @@ _FORMAT = "quietmean handed in 1"
 
 
 @dataclass(frozen=True)
-class HandedIn:
+class Submission:
     """What was contributed: the ``content`` of the file, which is public, and the keyed digest of the ``data`` that it is of."""
 
     content: bytes = field(repr=False)
@@ -78,7 +78,7 @@ class CommitteeContributor:
         """Whether the file is there, which the same data give again, also when it is late."""
         return self.stored_at.exists()
 
-    def contribute(self, encoded: Encoded, charge: Charge = lambda content: None) -> HandedIn:
+    def contribute(self, encoded: Encoded, charge: Charge = lambda content: None) -> Submission:
         """This party's contribution, durable in its file, the ledger and the register, in this order, when it is returned.
 
         The same data give the same bytes. Raises :class:`InputError` for other data, and for a store that is not the one with
@@ -113,7 +113,7 @@ class CommitteeContributor:
                 f"restored or copied; {ONCE}"
             )
 
-    def _make(self, value: Admitted, data: str) -> HandedIn:
+    def _make(self, value: Admitted, data: str) -> Submission:
         session = session_of(self.sealed, self.plan)
         seed = Seed.from_os()
         layout = session.layout_of(False, value.weight, raw_key(self.identity.public_key))
@@ -123,12 +123,12 @@ class CommitteeContributor:
         signer, sealer = IdentitySigner(self.identity), MailboxSealer()
         content = make_contribution(session, signer, sealer, numbers, value.weight, seed, admission)
         numbers.fill(0)
-        handed_in = HandedIn(content, data)
+        handed_in = Submission(content, data)
         head = json.dumps({"format": _FORMAT, "session": self.sealed.digest, "data": data, "checksum": handed_in.checksum})
         write_private(self.stored_at, head.encode() + b"\n" + content)
         return handed_in
 
-    def _stored(self) -> HandedIn | None:
+    def _stored(self) -> Submission | None:
         try:
             head, _, content = self.stored_at.read_bytes().partition(b"\n")
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class CommitteeContributor:
             raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): mend your rights") from None
         head_fields: dict[str, Any] = dict(json_object(head))
         require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at}")
-        stored = HandedIn(content, str(head_fields.get("data")))
+        stored = Submission(content, str(head_fields.get("data")))
         whole = (head_fields.get("format"), head_fields.get("session"), head_fields.get("checksum")) == (
             _FORMAT,
             self.sealed.digest,

@@ -129,9 +129,9 @@ class Contract(Agreement):
         return self.study.columns
 
     @property
-    def filled_in(self) -> Sequence[Column]:
+    def imputed(self) -> Sequence[Column]:
         """The columns whose missing cells count as the middle of their bounds."""
-        return self.study.workload.filled_in()
+        return self.study.workload.imputed()
 
     @property
     def plans(self) -> list[Plan]:
@@ -209,7 +209,7 @@ class Contract(Agreement):
             "party": self.own.name,
             "statistics": [statistic.text for statistic in self.study.workload.statistics],
             "columns": [column.describe() for column in self.study.workload.columns],
-            "filled_in": [column.name for column in self.filled_in],
+            "imputed": [column.name for column in self.imputed],
             "unit": str(target.unit),
             "neighbouring": str(target.neighbouring),
             **({"rows": self.study.rows, "sites_per_person": self.study.sites_per_person} if self.study.rows else {}),
@@ -260,7 +260,7 @@ class Contract(Agreement):
         observer = self.plan.target.eavesdropping
         if observer is None:
             return ""
-        anyway = self.plan.protocol.public_anyway(observer)
+        anyway = self.plan.protocol.already_public(observer)
         if anyway is not None:
             return f"; {eavesdropping_text(observer)}, which tells nothing more: {anyway}"
         if not is_random(observer):
@@ -302,7 +302,7 @@ class Contract(Agreement):
             ("study", self.study.name),
             *([cost] if first else []),
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
-            ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
+            ("of", _listed([_column(column, column in self.imputed) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}{self._rows()}, under {target.neighbouring}{self._counts()}"),
             *self._needs(),
             *([] if first else [cost]),
@@ -322,11 +322,11 @@ def _party_json(party: Signatory) -> dict[str, Any]:
     return {"name": party.name, "key": party.key, "address": None if party.address is None else format_address(party.address)}
 
 
-def _column(column: Column, filled_in: bool) -> str:
+def _column(column: Column, imputed: bool) -> str:
     if column.boolean:
         return f"{column.name} (yes or no)"
     domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({domain}{'; missing cells count as the middle here' if filled_in else ''})"
+    return f"{column.name} ({domain}{'; missing cells count as the middle here' if imputed else ''})"
 
 
 def _listed(parts: Sequence[str]) -> str:

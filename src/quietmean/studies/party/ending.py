@@ -47,7 +47,7 @@ def unsettled(result: NodeResult) -> dict[str, Any]:
         "counted_twice": [list(transfer) for transfer in result.counted_twice],
         "counted_twice_part": result.counted_twice_part,
         "impossible_releases": [list(release) for release in result.impossible],
-        "told_apart": [list(pair) for pair in result.told_apart],
+        "equivocating": [list(pair) for pair in result.equivocating],
     }
 
 
@@ -65,7 +65,7 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             "with its weight and noise of the plan's size. It is left out as if that party had dropped out; noise that others "
             "shared with it is in the standard errors, and the privacy figures count it as seen"
         )
-    for party, digest, other, told in result.told_apart:
+    for party, digest, other, told in result.equivocating:
         notes.append(
             f"{roster.name(party)} released something else to this party (digest {digest[:_SHOWN]}) than to {roster.name(other)} "
             f"(digest {told[:_SHOWN]}), or {roster.name(other)} does not say truly what it was told: results may differ"

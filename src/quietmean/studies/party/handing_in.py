@@ -31,7 +31,7 @@ from quietmean.studies.party.preparing import Person, auditor_for, charge_of, re
 
 
 @dataclass(frozen=True)
-class Handed:
+class Delivered:
     """What a party handed in: its ``contribution``, which may leave now; ``ledger`` and ``account`` where something was charged;
     ``head``: how far the site's audit log has come."""
 
@@ -84,7 +84,7 @@ def contributor_keys(sealed: Sealed, identity: Identity, key: Path, store: Path 
 
 def hand_in(
     sealed: Sealed, identity: Identity, keys: StudyKeys, data: Source, data_name: str, site: ConsentOptions, person: Person
-) -> Handed:
+) -> Delivered:
     """The same data give the same contribution again. It is charged in full, once. ``data_name``: what the ledger calls the data.
 
     Raises :class:`InputError` for a policy or a budget that does not allow it, without a yes, for data that do not fit, for other
@@ -136,4 +136,4 @@ def hand_in(
         person.warn(sentence)
     charged = accounts[0] if accounts else None
     ledger = None if paying is None or charged is None else paying.ledger
-    return Handed(keys.entry.name, contract, contribution, ledger, charged, head)
+    return Delivered(keys.entry.name, contract, contribution, ledger, charged, head)

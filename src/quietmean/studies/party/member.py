@@ -29,7 +29,7 @@ from quietmean.node.net import listening_place
 from quietmean.planning import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.committee.member import CommitteeMachine
-from quietmean.protocols.committee.opening import AmongThoseThere, CommitteeOpening
+from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachine
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
@@ -244,7 +244,7 @@ def _plan(own: MemberFiles, members: int) -> Plan:
     return Plan(among, opening, context={**own.sealed.study.context(), "plan": own.plan.digest})
 
 
-def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> AmongThoseThere:
+def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> QuorumMachine:
     holdings = MemberHoldings.load(own.held, own.session)
     if holdings is None:
         raise InputError(f"file {own.held} with what this member took of the contributions is gone: it takes no part any more")
@@ -258,7 +258,7 @@ def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable
         noise,
     )
     places = [own.session.member(entry.public_key) for entry in roster.entries]
-    return AmongThoseThere(machine, places, lambda state: _keep(own, holdings, state, say))
+    return QuorumMachine(machine, places, lambda state: _keep(own, holdings, state, say))
 
 
 def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say: Callable[[str], None]) -> None:

@@ -35,7 +35,7 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.holdings import Held, Vouchered
+from quietmean.protocols.committee.holdings import Held, UsedVouchers
 from quietmean.protocols.committee.keys import Opener
 from quietmean.protocols.committee.segments import FRONT_BYTES, is_segment, read_segment
 from quietmean.protocols.committee.session import CommitteeSession
@@ -99,7 +99,7 @@ class MemberHoldings:
         """Take this member's parts of all that is in ``folder`` now; durable when this returns.
 
         ``until``: what was written later, in seconds since 1970, comes too late. Raises :class:`InputError` for a folder that
-        cannot be read, or in which nothing is for this study, and :class:`Outage` where there is no room: nothing was taken then.
+        cannot be read, or in which nothing is for this study, and :class:`StorageError` where nothing fits and nothing was taken.
         """
         try:
             with replacing(path) as file:
@@ -214,7 +214,7 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
     """Write this member's parts of what is in ``folder``, one after the other: of each only who it is from stays in memory."""
     left_out: list[tuple[str, str, str]] = []
     taken: dict[bytes, tuple[bytes, str]] = {}
-    vouchered = Vouchered(session)
+    vouchered = UsedVouchers(session)
     for name, read in _contributions(session, member, folder, until):
         dealer = ""
         try:

@@ -94,7 +94,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     # The others keep it: who can write the log cannot change their receipts.
     settings = replace(settings, audit=head.to_bytes())
     begun = time.monotonic()
-    among = _Among(files, settings)
+    among = _PartySoFar(files, settings)
     try:
         result = await run_party(settings, among.start)
     except NotStarted as error:
@@ -140,14 +140,14 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), among.absent)
 
 
-def _keep_impossible(ready: PreparedStudy, among: _Among, result: NodeResult, error: ImpossibleResult) -> None:
+def _keep_impossible(ready: PreparedStudy, among: _PartySoFar, result: NodeResult, error: ImpossibleResult) -> None:
     """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
     approved = _with_log(ready, result=False, reason="a result that cannot be")
     origin = origin_of(among.files, among.settings, approved, result, among.start_json)
     save_impossible(ready.receipt, among.settings.plan.target, result.execution, error, origin)
 
 
-def _kept_without_result(ready: PreparedStudy, among: _Among, approved: Mapping[str, Any], error: ProtocolFailure) -> str:
+def _kept_without_result(ready: PreparedStudy, among: _PartySoFar, approved: Mapping[str, Any], error: ProtocolFailure) -> str:
     """The sentence of an end without a result, with the receipt that says what was paid for."""
     plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
     most = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} at most"
@@ -158,7 +158,7 @@ def _kept_without_result(ready: PreparedStudy, among: _Among, approved: Mapping[
     return f"{error}; receipt {ready.receipt}"
 
 
-class _Among:
+class _PartySoFar:
     """One party among those who are in; among all, until it is settled who they are."""
 
     def __init__(self, everybody: Files, settings: NodeSettings) -> None:

@@ -27,7 +27,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.data import GroupedRows, Records
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party.accounts import Accounts, WhoseAccount, opening_account
+from quietmean.studies.party.accounts import AccountQuestion, Accounts, opening_account
 from quietmean.studies.party.executions import execution_id, has_begun, seat_of
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
@@ -164,7 +164,7 @@ class Payer:
             if not self.new:
                 try:
                     accounts.require_first()
-                except WhoseAccount as question:
+                except AccountQuestion as question:
                     question.charged = book.account_of(study)
                     raise
             opening = self._opening_account(self.opening, plan)
@@ -215,7 +215,7 @@ class Payer:
         elif not accounts.there:
             try:
                 made = self._make_account(accounts, plan)
-            except WhoseAccount as question:
+            except AccountQuestion as question:
                 question.charged = book.account_of(study)
                 raise
         book.reserve(

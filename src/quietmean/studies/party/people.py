@@ -21,7 +21,7 @@ from quietmean.randomness import Seed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import GroupedRows, Records, Source, location_of, records_of
 from quietmean.studies.data.mapping import SiteMapping
-from quietmean.studies.data.text import Tell
+from quietmean.studies.data.text import Notify
 from quietmean.studies.data.whole_rows import whole_rows
 from quietmean.studies.data.withheld import Withheld
 
@@ -102,7 +102,7 @@ class People:
             return None
 
 
-def records_for(study: StudyTerms, data: Source, tell: Tell) -> Records | GroupedRows:
+def records_for(study: StudyTerms, data: Source, tell: Notify) -> Records | GroupedRows:
     """The columns that the study uses of all rows; NaN where a cell has no number.
 
     In a study of records so many rows of one person have values as the site says, and others none; where the number of records is

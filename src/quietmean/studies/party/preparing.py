@@ -25,7 +25,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.party.accounts import WhoseAccount
+from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event
@@ -78,7 +78,7 @@ class Person:
         """
         try:
             return charge(payer)
-        except WhoseAccount as question:
+        except AccountQuestion as question:
             if not self.questions.can_ask() or approval.get("approval", {}).get("approvals"):
                 raise
             same = question.charged or question.chosen(self.questions.account(question))

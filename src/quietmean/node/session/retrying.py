@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from quietmean.core.errors import Outage
+from quietmean.core.errors import StorageError
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Report, Stalled, iso_time
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
 
 
-class Patience:
+class RetryPolicy:
     """How long a party waits for its own machine, in all: as long as others may wait for a party."""
 
     def __init__(self, report: Report, settings: NodeSettings) -> None:
@@ -37,7 +37,7 @@ class Patience:
         self._pause = _FIRST_PAUSE
         self._reported = ""
 
-    async def wait(self, outage: Outage) -> None:
+    async def wait(self, outage: StorageError) -> None:
         """For a little while, longer each time. Raises the outage where there is no patience left."""
         if self._left <= 0:
             raise outage
@@ -92,17 +92,17 @@ class CurrentSession:
         return await self.session.handle(sender, request, payload)
 
 
-async def endure(
-    attempt: Callable[[], Awaitable[Result]], path: Path, patience: Patience, failed: Callable[[], None] = lambda: None
+async def retry(
+    attempt: Callable[[], Awaitable[Result]], path: Path, patience: RetryPolicy, failed: Callable[[], None] = lambda: None
 ) -> Result:
     """What ``attempt`` returns, which is made again after every outage, of the disk with ``path`` or of memory.
 
-    ``failed`` is called as soon as one has failed: it drops the connections. Raises :class:`Outage` at the end of the patience.
+    ``failed`` is called as soon as one has failed: it drops the connections. Raises :class:`StorageError` when patience ends.
     """
     while True:
         try:
             return await attempt()
-        except (Outage, OSError, MemoryError, ImportError, RuntimeError, sqlite3.OperationalError) as error:
+        except (StorageError, OSError, MemoryError, ImportError, RuntimeError, sqlite3.OperationalError) as error:
             outage = outage_of(error, path)
             if outage is None:
                 raise

@@ -27,7 +27,7 @@ NO_ESTIMATE = "Not stated in this file"
 
 
 @dataclass(frozen=True)
-class Glance:
+class SummaryCard:
     """One question, its answer in a few words, and what has to be known with it."""
 
     question: str
@@ -63,7 +63,7 @@ def nats_cards(nats: Mapping[str, Any] | None, adversary: str) -> list[dict[str,
     ]
 
 
-def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> Glance:
+def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> SummaryCard:
     """The first estimates with the standard error of the noise; ``note``: what else there is."""
     count = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
     shown = [
@@ -71,12 +71,12 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
         for name, value, error in zip(names[:count], values, errors, strict=False)
     ]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
+    return SummaryCard("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
 
 
-def many_estimates(smaller: Sequence[bool], nouns: str, note: str) -> Glance:
+def many_estimates(smaller: Sequence[bool], nouns: str, note: str) -> SummaryCard:
     """The card of many estimates, ``nouns`` in words; ``smaller``: in which of them noise is the smaller error."""
-    return Glance("How sure is it?", f"Noise {where_smaller(smaller, nouns)}", note)
+    return SummaryCard("How sure is it?", f"Noise {where_smaller(smaller, nouns)}", note)
 
 
 def where_smaller(smaller: Sequence[bool], nouns: str) -> str:
@@ -99,7 +99,7 @@ def who_is_left_out(
     absent: Sequence[str] = (),
     counts: str = "records",
     lacking: bool = False,
-) -> Glance:
+) -> SummaryCard:
     """``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
 
     ``absent``: parties without whom the study began. ``lacking``: answers leave records out that lack a value, or may.
@@ -119,37 +119,39 @@ def who_is_left_out(
     )
     nobody = "No party" if lacking else "Nobody"
     more = f" Answers leave out {counts} that lack a value: each says of how many it is." if lacking else ""
-    return Glance(
+    return SummaryCard(
         "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or nobody, f"{there} are in the result{part}.{begun}{more}"
     )
 
 
-def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:
+def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> SummaryCard:
     """A priori, then as it happened."""
     at = f"δ = {words.power(privacy.delta)}"
     as_happened = f"As it happened: {bound(spent)}. {at}."
     if promised is None:
-        return Glance(
+        return SummaryCard(
             "What did it cost?", f"{capital(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
         )
-    return Glance("What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))} a priori", as_happened)
+    return SummaryCard("What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))} a priori", as_happened)
 
 
-def against_whom(adversary: str, everybody: float) -> Glance:
+def against_whom(adversary: str, everybody: float) -> SummaryCard:
     """``adversary`` in words; ``everybody``: epsilon if all others collude."""
     adversaries, _, detail = adversary.partition(" (")
     proof = f"{capital(detail.removesuffix(')'))}. " if detail else ""
-    return Glance("Against whom?", capital(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
+    return SummaryCard("Against whom?", capital(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
 
 
-def what_is_left(account: Account | None, reason: str = "") -> Glance:
+def what_is_left(account: Account | None, reason: str = "") -> SummaryCard:
     """The card of the budget that is left; ``reason``: why no ledger is known."""
     if account is None:
-        return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a data set's budget (certify --ledger).")
+        return SummaryCard(
+            "What is left?", "Not known: no ledger", reason or "A ledger keeps a data set's budget (certify --ledger)."
+        )
     remaining = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
     frozen = " The account is frozen." if account.frozen is not None else ""
     budget = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
-    return Glance("What is left?", f"ε = {remaining}", budget)
+    return SummaryCard("What is left?", f"ε = {remaining}", budget)
 
 
 def records_in(execution: Execution, records: int) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from quietmean.core.blocking import blocking
-from quietmean.core.errors import InputError, Outage
+from quietmean.core.errors import InputError, StorageError
 from quietmean.core.extras import import_extra
 from quietmean.core.outage import ONCE_MORE
 
@@ -41,7 +41,7 @@ def by_processes(
             pool = joblib.Parallel(n_jobs=count, **options)
             yield from pool(joblib.delayed(function)(common, place, job) for place, job in enumerate(jobs))
     except BrokenProcessPool:
-        raise Outage(
+        raise StorageError(
             f"a process that computed was ended from outside, which a system does for want of memory: take fewer than {count} "
             f"workers, {ONCE_MORE}"
         ) from None
@@ -88,7 +88,7 @@ def by_dask(
                     running[client.submit(function, everywhere, place, jobs[place], pure=False)] = place
                 finished = _finished(distributed, client, list(running))
             if threads == 0 and not finished and time.monotonic() - heard > _PATIENCE:
-                raise Outage(f"the scheduler at {address} has no workers any more: {_START.format(address)}, {ONCE_MORE}")
+                raise StorageError(f"the scheduler at {address} has no workers any more: {_START.format(address)}, {ONCE_MORE}")
             for future in finished:
                 place = running.pop(future)
                 if future.cancelled():
@@ -149,7 +149,7 @@ def _required(distributed: Any, address: str) -> Iterator[None]:
     try:
         yield
     except (OSError, CancelledError, distributed.CancelledError):
-        raise Outage(f"the scheduler at {address} or all its workers ended: start them again, {ONCE_MORE}") from None
+        raise StorageError(f"the scheduler at {address} or all its workers ended: start them again, {ONCE_MORE}") from None
 
 
 def _finished(distributed: Any, client: Any, running: Sequence[Any]) -> list[Any]:
@@ -166,7 +166,7 @@ def _result(distributed: Any, future: Any, address: str) -> Any:
             return future.result()
     error = future.exception()
     if isinstance(error, distributed.KilledWorker):
-        raise Outage(
+        raise StorageError(
             f"workers of the scheduler at {address} end again and again with one and the same job, which a system does for want "
             f"of memory: give them more, {ONCE_MORE}"
         )

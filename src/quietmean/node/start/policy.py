@@ -16,7 +16,7 @@ from quietmean.core.reasons import grouped
 from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
-from quietmean.node.start.machine import Announcement, Machine, Standing
+from quietmean.node.start.machine import Announcement, Machine, StartProgress
 from quietmean.node.start.rules import Proposal
 from quietmean.node.tasks import Tasks
 
@@ -30,10 +30,10 @@ _EARLY = ATTEMPTS // 2
 _FOR_ALL = 2
 
 Closed = Callable[[Position], Coroutine[Any, Any, None]]
-Came = Callable[[], Iterable[PartyId]]
+Received = Callable[[], Iterable[PartyId]]
 
 
-class Occasion(Protocol):
+class StartPolicy(Protocol):
     """What a party does by its clock before the start. ``repeats``: whether it announces again and again that it is there."""
 
     repeats: bool
@@ -56,19 +56,19 @@ class Occasion(Protocol):
     def accepted(self) -> None:
         """This party went on to an attempt."""
 
-    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
-        """Another party announced where it is; ``standing``: of this one before."""
+    def heard(self, sender: PartyId, announcement: Announcement, progress: StartProgress) -> None:
+        """Another party announced where it is; ``progress``: of this one before."""
 
-    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
+    def due(self, progress: StartProgress, informed: Collection[PartyId]) -> StartProgress:
         """The standing after what it is time for; ``informed``: who has taken in where this party is.
 
         Raises :class:`NotStarted` where this party waits no more.
         """
 
-    def settled(self, peer: PartyId, standing: Standing) -> bool:
+    def settled(self, peer: PartyId, progress: StartProgress) -> bool:
         """Whether nothing needs to be announced to a party any more."""
 
-    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
+    def missing(self, progress: StartProgress, informed: Collection[PartyId]) -> set[PartyId]:
         """Who is waited for."""
 
 
@@ -77,8 +77,8 @@ def occasion_of(
     machine: Machine,
     links: Mapping[PartyId, PeerLink],
     closed: Closed | None,
-    came: Came,
-) -> Occasion:
+    came: Received,
+) -> StartPolicy:
     """That of the study."""
     if settings.start is None:
         return WhenAllAreThere(settings, links, closed)
@@ -104,21 +104,21 @@ class WhenAllAreThere:
     def accepted(self) -> None:
         """There is one attempt."""
 
-    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
+    def heard(self, sender: PartyId, announcement: Announcement, progress: StartProgress) -> None:
         """Nothing depends on when."""
 
-    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
-        if self._closing is None or not self._closing.done() or not (missing := self.missing(standing, informed)):
-            return standing
+    def due(self, progress: StartProgress, informed: Collection[PartyId]) -> StartProgress:
+        if self._closing is None or not self._closing.done() or not (missing := self.missing(progress, informed)):
+            return progress
         reasons = grouped({self._settings.names[party]: self._links[party].trouble for party in sorted(missing)})
         until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
         raise NotStarted(f"the study did not start {until} for want of {reasons}", for_good=False)
 
-    def settled(self, peer: PartyId, standing: Standing) -> bool:
+    def settled(self, peer: PartyId, progress: StartProgress) -> bool:
         return False
 
-    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
-        attempt, others = standing.attempt, set(self._links)
+    def missing(self, progress: StartProgress, informed: Collection[PartyId]) -> set[PartyId]:
+        attempt, others = progress.attempt, set(self._links)
         if attempt is None:
             return others
         # Nobody reveals before all have committed: as long as commitments are missing, only their parties are reported.
@@ -138,7 +138,7 @@ class ByTime:
         terms: StartTerms,
         machine: Machine,
         closed: Closed | None,
-        came: Came,
+        came: Received,
     ) -> None:
         self._settings, self._terms, self._machine = settings, terms, machine
         self._now = terms.clock if settings.folder is None else settings.folder.clock
@@ -176,76 +176,76 @@ class ByTime:
     def accepted(self) -> None:
         self._accepted_at = self._now()
 
-    def heard(self, sender: PartyId, announcement: Announcement, standing: Standing) -> None:
+    def heard(self, sender: PartyId, announcement: Announcement, progress: StartProgress) -> None:
         self._there[sender] = self._now()
         self._settled.discard(sender)
-        proposal, own = announcement.proposal, standing.attempt
+        proposal, own = announcement.proposal, progress.attempt
         if proposal is not None and announcement.bound and own is not None and own.proposal.same_as(proposal):
             self._settled.add(sender)
 
-    def settled(self, peer: PartyId, standing: Standing) -> bool:
-        return peer in self._settled and standing.bound
+    def settled(self, peer: PartyId, progress: StartProgress) -> bool:
+        return peer in self._settled and progress.bound
 
-    def missing(self, standing: Standing, informed: Collection[PartyId]) -> set[PartyId]:
+    def missing(self, progress: StartProgress, informed: Collection[PartyId]) -> set[PartyId]:
         return set(range(len(self._settings.roster))) - {self._me, *self._present()}
 
-    def due(self, standing: Standing, informed: Collection[PartyId]) -> Standing:
-        self._refuse_if_over(standing)
+    def due(self, progress: StartProgress, informed: Collection[PartyId]) -> StartProgress:
+        self._refuse_if_over(progress)
         now = self._now()
-        if not standing.free:
-            return standing
+        if not progress.free:
+            return progress
         # Who is bound elsewhere is in no other attempt.
-        there = frozenset(self._present()) - standing.elsewhere.keys() | {self._me}
-        attempt = self._attempt_by_time(standing, now)
+        there = frozenset(self._present()) - progress.elsewhere.keys() | {self._me}
+        attempt = self._attempt_by_time(progress, now)
         may_start = self._terms.asked_to_start() and self._machine.rules.allows(there)
         if attempt is None and (may_start or len(there) == len(self._settings.roster)):
             # All are there, or enough of them: at once, and after an attempt that failed once it had its time.
-            waited = standing.latest == 0 or now >= self._end_of_turn(standing)
-            early = standing.latest < _EARLY or now >= self._terms.start_by
-            attempt = standing.latest + 1 if waited and early else None
-        if attempt is None or not standing.latest < attempt <= ATTEMPTS:
-            return standing
-        return self._machine.propose(standing, attempt, self._without_stragglers(standing, there))
+            waited = progress.latest == 0 or now >= self._end_of_turn(progress)
+            early = progress.latest < _EARLY or now >= self._terms.start_by
+            attempt = progress.latest + 1 if waited and early else None
+        if attempt is None or not progress.latest < attempt <= ATTEMPTS:
+            return progress
+        return self._machine.propose(progress, attempt, self._without_stragglers(progress, there))
 
-    def _without_stragglers(self, standing: Standing, there: frozenset[PartyId]) -> frozenset[PartyId]:
+    def _without_stragglers(self, progress: StartProgress, there: frozenset[PartyId]) -> frozenset[PartyId]:
         """After two attempts: without those who are there and did not get on in the last one, if enough others are."""
-        last = standing.attempt
-        if last is None or standing.latest < _FOR_ALL:
+        last = progress.attempt
+        if last is None or progress.latest < _FOR_ALL:
             return there
         done = last.openings if last.all_committed else last.commits if last.all_agreed else last.agreed
         others = there - (last.members - frozenset(done))
         return others if self._machine.rules.allows(others) else there
 
-    def _attempt_by_time(self, standing: Standing, now: float) -> int | None:
+    def _attempt_by_time(self, progress: StartProgress, now: float) -> int | None:
         """The attempt whose turn it is; None before the time to start, and while an earlier one still has its time."""
         if now < self._terms.start_by:
             return None
-        if standing.latest and now < self._end_of_turn(standing):
+        if progress.latest and now < self._end_of_turn(progress):
             return None
         return 1 + int((now - self._terms.start_by) / self._turn)
 
-    def _end_of_turn(self, standing: Standing) -> float:
+    def _end_of_turn(self, progress: StartProgress) -> float:
         """When the time of the last attempt is over."""
         if self._closed is None:
             return self._accepted_at + self._turn
-        return self._terms.start_by + standing.latest * self._turn
+        return self._terms.start_by + progress.latest * self._turn
 
     def _present(self) -> set[PartyId]:
         now = self._now()
         patience = _THERE + 3 * self.pause
         return {party for party, since in self._there.items() if now - since < patience} | set(self._came())
 
-    def _refuse_if_over(self, standing: Standing) -> None:
+    def _refuse_if_over(self, progress: StartProgress) -> None:
         """Raises :class:`NotStarted` once this party will not be in."""
-        if standing.never:
+        if progress.never:
             raise NotStarted(
                 "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
             )
-        colluding, own = self._machine.rules.colluding, standing.attempt
-        for (attempt, members), sayers in Counter(standing.elsewhere.values()).items():
+        colluding, own = self._machine.rules.colluding, progress.attempt
+        for (attempt, members), sayers in Counter(progress.elsewhere.values()).items():
             inside = own is not None and own.proposal.same_as(Proposal(attempt, members, b""))
             # More than may lie say so, and this party is not among them or went on to a later attempt.
-            if sayers > colluding and not inside and (self._me not in members or standing.latest > attempt):
+            if sayers > colluding and not inside and (self._me not in members or progress.latest > attempt):
                 raise NotStarted(
                     f"the study started without this party, with {self._names(members)}: none of its data left this machine"
                 )

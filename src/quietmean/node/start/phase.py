@@ -15,10 +15,10 @@ from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.opening import Opening, public_seed, seed_check
 from quietmean.node.phase import Position
 from quietmean.node.session import NodeSettings, PeerLink
-from quietmean.node.start.machine import Announcement, Attempt, Machine, Standing
-from quietmean.node.start.occasion import Came, Closed, Occasion, occasion_of
+from quietmean.node.start.machine import Announcement, Attempt, Machine, StartProgress
 from quietmean.node.start.pairing import Pairing
-from quietmean.node.start.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frames
+from quietmean.node.start.policy import Closed, Received, StartPolicy, occasion_of
+from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.start.rules import Rules, quorum_study
 from quietmean.node.start.started import Started
 from quietmean.node.storage import Store
@@ -38,7 +38,7 @@ def rules_of(settings: NodeSettings) -> Rules:
     return Rules(settings.study, settings.roster.conveners, target.colluding, settings.start_quorum, least)
 
 
-class Gathering:
+class StartPhase:
     """Answers in :meth:`handle`, announces in the background from :meth:`start` on, and ends in :meth:`until_bound`.
 
     Each change of the standing is on disk before it is announced. ``fail`` is called with an error in the background, which by
@@ -55,13 +55,13 @@ class Gathering:
         fail: Fail | None = None,
         refused: Callable[[str, str], None] = lambda peer, reason: None,
         closed: Closed | None = None,
-        came: Came = tuple,
+        came: Received = tuple,
     ) -> None:
         self._settings, self._store, self._links, self._report, self._refused = settings, store, links, report, refused
         self._rules = rules_of(settings)
         signatures = RosterSignatures(settings.identity, settings.roster)
         self._machine = Machine(settings.party, self._rules, signatures, self._fresh)
-        self._standing = load_standing(store.standing())
+        self._standing = load_progress(store.progress())
         # That of noise and exchange key in an attempt that is not on disk yet.
         self._fresh_seed: bytes | None = None
         self._pairing = Pairing(settings, store)
@@ -72,7 +72,7 @@ class Gathering:
         self._fail = fail or self.fail
         self._tasks = Tasks(self._fail, self._changed.set)
         self._begun = False
-        self._occasion: Occasion = occasion_of(settings, self._machine, links, closed, came)
+        self._occasion: StartPolicy = occasion_of(settings, self._machine, links, closed, came)
         # What each of the others has taken in.
         self._taken_in: dict[PartyId, Announcement] = {}
         # Who refused it, and what others say of the public seed who are in a round.
@@ -81,7 +81,7 @@ class Gathering:
         self._reported: AgreementWaits | None = None
 
     @property
-    def standing(self) -> Standing:
+    def progress(self) -> StartProgress:
         return self._standing
 
     @property
@@ -138,7 +138,7 @@ class Gathering:
                 async with asyncio.timeout(_TICK if attempt is not None else self._occasion.pause):
                     await self._changed.wait()
 
-    def _due(self) -> Standing:
+    def _due(self) -> StartProgress:
         try:
             return self._occasion.due(self._standing, self._informed)
         except NotStarted as error:
@@ -175,14 +175,14 @@ class Gathering:
             # It does not know yet, or was not there when it happened.
             self._taken_in.pop(sender, None)
             self._news[sender].set()
-        standing = self._machine.receive(self._standing, sender, announcement)
-        self._take_encapsulated(standing, sender, announcement, frame.encapsulated)
-        self._move(standing)
+        progress = self._machine.receive(self._standing, sender, announcement)
+        self._take_encapsulated(progress, sender, announcement, frame.encapsulated)
+        self._move(progress)
         self._changed.set()
 
-    def _take_encapsulated(self, standing: Standing, sender: PartyId, announcement: Announcement, ciphertext: bytes) -> None:
+    def _take_encapsulated(self, progress: StartProgress, sender: PartyId, announcement: Announcement, ciphertext: bytes) -> None:
         """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
-        before, attempt, proposal = self._standing, standing.attempt, announcement.proposal
+        before, attempt, proposal = self._standing, progress.attempt, announcement.proposal
         if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
             return
         same = before.attempt is not None and before.attempt.proposal.same_as(proposal)
@@ -202,9 +202,9 @@ class Gathering:
         self._fresh_seed = seed.secret
         return Opening(nonce, self._settings.value.weight, ExchangeKey(seed).public)
 
-    def _move(self, standing: Standing) -> None:
+    def _move(self, progress: StartProgress) -> None:
         """Make a change durable, and bind this party once it may be."""
-        self._save(standing)
+        self._save(progress)
         bound = self._machine.bind(self._standing)
         if bound.bound and not self._standing.bound and bound.attempt is not None and self._may_be_bound:
             try:
@@ -232,21 +232,21 @@ class Gathering:
         announcement = replace(self._announcement, bound=False)
         return {party for party, taken_in in self._taken_in.items() if taken_in == announcement}
 
-    def _save(self, standing: Standing) -> None:
+    def _save(self, progress: StartProgress) -> None:
         before = self._standing
-        if standing == before:
+        if progress == before:
             return
-        attempt = standing.attempt
-        new = attempt is not None and standing.latest != before.latest
+        attempt = progress.attempt
+        new = attempt is not None and progress.latest != before.latest
         earlier = self._announcement
-        self._store.save_standing(dump_standing(self._settings.party, standing), self._fresh_seed if new else None)
+        self._store.save_standing(dump_progress(self._settings.party, progress), self._fresh_seed if new else None)
         # From here on the seed is the store's, which forgets it with the result.
-        self._standing, self._fresh_seed = standing, None
+        self._standing, self._fresh_seed = progress, None
         if new:
             self._occasion.accepted()
             self._taken_in.clear()
         self._changed.set()
-        if self._announcement != earlier and not (self._rules.for_all and standing.bound):
+        if self._announcement != earlier and not (self._rules.for_all and progress.bound):
             for news in self._news.values():
                 news.set()
 

@@ -11,7 +11,7 @@ from quietmean.node.session.logs import PartyLog
 
 
 @dataclass(frozen=True)
-class Came:
+class Received:
     """``heard``: whose releases are in the total; ``impossible``: whose came and cannot be; ``digests``: of all of these."""
 
     heard: tuple[PartyId, ...] = ()
@@ -19,7 +19,7 @@ class Came:
     digests: tuple[tuple[PartyId, bytes], ...] = ()
 
     @classmethod
-    def of(cls, state: Any) -> Came:
+    def of(cls, state: Any) -> Received:
         """From the last state of the machine that spread them; push-sum does not record whose are in its sums."""
         return cls(*(getattr(state, name, ()) for name in ("heard", "impossible", "digests")))
 
@@ -34,7 +34,7 @@ class Came:
         digests = dict(self.digests)
         return tuple((party, digests[party].hex()) for party in self.impossible)
 
-    def told_apart(self, logs: Mapping[PartyId, PartyLog]) -> tuple[tuple[PartyId, str, PartyId, str], ...]:
+    def equivocating(self, logs: Mapping[PartyId, PartyLog]) -> tuple[tuple[PartyId, str, PartyId, str], ...]:
         """(party, digest, other, digest): what a party released to this one, and what, as an other one says, to that one.
 
         Either the party sent them different things, or the other one lies about it.
