@@ -15,7 +15,7 @@ from quietmean.statistics.fields import names_field, require_names, sides_of
 from quietmean.statistics.known_levels import KnownLevels
 from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.products import CentredMoments, moments_of, moved_products
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 # The correlation of columns that is assumed where a statistic asks for it and the study states none.
@@ -32,7 +32,7 @@ class OfColumns(Statistic):
 
     columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         usual = _RELATION if self.asks_for_relations else 0.0
         correlation = scenario.expected("correlation")
         for first, second in pairwise(self.columns):

@@ -21,7 +21,7 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import NOT_TOLD, Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
-from quietmean.statistics.scenario import ROWS, Scenario
+from quietmean.statistics.scenario import ROWS, SyntheticRecords
 from quietmean.statistics.statistic import Statistic
 from quietmean.statistics.workload import Workload
 
@@ -266,7 +266,7 @@ class _Studies:
     def _population(self, spread: float) -> Array:
         """The quantities of made-up records, (ROWS, q)."""
         if spread not in self._populations:
-            scenario = Scenario(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
+            scenario = SyntheticRecords(self._workload.columns, dict(self._statistic.expect), spread, self._statistic.subject)
             self._statistic.synthesize(scenario)
             table = scenario.table(_columns_of(self._statistic, self._workload))
             read = self.decoder.read[:, self._places].T

@@ -26,7 +26,7 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import near_threshold
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.robust import Means, PairMoments, Variances
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 # The products that such a function may depend on.
@@ -161,7 +161,7 @@ class OfPair(Statistic, ABC):
     first: str = parameter(help="the first column of numbers")
     second: str = parameter(help="the second one")
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         relation, difference = scenario.expected("correlation"), scenario.expected("difference")
         scenario.correlate(self.second, [scenario.normal(self.first)], [_RELATION if relation is None else relation])
         if difference is not None:

@@ -70,7 +70,7 @@ def expectation_field() -> Any:
     )
 
 
-class Scenario:
+class SyntheticRecords:
     """A table in the making: ``values`` of each column, (rows,), related one step after the other.
 
     ``expect``: what the statistic expects. ``spread``: the standard deviation of a column without a guess, in widths of its

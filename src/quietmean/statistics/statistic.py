@@ -23,7 +23,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.intervals import HALF_A_RECORD
 from quietmean.statistics.names import READ_LATER, quoted
 from quietmean.statistics.possible import CurveOfTerms
-from quietmean.statistics.scenario import EXPECT, OF_NUMBERS, Scenario, expectation_field, require_expected
+from quietmean.statistics.scenario import EXPECT, OF_NUMBERS, SyntheticRecords, expectation_field, require_expected
 
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
 # are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
@@ -357,7 +357,7 @@ class Statistic(Configured, ABC):
         """What ``expect`` may name."""
         return ("missing", *(OF_NUMBERS if self.subject is not None else ()), *self.expects)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         """Relates the columns of made-up records as the question asks, with what is expected. Before a study, for its plan."""
 
     def agreed_fields(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, boolean_column, edges_field
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
@@ -76,7 +76,7 @@ class Timed(Statistic, ABC):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("hazard-ratio") or 1.0
         scenario.times(self.time, self.event, self.by, ratio, median=scenario.expected("median"))
 

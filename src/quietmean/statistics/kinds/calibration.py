@@ -24,7 +24,7 @@ from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS
 
@@ -61,7 +61,7 @@ class Calibration(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         scenario.score(self.score, self.outcome, calibrated=True)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:

@@ -18,7 +18,7 @@ from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, chi_squar
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
@@ -48,7 +48,7 @@ class Crosstab(Statistic):
     def subject(self) -> str | None:
         return None
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
         if ratio is not None and all(len(scenario.columns[name].categories) == 2 for name in (self.row, self.column)):
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])

@@ -20,7 +20,7 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.possible import CurveOfTerms, curves_in
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
@@ -54,7 +54,7 @@ class CumulativeIncidence(Statistic):
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("hazard-ratio") or 1.0
         scenario.times(self.time, self.cause, self.by, ratio, median=scenario.expected("median"), none=self.censored)
 

@@ -22,7 +22,7 @@ from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
@@ -49,7 +49,7 @@ class GroupMeans(Statistic):
     by: str = parameter(help="the column whose levels are the groups")
     cluster: str | None = cluster_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         difference, smd = scenario.expected("difference"), scenario.expected("smd")
         spread = float(scenario.values[self.column].std())
         apart = (difference / spread if spread > 0 else 0.0) if difference is not None else smd or 0.0

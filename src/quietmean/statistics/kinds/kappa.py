@@ -17,7 +17,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 KAPPA, AGREEMENT = "kappa", "agreement"
@@ -53,7 +53,7 @@ class Kappa(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return self._alike(columns, self.first, self.second)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         expected = scenario.expected("kappa")
         if expected is not None:
             same = scenario.chance < expected

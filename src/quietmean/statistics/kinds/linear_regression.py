@@ -25,7 +25,7 @@ from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
 from quietmean.statistics.products import CentredMoments, moments_of, moved_products
 from quietmean.statistics.robust import PairMoments, of_line
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 INTERCEPT = "(Intercept)"
@@ -59,7 +59,7 @@ class LinearRegression(Regression):
     def meant_in_words(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
         return {ROBUST: True} if _looks_of_one(str(raw.get("formula", ""))) else {}
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         outcome, covariates = self._sides(scenario.columns)
         name = outcome.column.name
         spread = float(scenario.values[name].std())

@@ -22,7 +22,7 @@ from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, least_coun
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 AUC = "auc"
@@ -60,7 +60,7 @@ class LogisticRegression(Regression):
 
     expects = ("odds-ratio",)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         outcome, covariates = self._sides(scenario.columns)
         first = scenario.expected("odds-ratio")
         stated = first is not None or any(scenario.expected(covariate.column.name) is not None for covariate in covariates)

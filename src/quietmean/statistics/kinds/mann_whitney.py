@@ -14,7 +14,7 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
-from quietmean.statistics.scenario import Scenario, between_groups
+from quietmean.statistics.scenario import SyntheticRecords, between_groups
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
@@ -39,7 +39,7 @@ class MannWhitney(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         second = float(scenario.values[self.by].mean())
         correlation = between_groups([1 - second, second], scenario.expected("probability") or 0.5)
         scenario.correlate(self.column, [scenario.standardised(self.by)], [correlation])

@@ -19,7 +19,7 @@ from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 ODDS, RISK, DIFFERENCE, TEST = "odds-ratio", "risk-ratio", "risk-difference", "mantel-haenszel"
@@ -53,7 +53,7 @@ class MantelHaenszel(OfCells):
     def _axes(self, columns: Columns) -> tuple[Column, ...]:
         return columns.category(self.by), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
         if ratio is not None:
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])

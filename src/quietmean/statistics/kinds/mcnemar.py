@@ -15,7 +15,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test, least_count
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 DIFFERENCE, RATIO, TEST = "difference", "odds-ratio", "mcnemar"
@@ -43,7 +43,7 @@ class McNemar(OfCells):
         self._two_levels(columns, self.before)
         return self._alike(columns, self.before, self.after)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
         if ratio is not None:
             before = float(np.mean(scenario.values[self.before] == 1))

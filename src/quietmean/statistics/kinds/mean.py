@@ -19,7 +19,7 @@ from quietmean.statistics.flags_and_tests import WHOLE
 from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.rows import nothing_present
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
 
@@ -40,7 +40,7 @@ class Mean(Statistic):
     column: str = parameter(help="the column")
     cluster: str | None = cluster_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         if self.cluster is not None:
             scenario.shift_sites(self.column, self.cluster, scenario.expected("sd-between"))
 

@@ -23,7 +23,7 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.nested import statistic_reader
 from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate, few_sites
 from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 FIXED, RANDOM = "fixed", "random"
@@ -73,7 +73,7 @@ class MetaAnalysis(Statistic):
     def known_expectations(self) -> tuple[str, ...]:
         return self._inner.known_expectations
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         self._inner.synthesize(scenario)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:

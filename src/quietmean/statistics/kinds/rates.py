@@ -20,7 +20,7 @@ from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
@@ -135,7 +135,7 @@ class Rates(Statistic):
     standard: tuple[float, ...] | None = numbers_field(None, "weights of the groups in a standard population", "standard")
     cluster: str | None = cluster_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         per, ratio = scenario.expected("rate"), scenario.expected("rate-ratio") or 1.0
         rate = None if per is None else per / self.per
         if scenario.columns[self.events].boolean:

@@ -19,7 +19,7 @@ from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
@@ -56,7 +56,7 @@ class Roc(Statistic):
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         scenario.score(self.score, self.outcome, calibrated=False)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:

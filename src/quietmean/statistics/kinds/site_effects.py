@@ -15,7 +15,7 @@ from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans, few_sites
 from quietmean.statistics.rows import Row, assembled
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 FIXED, RANDOM = "fixed", "random"
@@ -43,7 +43,7 @@ class SiteEffects(Statistic):
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the sites")
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         scenario.shift_sites(self.column, self.by, scenario.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:

@@ -20,7 +20,7 @@ from quietmean.statistics.fields import usual_bins_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag, Z
 from quietmean.statistics.intervals import fisher, near_threshold, t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 TEST = "spearman"
@@ -46,7 +46,7 @@ class Spearman(Statistic):
     second: str = parameter(help="the second one")
     bins: int | None = usual_bins_field(_USUAL_BINS)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         correlation = scenario.expected("correlation") or 0.0
         # Of a normal distribution with this rank correlation.
         scenario.correlate(self.second, [scenario.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])

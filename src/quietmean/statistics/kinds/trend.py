@@ -19,7 +19,7 @@ from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, assembled, multinomial
-from quietmean.statistics.scenario import Scenario
+from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
 SLOPE, TEST = "slope", "trend"
@@ -52,7 +52,7 @@ class Trend(OfCells):
             raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
         return groups, self._two_levels(columns, self.column)
 
-    def synthesize(self, scenario: Scenario) -> None:
+    def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
         if ratio is not None:
             scenario.happen(
