@@ -44,7 +44,6 @@ LINES = {
     "distrust": "distrust south.key.revocation",
     "relay": "relay --listen 127.0.0.1:7443 --certificate page.html --private-key south.key --admit roster.toml",
     "drop": f"drop --study {SEALED} --listen 127.0.0.1:9 --folder new --key south.key",
-    "port": "port --listen 127.0.0.1:7443 --runtime-dir run",
     "certify": "certify other.receipt.json --observed other.plan",
     "attack": "attack other.receipt.json --target 0 --corrupt 1 --trials 200",
     "schema": "schema result",

@@ -1,8 +1,7 @@
-"""Strangers who send rubbish to a relay or a port for hours: what is written of it does not grow with what they send."""
+"""Strangers who send rubbish to a relay for hours: what is written of it does not grow with what they send."""
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 import struct
@@ -15,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node.net import runtime_folder
+from support.client_hello import client_hello
 from support.outside import Authority
-from support.shared_port import client_hello, short_folder
 
 UPGRADE = (
     b"GET /v1 HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -75,17 +73,15 @@ def rubbish(address: tuple[str, int], turns: int, tls: bool) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.skipif(os.name != "posix", reason="the port hands descriptors over")
-@pytest.mark.parametrize("kind", ["relay", "relay with a certificate", "port"])
+@pytest.mark.parametrize("kind", ["relay", "relay with a certificate"])
 def test_what_is_written_does_not_grow(kind: str, tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
-    with short_folder() as short:
-        arguments = ["relay"] if kind.startswith("relay") else ["port", "--runtime-dir", str(runtime_folder(short))]
-        if kind.endswith("certificate"):
-            certificate, key = Authority(tmp_path, "authority").leaf("127.0.0.1")
-            arguments += ["--certificate", str(certificate), "--private-key", str(key)]
-        (port,) = free_ports(1)
-        with served(arguments, port, tmp_path) as (address, written):
-            rubbish(address, 1, kind.endswith("certificate"))
-            before = written()
-            rubbish(address, 12, kind.endswith("certificate"))
-            assert written() - before == 0
+    arguments = ["relay"]
+    if kind.endswith("certificate"):
+        certificate, key = Authority(tmp_path, "authority").leaf("127.0.0.1")
+        arguments += ["--certificate", str(certificate), "--private-key", str(key)]
+    (port,) = free_ports(1)
+    with served(arguments, port, tmp_path) as (address, written):
+        rubbish(address, 1, kind.endswith("certificate"))
+        before = written()
+        rubbish(address, 12, kind.endswith("certificate"))
+        assert written() - before == 0

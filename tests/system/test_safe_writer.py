@@ -31,13 +31,13 @@ contract --roster; contract --key; contract --plan; contract --store; contract -
 approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --data; desk --key; desk --policy; desk --ledger;
 desk --owner-key; desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
 check --store; check --ledger; join --program; desk --program;
-check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
-join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
+check --policy; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
+join --approval; contribute STUDY; contribute --data; contribute --key; contribute --store;
 contribute --policy; contribute --approval;
 new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions; check --contributions;
 relay --certificate; relay --private-key;
 relay --admit; drop --study; drop --folder; drop --key; drop --certificate; drop --private-key;
-port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
+start STUDY; start --roster; start --key; start --store; status STORE;
 status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
 attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
 stores FOLDER; stores --remove; ledger --policy

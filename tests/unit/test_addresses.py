@@ -11,8 +11,7 @@ import pytest
 from quietmean.cli import identity
 from quietmean.cli.accept import EntryOptions
 from quietmean.core.errors import InputError
-from quietmean.core.site_options import NodeOptions
-from quietmean.node.net import Identity, Roster, format_address, listening_place, parse_place
+from quietmean.node.net import Identity, Roster, format_address, parse_address, parse_place
 from quietmean.node.relay import parse_entrance
 from quietmean.studies.party.dropping import require_drop
 
@@ -114,7 +113,7 @@ def at_accept(text: str) -> object:
 
 WHERE_DIALLED: dict[str, Callable[[str], object]] = {"roster": in_roster, "keygen": at_keygen, "accept": at_accept}
 WHERE_LISTENED: dict[str, Callable[[str], object]] = {
-    "listen": lambda text: listening_place(NodeOptions(listen=text)),
+    "listen": parse_address,
     "entrance": parse_entrance,
 }
 

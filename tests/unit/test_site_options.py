@@ -57,12 +57,12 @@ def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
         read.append(site)
 
     app.command(command, name="it")
-    text = "it s --compared north --compared south --approval a --approval b --no-ledger --group 3 --listen-through run --once"
+    text = "it s --compared north --compared south --approval a --approval b --no-ledger --group 3 --listen here:1 --once"
     app(text.split(), result_action="return_value")
     (site,) = read
     assert list(site.compared or ()) == ["north", "south"]
     assert list(site.approval or ()) == [Path("a"), Path("b")]
-    assert (site.no_ledger, site.group, site.listen_through, site.once, site.yes) == (True, 3, Path("run"), True, False)
+    assert (site.no_ledger, site.group, site.listen, site.once, site.yes) == (True, 3, "here:1", True, False)
     with pytest.raises(qm.InputError):
         ConsentInAdvance.of(site)
 
@@ -74,13 +74,11 @@ def test_what_python_was_given_is_what_the_command_line_says() -> None:
         digest = "abcd"
 
     given = SiteOptions.of(
-        {"policy": "p.toml", "accept": Agreed(), "approvals": ["a"], "listen_through": "run", "passphrase": "no option"},
+        {"policy": "p.toml", "accept": Agreed(), "approvals": ["a"], "ledger": "run", "passphrase": "no option"},
         "s",
         None,
     )
-    same = SiteOptions(
-        policy=Path("p.toml"), accept="abcd", approval=[Path("a")], listen_through=Path("run"), store=Path("s").absolute()
-    )
+    same = SiteOptions(policy=Path("p.toml"), accept="abcd", approval=[Path("a")], ledger=Path("run"), store=Path("s").absolute())
     assert given == same
     assert SiteOptions.of({"policy": None, "accept": "ef"}) == SiteOptions(accept="ef")
     for function in (qm.join, qm.contribute, qm.session.__init__):

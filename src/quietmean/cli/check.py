@@ -293,9 +293,9 @@ def _folder(rules: Policy) -> Finding:
 
 
 def _listen(files: PartyFiles, session: CheckSession, options: NodeOptions) -> Finding:
-    from quietmean.node.net import format_address, listening_place
+    from quietmean.node.net import format_address, parse_address
 
-    address = listening_place(options) or files.roster.entries[files.party].address
+    address = files.roster.entries[files.party].address if options.listen is None else parse_address(options.listen)
     try:
         session.listen(address)
     except InputError as error:

@@ -22,7 +22,6 @@ EXAMPLES = {
     "result": "quietmean result study.sealed study-north.sums",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
     "drop": "quietmean drop --study study.sealed --listen :443 --folder box --certificate drop.pem --private-key drop.key",
-    "port": "quietmean port --listen :7001 --runtime-dir /run/quietmean-port",
     "desk": "quietmean desk studies --party north",
     "approve": "quietmean approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
     "contract": "quietmean contract study.sealed --key north.key",

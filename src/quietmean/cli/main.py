@@ -65,7 +65,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "distrust": ("distrust", "Refuse a key from now on."),
         "relay": ("relay", "A meeting point for parties that nobody can dial."),
         "drop": ("drop", "Take contributions to a committee over HTTPS."),
-        "port": ("port", "One port for several studies."),
     },
     "Check a result": {
         "certify": ("certify", "Recompute the privacy loss from a receipt."),
@@ -86,7 +85,7 @@ _CONTINUED = {
     "reproduce": "; what was computed is kept: the same command continues",
 }
 # What serves others until it is stopped, and serves on when it is started again.
-_SERVERS = ("relay", "drop", "port", "desk")
+_SERVERS = ("relay", "drop", "desk")
 
 # Too many open files, of this process or of the machine.
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)

@@ -82,14 +82,10 @@ class NodeOptions(PaymentOptions):
     listen
         HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
         port. A party that nobody can dial takes part too, as long as it can dial the others.
-    listen_through
-        The runtime folder of quietmean port, where several studies of this site share one port: its connections for this study
-        are taken from there, and nothing is listened on here.
     """
 
     store: Path | None = None
     listen: str | None = None
-    listen_through: Path | None = None
 
     def __post_init__(self) -> None:
         # A program may change its folder while its party takes part.
@@ -176,7 +172,6 @@ class NodeKeywords(ConsentKeywords, total=False):
     """And where a party listens, of :class:`NodeOptions`."""
 
     listen: str | None
-    listen_through: str | Path | None
 
 
 class FolderKeywords(NodeKeywords, total=False):
@@ -197,7 +192,7 @@ def _digest(study: str | _WithDigest | None) -> str | None:
 # Keywords that have another name than their field, and how fields are read that keywords say in more ways than one.
 _FIELDS = {"approvals": "approval"}
 _READ: Mapping[str, Any] = {
-    **dict.fromkeys(("policy", "ledger", "listen_through", "store", "receipt"), path_of),
+    **dict.fromkeys(("policy", "ledger", "store", "receipt"), path_of),
     "accept": _digest,
     "approval": lambda given: [Path(approval) for approval in given],
 }

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Protocol
 
 from quietmean.core.party import PartyId
@@ -82,10 +81,10 @@ class Mesh:
         """The way to a party, at an address of its own or at a relay."""
         return self._dialer.route(party)
 
-    def bind(self, listening: socket.socket | Address | Path | None = None) -> None:
+    def bind(self, listening: socket.socket | Address | None = None) -> None:
         """Take the place where the others reach this party: by default its address in the roster.
 
-        A socket that listens already is closed at the end; a path is the runtime folder of a port that several studies share.
+        A socket that listens already is closed at the end.
         Raises :class:`InputError` if that is not possible.
         """
         self._listening = listening if isinstance(listening, socket.socket) else self._dialer.open_socket(listening)

@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError, named
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster
 from quietmean.node.monitor import status_path
-from quietmean.node.net import Seal, listening_place
+from quietmean.node.net import Seal, parse_address
 from quietmean.sessions.agreed import SessionContract
 from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_session
 from quietmean.studies.agreement.sealed import Sealed
@@ -63,7 +63,7 @@ class SessionFiles(PartyFiles):
             gone_timeout=round_wait / 10,
             status=status_path(store),
             start=self.start_terms(smaller, store),
-            listen=listening_place(options),
+            listen=None if options.listen is None else parse_address(options.listen),
             folder=self.folder(options.folder or usual_folder, contract.plans, once=options.once),
             links=study.keyed_by,
             pairs=self.pair_keys(),

@@ -3,7 +3,6 @@
 from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.addresses import Address, RelayAddress, format_address, parse_address, parse_place
 from quietmean.node.net.duplex import Handler, OnAnswer
-from quietmean.node.net.handover import HandedOver, hand_over, listening_place, runtime_folder
 from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.hosts import is_never_dialled, number_of, numbers_to_dial
 from quietmean.node.net.identity import (
@@ -16,7 +15,7 @@ from quietmean.node.net.identity import (
     parse_public_key,
     public_key_bytes,
 )
-from quietmean.node.net.labels import Group, socket_name_in
+from quietmean.node.net.labels import Group
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
@@ -87,7 +86,6 @@ __all__ = [
     "Endpoint",
     "GateLog",
     "Group",
-    "HandedOver",
     "Handler",
     "HandshakePool",
     "Heartbeat",
@@ -125,13 +123,11 @@ __all__ = [
     "encode_vector",
     "format_address",
     "format_public_key",
-    "hand_over",
     "in_round",
     "inner_request",
     "is_never_dialled",
     "is_signed",
     "listed",
-    "listening_place",
     "network_of",
     "number_of",
     "numbers_to_dial",
@@ -144,8 +140,6 @@ __all__ = [
     "public_key_bytes",
     "require_distinct",
     "require_name",
-    "runtime_folder",
     "show_hidden",
-    "socket_name_in",
     "term_digests",
 ]

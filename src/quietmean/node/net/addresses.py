@@ -1,4 +1,4 @@
-"""Addresses of parties, relays and ports as people write them: one strict grammar, host:port."""
+"""Addresses of parties and relays as people write them: one strict grammar, host:port."""
 
 from __future__ import annotations
 

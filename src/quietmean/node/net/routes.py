@@ -35,7 +35,7 @@ class DirectRoute:
 
     @classmethod
     def to(cls, roster: Roster, party: PartyId) -> Self:
-        """To one of the roster, also where the process that owns its port has several studies to choose from."""
+        """To one of the roster, also where a proxy leads from its port to several studies."""
         entry = roster.entries[party]
         return cls(entry.address, Group.of_session(roster.digest).server_name(public_key_bytes(entry.public_key)))
 

@@ -13,7 +13,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
@@ -76,7 +75,7 @@ class CheckSession:
         self.refusals = Refusals()
         self._mesh = Mesh(identity, self._endpoint(), None, agreed.readiness, self._asked)
 
-    def listen(self, address: Address | Path | None = None) -> None:
+    def listen(self, address: Address | None = None) -> None:
         """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
 
         A path is the runtime folder of a port that several studies share. Raises :class:`InputError` if that is not possible.

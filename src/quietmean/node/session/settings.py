@@ -77,8 +77,7 @@ class NodeSettings:
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
-    closed at the end; else the node listens on ``listen``, by default its address in the roster; a path is the runtime folder of
-    a port that several studies share, whose owner hands connections over. ``report`` gets the events of
+    closed at the end; else the node listens on ``listen``, by default its address in the roster. ``report`` gets the events of
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
@@ -102,7 +101,7 @@ class NodeSettings:
     start_timeout: float = 60.0
     gone_timeout: float | None = None
     listen_socket: socket.socket | None = None
-    listen: Address | Path | None = None
+    listen: Address | None = None
     report: Report = _silent
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None

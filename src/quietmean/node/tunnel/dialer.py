@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.net import (
     Address,
     DirectRoute,
-    Group,
-    HandedOver,
     Identity,
     Listener,
     RelayAddress,
@@ -36,7 +33,6 @@ class Dialer:
         self._roster = roster
         self._accesses: dict[RelayAddress, RelayAccess] = {}
         self._attendance: Attendance | None = None
-        self._handed_over: HandedOver | None = None
 
     def route(self, party: PartyId) -> Route:
         """The way to a party, whatever kind of address it has."""
@@ -45,28 +41,19 @@ class Dialer:
             return RelayRoute(self._access(entry.address), public_key_bytes(entry.public_key))
         return DirectRoute.to(self._roster, party)
 
-    def open_socket(self, listen: Address | Path | None = None) -> socket.socket | None:
+    def open_socket(self, listen: Address | None = None) -> socket.socket | None:
         """Listen at an address, by default the party's own; None for a party that is reached at its relay only.
 
-        None, too, where ``listen`` is the runtime folder of a port whose owner hands connections over: :meth:`attend` takes
-        them. Raises :class:`InputError` if that is not possible.
+        Raises :class:`InputError` if that is not possible.
         """
-        if isinstance(listen, Path):
-            socket_name = Group.of_session(self._roster.digest).socket_name(public_key_bytes(self._identity.public_key))
-            self._handed_over = HandedOver(listen, socket_name)
-            return None
         address = listen or self._own
         return None if isinstance(address, RelayAddress) else open_socket(address)
 
     def attend(self, listener: Listener, trouble: Callable[[str, str], None], role: Role = "attend") -> None:
-        """From now on ``listener`` takes what does not come to a socket of its own.
-
-        Calls at this party's relay, if its address is at one, and connections that the owner of a port hands over.
+        """From now on ``listener`` takes calls at this party's relay, if its address is at one.
 
         ``trouble``: called with the relay's name and a sentence, whenever it does not do its part.
         """
-        if self._handed_over is not None:
-            self._handed_over.start(listener.take)
         if isinstance(self._own, RelayAddress):
             own = self._identity.public_key
             callers = {public_key_bytes(each.public_key): each.name for each in self._roster.entries if each.public_key != own}
@@ -75,8 +62,6 @@ class Dialer:
 
     async def leave(self) -> None:
         """Take no more calls."""
-        if self._handed_over is not None:
-            self._handed_over.close()
         if self._attendance is not None:
             await self._attendance.close()
 

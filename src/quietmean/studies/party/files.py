@@ -19,7 +19,7 @@ from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, NodeSettings, PairKeys, PlannedValue, Roster, StartTerms
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
-from quietmean.node.net import listening_place
+from quietmean.node.net import parse_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
@@ -286,7 +286,7 @@ class Files(PartyFiles):
             round_timeout=round_wait,
             start_timeout=start_wait,
             status=status_path(store),
-            listen=listening_place(options),
+            listen=None if options.listen is None else parse_address(options.listen),
             folder=self.folder(options.folder or usual_folder, plans, once=options.once),
             start=self.start_terms(smaller or {}, store),
             links=self.study.keyed_by,

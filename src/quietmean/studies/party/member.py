@@ -25,7 +25,7 @@ from quietmean.core.site_options import SiteOptions
 from quietmean.node import NodeResult, NodeSettings, PlannedValue, Roster, StartTerms, run_party
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer
 from quietmean.node.monitor import status_path
-from quietmean.node.net import listening_place
+from quietmean.node.net import parse_address
 from quietmean.planning import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.committee.member import CommitteeMachine
@@ -228,7 +228,7 @@ def _settings(
         status=status_path(own.store),
         report=observers.report,
         observe=observers.observe,
-        listen=None if by_folder else listening_place(own.options),
+        listen=None if by_folder or own.options.listen is None else parse_address(own.options.listen),
         folder=files.folder(own.options.folder or usual_folder, [plan, *plans.values()], once=own.options.once),
         start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, zeros),
         links=study.keyed_by,
