@@ -24,8 +24,8 @@ from quietmean.node.monitor import NodeView
 from support.meeting import AGES, meet
 
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
-# Said by the pages with a word or a sentence that comes from elsewhere.
-ELSEWHERE = {*SENTENCES, "There is no such page.", "record", "person"}
+# Said by the pages with a word or a sentence that is not in a template.
+NOT_IN_TEMPLATES = {*SENTENCES, "This page does not exist.", "record", "person"}
 
 
 def sentences_of_pages() -> set[str]:
@@ -41,7 +41,7 @@ def sentences_of_pages() -> set[str]:
 def test_every_sentence_is_in_every_language(code: str) -> None:
     """No sentence lacks a translation, none is left over, and each fills in what the English one does."""
     translated = language_of(code).sentences
-    assert set(translated) == sentences_of_pages() | ELSEWHERE
+    assert set(translated) == sentences_of_pages() | NOT_IN_TEMPLATES
     for english, here in translated.items():
         assert here.strip(), english
         assert sorted(FILLED_IN.findall(here)) == sorted(FILLED_IN.findall(english)), english

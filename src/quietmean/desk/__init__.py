@@ -1,4 +1,4 @@
-"""The site's pages, for data owners without a shell: they show, and sign; studies run elsewhere."""
+"""The site's pages, for data owners without a shell: they show, and sign; studies run in other processes."""
 
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.behind_proxy import ProxyAccess

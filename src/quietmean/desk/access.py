@@ -108,7 +108,7 @@ class LinkAccess:
         right = hmac.compare_digest(token.encode(), self.link.encode())
         if not right or self.clock() > self._until:
             return None
-        # The link is used up, whoever has it.
+        # The link is used up, also for anyone else who has it.
         self._until = -1.0
         self.session = new_token()
         return self.session
@@ -206,7 +206,7 @@ async def form_of(request: Request, access: AccessRule | None) -> dict[str, str]
 def same_user(client: int, server: int) -> bool:
     """Whether the connection from port ``client`` to ``server`` of 127.0.0.1 is one of this user's processes.
 
-    Asked of the kernel where it says so, on Linux; elsewhere it is taken to be.
+    Asked of the kernel where it says so, on Linux; otherwise it is taken to be.
     """
     table = Path("/proc/net/tcp")
     if not table.exists():

@@ -68,7 +68,7 @@ class Desk:
                 "folder": self.site.folder.resolve(),
                 "policy": Policy.load(self.here.policy),
                 "studies": studies,
-                # Of studies whose sealed file is elsewhere.
+                # Of studies whose sealed file is in another folder.
                 "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed],
                 "results": [name for name in self.site.results() if name not in listed],
             }
@@ -279,7 +279,7 @@ class Desk:
         return await self._page(request, "audit.html", content)
 
     async def audit_file(self, request: Request) -> Response:
-        """The log as it is, for whoever keeps a copy of it."""
+        """Return the log as it is, for anyone who keeps a copy of it."""
         path = Policy.load(self.here.policy).audit_log.path
         if not path.is_file():
             return self.missing(request)
@@ -330,7 +330,7 @@ class Desk:
 
     def missing(self, request: Request) -> Response:
         """The page for an unknown address."""
-        return self._rendered(request, "mistake.html", {"mistake": "There is no such page."}, 404)
+        return self._rendered(request, "mistake.html", {"mistake": "This page does not exist."}, 404)
 
     def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
         visit = {"form": self.access.form(request), "leaves": self.access.leaves, "visitor": self.access.visitor(request)}

@@ -74,6 +74,6 @@ def require_no_node_key(folder: Path, owner_key: Path | None) -> None:
             continue
         with contextlib.suppress(OSError), path.open("rb"):
             raise InputError(
-                f"this account can read {path}, and so could whoever breaks into the pages: start them as another account than "
-                "the node's"
+                f"this account can read {path}, and so could anyone who breaks into the pages: start them as another account "
+                "than the node's"
             )

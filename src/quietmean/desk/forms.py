@@ -10,7 +10,7 @@ from quietmean.core.errors import InputError
 
 WRONG_WORDS = "These are not the words of the study: compare them with another party, and type what you compared."
 NO_ACCOUNT = "Type what the ledger calls the data set."
-NO_DAY = "This is no date: write it as 2030-12-31."
+NO_DAY = "This is not a date: write it as 2030-12-31."
 # All of them, for who translates.
 SENTENCES = (WRONG_WORDS, NO_ACCOUNT, NO_DAY)
 

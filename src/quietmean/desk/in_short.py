@@ -67,5 +67,5 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
 
 
 def _bound(epsilon: float) -> str | None:
-    """Rounded up; None where there is no bound."""
+    """Return the bound as text, rounded up; None where nothing bounds it."""
     return None if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 * (1 - 1e-12)) / 100:g}"

@@ -114,7 +114,7 @@ def _known(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
 
 
 def _answered(site: SiteFolder, name: str, last: datetime | None) -> State:
-    """Of a study in which this site has not begun its part."""
+    """Return the state of a study in which this site has not begun its part."""
     answer = site.answer(name)
     if answer == "refused":
         return State.REFUSED

@@ -46,7 +46,7 @@ def templates(language: Language) -> Environment:
 
 
 def _moment(value: Any) -> Any:
-    """A time as a text to be read; what is no text stays."""
+    """Return a time as a text to be read; anything but text stays."""
     return moment(value) if isinstance(value, str) else value
 
 

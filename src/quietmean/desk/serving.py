@@ -72,7 +72,7 @@ def _server(desk: Desk) -> uvicorn.Server:
 
 
 def _opening(folder: Path, access: LinkAccess) -> Path:
-    """A file that leads to the page, so that the link is no argument of a process, which others could see."""
+    """Write a file that leads to the page: others could see a link in the arguments of a process."""
     path = folder / "open.html"
     with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
         file.write('<!doctype html><meta charset="utf-8"><title>quietmean</title>')

@@ -56,7 +56,7 @@ class Here:
         return self.key is not None and (self.program if isinstance(study, SessionStudy) else self.data) is not None
 
     def require_key(self) -> None:
-        """Raises :class:`InputError` for a file that is no private key; a passphrase is asked for at each start."""
+        """Raises :class:`InputError` for a file without a private key; a passphrase is asked for at each start."""
         with suppress(_PassphraseNeededError):
             if self.key is not None:
                 Identity.load(self.key, _ask)
@@ -103,7 +103,7 @@ class Starter:
         if not self.here.starts(sealed.terms):
             raise InputError(f"{name} cannot be started here: start the pages with --data, and with --program for sessions")
         approval, policy = self.site.approval(name), Policy.load(self.here.policy)
-        # Where the policy names nobody who signs, a signature is no answer to it.
+        # Where the policy names nobody who signs, a signature does not answer it.
         signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
         study = str(self.site.studies()[name])
         command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.terms)]

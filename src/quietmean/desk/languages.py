@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-_HERE = Path(__file__).parent
+_SENTENCES = Path(__file__).with_name("sentences.toml")
 ENGLISH = "en"
 CODES = (ENGLISH, "de", "fr")
 
@@ -34,10 +34,8 @@ class Language:
 @cache
 def language_of(code: str) -> Language:
     """The language of a code in :data:`CODES`."""
-    if code == ENGLISH:
-        return Language(ENGLISH)
-    pairs = tomllib.loads((_HERE / f"{code}.toml").read_text(encoding="utf-8"))["sentence"]
-    return Language(code, {pair["english"]: pair["here"] for pair in pairs})
+    translations = tomllib.loads(_SENTENCES.read_text(encoding="utf-8"))
+    return Language(code, {english: here[code] for english, here in translations.items() if code != ENGLISH})
 
 
 def preferred(accepted: str) -> Language:
