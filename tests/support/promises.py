@@ -25,7 +25,8 @@ _WHOM = {
     "party": r"of one party together|whole party",
     "found": r"at least epsilon",
     "planned": r"all other contributors .*(of (these|the) \d+|colluding members)",
-    "everybody": r"whoever else|whoever sees|whoever reads|everybody else|everyone else|(the )?others? (parties )?(all )?collude"
+    "everybody": r"(whoever|no matter who) else|(whoever|anyone who) sees|whoever reads|everybody else|everyone else"
+    r"|(the )?others? (parties )?(all )?collude"
     r"|all others|all other parties",
     "more members": r"more (collude|members)|more than \d+",
 }

@@ -313,11 +313,11 @@ class CertificatePage:
         tried = len(explanation.neighbours)
         which = "" if tried == explanation.candidates else f" The {tried} parties that exchanged most with it were tried."
         if explanation.neighbours[0].epsilon <= explanation.epsilon * (1 + _GROWTH):
-            return f"Nobody: its ε stays the same whoever else colludes.{which}"
+            return f"Nobody: its ε stays the same no matter who else colludes.{which}"
         return f"Its ε if one more party colluded; the most harmful first.{which}"
 
     def _crowd(self) -> dict[str, Any] | None:
-        """How the honest parties hide among each other: for protocols in which all exchange and release."""
+        """Say how the honest parties hide behind each other: for protocols in which all exchange and release."""
         execution, corrupt = self.execution, self.explanation.adversary.corrupt
         releasers = execution.protocol.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
@@ -353,13 +353,13 @@ class CertificatePage:
         if len(groups) == 1:
             return [
                 "Any two honest parties are connected by messages that the adversary did not see. So the noise that cancels in "
-                "the sum hides each of them among all the others, and the sum itself keeps the noise that stays."
+                "the sum hides each of them behind all the others, and the sum itself keeps the noise that stays."
             ]
         shown = [words.listed([self._short(party) for party in group], most=16) for group in groups[:_MOST_GROUPS]]
         more = f", and {count_of(len(groups) - _MOST_GROUPS, 'more group')}" if len(groups) > _MOST_GROUPS else ""
         return [
             f"The groups are: {'; '.join(shown)}{more}.",
-            "Between groups the adversary saw every message. Within a group the noise that cancels hides its members among each "
+            "Between groups the adversary saw every message. Within a group the noise that cancels hides its members behind each "
             "other, but the sum of a group has only the noise that stays; a party on its own has nothing else.",
         ]
 

@@ -210,5 +210,5 @@ def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str
     parts.append("The diamond is what remains if everybody else colludes: no coalition learns more.")
     if trusted:
         trusted_names = listed([f"party {party}" for party in trusted])
-        parts.append(f"This protocol trusts {trusted_names}: never among the colluders, except for the diamond.")
+        parts.append(f"This protocol trusts {trusted_names}: never one of the colluders, except for the diamond.")
     return " ".join(parts)

@@ -63,7 +63,7 @@ class StudyReport:
     only in local mode.
     ``records``: of all parties, counted or not (parties, where these are the unit), None where nothing
     tells; see :attr:`counts_are_private`.
-    ``messages`` and ``bytes`` were sent by those whom ``sent_by`` names in words: who was killed has told no number.
+    ``messages`` and ``bytes`` were sent by those whom ``sent_by`` names in words: who was killed has said no number.
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
     ``account``: of the ledger that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.

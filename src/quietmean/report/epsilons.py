@@ -53,7 +53,7 @@ def epsilons_figure(report: StudyReport) -> Figure:
 
 
 def narrow_epsilons_figure(report: StudyReport) -> Figure:
-    """The same for a telephone: horizontal bars; of many parties those with the largest epsilon."""
+    """Draw them for a telephone: horizontal bars; of many parties those with the largest epsilon."""
     from matplotlib.figure import Figure as NewFigure
 
     epsilons = party_epsilons(report)

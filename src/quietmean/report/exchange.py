@@ -70,7 +70,7 @@ class _Diagram:
 
     @cached_property
     def visible(self) -> MessageTraffic:
-        return self.traffic.among(list(self.row))
+        return self.traffic.between(list(self.row))
 
     @cached_property
     def rounds(self) -> int:

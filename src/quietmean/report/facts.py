@@ -24,7 +24,7 @@ _NAMES = {
 }
 # Facts that are numbers of records.
 _COUNTS = ("complete records", "events until then")
-# Entries of a summary that pages show elsewhere, or that are for programs.
+# Entries of a summary that pages show in another place, or that are for programs.
 _ELSEWHERE = ("table", "footnote", "heads", "at_risk", "exact", "extrapolated")
 
 

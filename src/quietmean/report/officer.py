@@ -84,7 +84,7 @@ class OfficerPage:
 
     @property
     def summary(self) -> str:
-        """Of which study, and for whom."""
+        """Say of which study the page is, and for whom."""
         parties = count_of(self.execution.parties, "party", "parties")
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."

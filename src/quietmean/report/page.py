@@ -369,7 +369,7 @@ def _exchange_notes(report: StudyReport) -> list[str]:
         notes.append(f"Intercepted messages are not marked: {len(report.execution.eavesdropper.observed)} were read.")
     if parties > MOST_PARTIES:
         notes.append(
-            f"{MOST_PARTIES} of {parties} parties are drawn, with the messages among them. The numbers count all messages."
+            f"{MOST_PARTIES} of {parties} parties are drawn, with the messages between them. The numbers count all messages."
         )
     return notes
 

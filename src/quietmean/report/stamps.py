@@ -18,8 +18,8 @@ _DIGESTS = ("plan", "roster", "session")
 class Stamps:
     """``finished``: when, as text; ``version``: of the software; ``digests``: of what, and SHA-256; what is not stated is empty.
 
-    ``keys``: what protects what the parties told each other. ``query``: what the owner of the data declared of the one over them.
-    ``absent``: parties without whom the study began, who are not among its parties. ``whose``: of which party of which study a
+    ``keys``: what protects what the parties sent each other. ``query``: what the owner of the data declared of the one over them.
+    ``absent``: parties without whom the study began, who are none of its parties. ``whose``: of which party of which study a
     page is, see :func:`study_and_party`.
     """
 

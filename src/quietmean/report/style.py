@@ -47,7 +47,7 @@ _NO_METADATA = dict.fromkeys(("Format", "Type", "Creator", "Date"))
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """The same figure on every machine, whatever its matplotlib settings are."""
+    """Draw the figure alike on every machine, no matter what its matplotlib settings are."""
     import matplotlib as mpl
 
     with mpl.rc_context():

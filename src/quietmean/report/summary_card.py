@@ -41,7 +41,7 @@ def keeps_nats(nats: Mapping[str, float]) -> bool:
 
 
 def verdict_in_nats(nats: Mapping[str, float]) -> str:
-    """The same in a sentence."""
+    """Say whether the target in nats was kept."""
     kept = "within" if keeps_nats(nats) else "above"
     return f"The mean is exact, so no epsilon holds for single values; what was learnt on average is {kept} the target in nats."
 
@@ -55,7 +55,7 @@ def nats_cards(nats: Mapping[str, Any] | None, adversary: str) -> list[dict[str,
         f"at most, as it happened, of {coordinate}, by {adversary}; explains {explained} of the variance (R²) "
         f"of normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
     )
-    kept = f"promised before the start, whatever happens: at most so much of {coordinate}"
+    kept = f"promised before the start for any history: at most so much of {coordinate}"
     return [
         *([{"label": "nats a priori", "value": words.rounded_up(nats["a_priori"]), "note": kept}] if "a_priori" in nats else []),
         {"label": "nats learnt", "value": words.rounded_up(nats["most"]), "note": note},

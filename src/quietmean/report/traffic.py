@@ -62,7 +62,7 @@ class MessageTraffic:
         quiet: Mask = self.delivered & ~self.received & ~self.sent
         return quiet
 
-    def among(self, shown: Sequence[PartyId]) -> MessageTraffic:
+    def between(self, shown: Sequence[PartyId]) -> MessageTraffic:
         """Only messages between the parties shown."""
         inside = np.isin(self.table[:, 1], shown) & np.isin(self.table[:, 2], shown)
         return MessageTraffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
@@ -83,7 +83,7 @@ def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
     traffic = MessageTraffic.of(execution, coalition)
     messages = count_of(traffic.arrived, "message")
     if not coalition:
-        return f"Whoever is outside sees none of the {messages}, only what is made public at the end"
+        return f"Anyone outside sees none of the {messages}, only what is made public at the end"
     colluders = "One colluder receives" if len(coalition) == 1 else f"{len(coalition)} colluders together receive"
     return f"{colluders} {traffic.seen:,} of the {messages}"
 

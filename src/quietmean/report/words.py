@@ -99,7 +99,7 @@ def sentences_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[str]:
 
 
 def _on_card(fact: Fact) -> bool:
-    # That all others together learn all is no figure: a sentence says it.
+    # That all others together learn all is not a figure: a sentence says it.
     return fact.key in _CARDS and not (fact.key == EVERYBODY and math.isinf(fact.value))
 
 
@@ -109,7 +109,7 @@ def odds(epsilon: float, delta: float, whose: str) -> str:
     if factor > _LARGEST_FACTOR:
         return ""
     return (
-        f"Whoever sees all that this adversary sees can improve the odds of any guess about {whose} by a factor of at most "
+        f"Anyone who sees all that this adversary sees can improve the odds of any guess about {whose} by a factor of at most "
         f"{rounded_up(factor)} (e to the power ε), except with a probability of about δ = {power(delta)}."
     )
 
@@ -131,7 +131,7 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 
 
 def unbroken(text: str) -> str:
-    """The same with no end of a line within "p = 0.03", "95 %" and "I² = 0 %"."""
+    """Return the text with no end of a line within "p = 0.03", "95 %" and "I² = 0 %"."""
     return re.sub(r"(?<=\w) ([=<]) (?=[\d−])", "\u00a0\\1\u00a0", text).replace(" %", "\u00a0%").replace("% ", "%\u00a0")
 
 

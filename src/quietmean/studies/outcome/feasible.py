@@ -68,7 +68,7 @@ def feasible(
 
 
 def feasible_sealed(sealed: Sealed, *, by_file: bool = False, no_privacy: bool | None = False) -> Choice:
-    """The same of a sealed study, for all who may take part; ``by_file`` where a party does so that gave an address, too."""
+    """Return the plans of a sealed study for all who may take part; ``by_file``: where a party does so with an address, too."""
     terms, protocol, one_file = sealed.study, _named(sealed.study), by_file or sealed.by_file
     if protocol is not None:
         _require_protocol(terms, protocol, by_file=one_file, no_privacy=no_privacy)

@@ -17,7 +17,7 @@ from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Sim
 from quietmean.statistics.kinds.histogram import Histogram
 from quietmean.studies.agreement.study import StudyTerms
 
-# A larger budget is none that anybody should be told to take, and a smaller one tells nothing.
+# A larger budget is none that anybody should be advised to take, and a smaller one says nothing.
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
 _ENOUGH_DIGITS = 1.01
 _STUDIES = 50
@@ -229,7 +229,7 @@ class Forecast:
 
 
 def _interval(drawn: Simulated) -> str:
-    """Of what the width is that is asked for."""
+    """Say which interval's width is asked for."""
     return "population" if drawn.sampled else "noise"
 
 

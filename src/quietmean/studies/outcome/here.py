@@ -13,7 +13,7 @@ from quietmean.studies.outcome import local
 def execute(study: StudyTerms, plan: Plan, encoded: Sequence[Encoded], report: local.Report) -> local.LocalStudy:
     """Among real processes; with a committee in this one. Who drops out is drawn.
 
-    Raises :class:`ProtocolFailure` where there is no result, :class:`ImpossibleResult` for one that cannot be.
+    Raises :class:`ProtocolFailure` without a result, :class:`ImpossibleResult` for one that cannot be.
     """
     if study.committee is not None:
         # What it needs takes long to import, and most studies do without.

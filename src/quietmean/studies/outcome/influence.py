@@ -27,7 +27,7 @@ _HOW = {
 }
 # Digits of a bound for people, which is rounded up.
 _DIGITS = 3
-# So many terms of a statistic are told one by one.
+# So many terms of a statistic are named one by one.
 _FEW = 3
 
 
@@ -36,7 +36,7 @@ class StudyInfluence:
     """``moves``: of each term, how far one party moves it at most, in its units. ``share``: of the largest party in all weight.
 
     A bound on what a party can do by what it sends, whatever that is, to a result that is shown. It is about lies that pass; true
-    values move a result as far as their weight does, which is no more.
+    values move a result as far as their weight does, and not farther.
     """
 
     checked: Checked
@@ -76,7 +76,7 @@ class StudyInfluence:
 
     @classmethod
     def of_study(cls, study: StudyTerms, plan: Plan, records: int | None = None) -> Self | None:
-        """The same with what a study says of records: how many there are, how few and how many one party may have.
+        """Bound it by what a study says of records: how many there are, how few and how many one party may have.
 
         Of the least number that this leaves, and the largest part of one party: a bound falls with one and rises with the other.
         """
@@ -87,7 +87,7 @@ class StudyInfluence:
         return cls.planned(study.workload, plan, total, share)
 
     def most(self, statistic: str) -> float | None:
-        """Of the only term of a statistic, by its text. None where it is not known, or has several."""
+        """Return the bound of the only term of a statistic, by its text. None where it is not known, or has several."""
         bounds = [move.most for move in self.moves if move.statistic == statistic]
         return bounds[0] if len(bounds) == 1 else None
 
@@ -111,7 +111,7 @@ class StudyInfluence:
 
     @property
     def fact(self) -> Fact:
-        """The same in one sentence: of few terms how far, else where all are. It is about false values that pass."""
+        """Say it in one sentence: of few terms how far, else where all are. It is about false values that pass."""
         known = [move.most for move in self.moves if move.most is not None]
         farthest, condition = max(known, default=math.nan), f"the largest party counts {percent_text(self.share)}"
         if not known or math.isinf(farthest):
@@ -148,13 +148,13 @@ class StudyInfluence:
 
 
 def coordinate_json(influence: Influence, clip: float) -> dict[str, Any]:
-    """Of a mean of vectors of L2 norm ``clip``, of the coordinate that one party moves most."""
+    """State how far one party moves the coordinate that it moves most, in a mean of vectors of L2 norm ``clip``."""
     stated = {"checked": str(influence.checked), "largest_share": influence.share, "largest": clip * influence.largest}
     return stated | ({"unnoticed": list(influence.unnoticed)} if influence.unnoticed else {})
 
 
 def coordinate_text(influence: Influence, clip: float) -> str:
-    """The same in a sentence."""
+    """Say :func:`coordinate_json` in a sentence."""
     moved, how = bound_text(clip * influence.largest), _HOW[influence.checked]
     share = percent_text(influence.share)
     return (
@@ -178,7 +178,7 @@ def _bounded(move: Move) -> str:
 
 
 def _farthest(terms: Sequence[Move]) -> str:
-    """Of the term that moves most, in its units; where some have no bound, of the largest one, and which have none."""
+    """Say how far the term that moves most does, in its units; where some have no bound, which ones."""
     known = [term for term in terms if term.most is not None]
     bounded = [move for move in known if math.isfinite(move.most or 0.0)]
     if not known or not bounded:
@@ -201,7 +201,7 @@ def stated_influence(receipt: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def checked_text(by: Mapping[str, Any]) -> str:
-    """Of :attr:`Mechanism.checked_by`, a sentence."""
+    """Say :attr:`Mechanism.checked_by` in a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
         return f"unchecked: {sums} sums of members came, as many as the result needs, so that nobody would notice a wrong one"

@@ -35,7 +35,7 @@ _INTERVAL = nullable(array(_END, least=2, most=2))
 
 
 def result_schema() -> Schema:
-    """Of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
+    """Return the schema of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
     local = {"true_mean", "killed"}
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger", "not_in_at_start"}
     node |= {"impossible_releases", "equivocating"}
@@ -61,7 +61,7 @@ def result_schema() -> Schema:
         "impossible_releases": described(array(array({"anyOf": [COUNT, TEXT]}, least=2, most=2)), "join only: party, digest"),
         "equivocating": described(
             array(array({"anyOf": [COUNT, TEXT]}, least=4, most=4)),
-            "join only: party and digest of what it released here, another party and that of what it was told, as it says",
+            "join only: party and digest of what it released here, another party and that of what that one received, as it says",
         ),
         "notes": described(array(TEXT), "join only: what could not be settled, in words"),
         "not_in_at_start": described(array(TEXT), "join only: of a study with start_by, the parties without whom it started"),
@@ -79,7 +79,7 @@ def result_schema() -> Schema:
 
 
 def receipt_schema() -> Schema:
-    """Of a receipt: the execution, by its protocol, how to certify it, and the public result."""
+    """Return the schema of a receipt: the execution, by its protocol, how to certify it, and the public result."""
     common = {
         "parties": described({"type": "integer", "minimum": 1}, "how many took part"),
         "rounds": described(COUNT, "rounds of the schedule"),
@@ -123,7 +123,7 @@ def receipt_schema() -> Schema:
 
 
 def _message() -> Schema:
-    """Round, sender, receiver; null stands for all."""
+    """Round, sender, receiver; null means all."""
     return array(nullable(COUNT), least=3, most=3)
 
 
@@ -137,7 +137,7 @@ def _result() -> dict[str, Schema]:
         "columns": array(TEXT),
         "estimate": described(_by_term(NUMBER), "means of columns"),
         "standard_error": described(_by_term(SIZE_OR_INF), "of the privacy noise"),
-        "epsilon_a_priori": described(SIZE_OR_INF, "promised before the start, whatever happens; an upper bound"),
+        "epsilon_a_priori": described(SIZE_OR_INF, "promised before the start for any history; an upper bound"),
         "enforced_by": described(TEXT, "what holds the promise"),
         "epsilon": described(SIZE_OR_INF, "of the execution that happened, an upper bound"),
         "delta": NUMBER,
@@ -165,7 +165,7 @@ def _result() -> dict[str, Schema]:
 
 
 def answer_schema() -> Schema:
-    """Of one entry of ``statistics``."""
+    """Return the schema of one entry of ``statistics``."""
     test = record(
         {
             "method": described(TEXT, "what the test is called"),
@@ -198,7 +198,7 @@ def answer_schema() -> Schema:
         "messages": described(array(TEXT), "the flags in words"),
         "flagged": described(
             array(record({"code": TEXT, "message": TEXT, "terms": array(TEXT), "upper": nullable(NUMBER)})),
-            "the flags with their terms, none of which stand for the whole answer, and what a hidden count is below",
+            "the flags with their terms, of which no terms mean the whole answer, and what a hidden count is below",
         ),
         "method": TEXT,
         "coverage_ignoring_noise": described(_by_term(NUMBER), "what an interval without the noise would cover"),

@@ -47,7 +47,7 @@ class LocalStudy:
 
     @property
     def remark(self) -> str:
-        """Of results that are not the one that is shown, if there are any: a sentence."""
+        """Say of how many parties the result is not the one that is shown; empty where all agree."""
         if not self.heard_less:
             return ""
         return (
@@ -66,7 +66,7 @@ class LocalStudy:
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
-    """Of those who drop out, each is killed permanently as it enters a random mixing round of a usual run."""
+    """Draw who drops out: each is killed permanently as it enters a random mixing round of a usual run."""
     rounds = plan.protocol.usual_rounds
     if rounds == 0:
         return []
@@ -76,7 +76,7 @@ def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
 
 
 def choose_dropouts(plan: Plan, dropouts: float, stream: BitStream) -> list[int]:
-    """A fraction of the parties, rounded down, drawn among those that the protocol can do without."""
+    """A fraction of the parties, rounded down, drawn from those that the protocol can do without."""
     staying = plan.protocol.indispensable
     able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in staying]
     return able[: int(dropouts * plan.target.parties + 1e-9)]

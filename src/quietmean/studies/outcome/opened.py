@@ -12,7 +12,7 @@ from quietmean.protocols.execution import Execution
 def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, ReleasedSum]:
     """The execution without what did not arrive here, and the sum of what did.
 
-    Where shares are passed on, and some are in doubt or count twice, or a party told nothing at the end, it does not say exactly
+    Where shares are passed on, and some are in doubt or count twice, or a party said nothing at the end, it does not say exactly
     what is in the sum.
     """
     missing, execution = what_arrived(result, plan)

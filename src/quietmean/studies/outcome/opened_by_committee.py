@@ -39,7 +39,7 @@ def outcome_of(plan: Plan, workload: Workload, checked: CheckedResult, counted: 
 
 @dataclass(frozen=True)
 class OpenedByVoucher:
-    """Of the vouchers of a ``registrar``, ``number`` in all, so many were ``used``: their contributions count."""
+    """Vouchers of a ``registrar``, ``number`` in all, of which so many were ``used``: their contributions count."""
 
     registrar: str
     number: int
@@ -55,7 +55,7 @@ class OpenedByVoucher:
 
 
 def names_of(sealed: Sealed) -> list[str]:
-    """Of all who may contribute: those with an entry, and those with a voucher, whom nobody can name, by number in the result."""
+    """Name all who may contribute: those with an entry; those with a voucher, whom nobody can name, by number."""
     return [*(entry.name for entry in sealed.entries), *_numbered(sealed.admitted - len(sealed.entries))]
 
 
@@ -80,7 +80,7 @@ class OpenedStudy:
 
     @classmethod
     def of(cls, sealed: Sealed, plan: Plan, checked: CheckedResult, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
-        """``checked``: the result that holds. ``left_out``: as the members told.
+        """``checked``: the result that holds. ``left_out``: as the members said.
 
         Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.
         """
@@ -109,7 +109,7 @@ class OpenedStudy:
 
     @property
     def missing(self) -> list[str]:
-        """Of whom nothing came, as far as is known here."""
+        """List the contributors of whom nothing came, as far as is known here."""
         excluded = {name for name, _ in self.left_out}
         return [name for name in self.uncounted if name not in excluded]
 

@@ -298,7 +298,7 @@ def conclude(
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
     changes = workload.largest_party_change(execution.weights)
-    # Whoever has no record loses nothing, whatever one would.
+    # A party without a record loses nothing.
     most = int(np.argmax(np.multiply(certificate.mu, changes, out=np.zeros_like(changes), where=changes > 0)))
     counted = execution.counted_weight()
     step = execution.protocol.numbers().step

@@ -55,7 +55,7 @@ _FACTS = {
 def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
     """One for each statistic of a result, and for its ratios, with what the study cost below.
 
-    Raises :class:`InputError` for what is no result.
+    Raises :class:`InputError` for anything but a result.
     """
     try:
         cost, certificate = _privacy(result), result.get("certificate", {})
@@ -103,7 +103,7 @@ def _crossed(
 
 
 def _of_row(term: Term, row_total: float) -> str:
-    """A count, and which part of a row it is; what the noise hides is no part of anything."""
+    """A count, and which part of a row it is; what the noise hides has no percentage."""
     text = shown(term).estimate
     if term.hidden or not row_total > 0:
         return text
@@ -180,7 +180,7 @@ class _Footnotes:
     """What is flagged in an answer, with a mark for each that is about some of its terms, in the order of the lines."""
 
     def __init__(self, document: Mapping[str, Any], terms: Sequence[str]) -> None:
-        """``terms``: all that the table shows; what is about none of them stands elsewhere."""
+        """``terms``: all that the table shows; what is about none of them is left out."""
         flagged = document.get("flagged", ())
         all_terms = {term.term for term in terms_of(document)}
         self._notes = marked_notes(

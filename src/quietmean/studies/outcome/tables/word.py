@@ -61,7 +61,7 @@ def _add(document: Document, table: ResultTable) -> None:
 
 
 def _undated(content: bytes) -> bytes:
-    """The same archive without the time at which it was packed."""
+    """Return the archive without the time at which it was packed."""
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
         for part in old.infolist():
