@@ -124,5 +124,4 @@ def __dir__() -> list[str]:
 
 # Methods of values in layers below.
 late.calibrate.provide("planning.calibrate", "calibrate")
-late.influence.provide("planning.influence", "planned_influence")
 late.simulate.provide("simulation", "simulate")

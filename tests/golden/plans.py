@@ -31,7 +31,7 @@ CALIBRATED = {
     "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7 --aggregator 0",
     "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
     "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
-    "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",
+    "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --details --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
 CALIBRATED["inca-float64"] = f"{CALIBRATED['inca']} --noise insecure-float64"
 DESIGNED |= FLOATS
@@ -40,7 +40,7 @@ PLANS = DESIGNED | CALIBRATED
 
 def planned(arguments: list[str]) -> dict[str, Any]:
     """The answer of ``quietmean plan --json``, and the plan that it saves."""
-    code, text, files = command(["plan", *arguments, "--no-cache", "--json", "--out", "new-plan.json"], {})
+    code, text, files = command(["plan", *arguments, "--json", "--out", "new-plan.json"], {})
     if code:
         raise AssertionError(f"plan {' '.join(arguments)} ended with code {code}")
     return {"answer": json.loads(text), "plan": files["new-plan.json"]}

@@ -127,7 +127,7 @@ def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path
     }
     asked = {"parties": parties, "epsilon": 1.0, "delta": 1e-6, **shape}
     arguments = [text for name, value in asked.items() for text in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "quietmean.cli.main", "plan", *arguments, "--no-cache", "--json", "--out", "plan.json"]
+    command = [sys.executable, "-m", "quietmean.cli.main", "plan", *arguments, "--json", "--out", "plan.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True)
     document = json.loads(done.stdout)
     planned = qm.Plan.from_json(json.loads((tmp_path / "plan.json").read_text()))
@@ -173,7 +173,7 @@ def test_an_option_that_changes_nothing_is_told(
 ) -> None:
     from quietmean.cli.main import main
 
-    main(["plan", "--parties", "5", "--colluding", "1", *options, "--no-cache", "--json"])
+    main(["plan", "--parties", "5", "--colluding", "1", *options, "--json"])
     warnings = [one for one in json.loads(capsys.readouterr().out)["warnings"] if "no effect" in one]
     assert len(warnings) == len(told)
     assert all(warning.startswith(begin) for warning, begin in zip(warnings, told, strict=True))

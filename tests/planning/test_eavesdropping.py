@@ -82,7 +82,7 @@ def test_commands_and_files_refuse_the_same(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "v.csv").write_text("age\n30\n40\n")
     column = ["--column", "age", "--bounds", "20", "90"]
     for line in (
-        ["plan", "--parties", "5", "--no-cache"],
+        ["plan", "--parties", "5"],
         ["run", "--data", str(tmp_path / "v.csv"), *column, "--parties", "2", "--out", str(tmp_path / "out")],
         ["new", *column, "--out", str(tmp_path / "s.toml")],
     ):

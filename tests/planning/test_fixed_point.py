@@ -275,7 +275,7 @@ def test_bad_options_of_commands(
     table = tmp_path / "table.csv"
     table.write_text("age\n" + "".join(f"{20 + row}\n" for row in range(12)))
     start = {
-        "plan": ["plan", "--protocol", "inca", "--no-cache"],
+        "plan": ["plan", "--protocol", "inca"],
         "run": ["run", "--data", str(table), "--column", "age", "--bounds", "0", "100"],
     }
     with pytest.raises(SystemExit) as stop:
@@ -288,7 +288,7 @@ def test_bad_options_of_commands(
 
 @pytest.mark.slow
 def test_plan_command(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--parties", "4", "--rounds", "3", "--protocol", "inca", "--no-cache", "--json"]
+    arguments = ["--parties", "4", "--rounds", "3", "--protocol", "inca", "--json"]
     main(["plan", *arguments, "--value-bits", "32", "--largest-value", "7"])
     candidate = msgspec.json.decode(capsys.readouterr().out)["candidates"][0]
     assert candidate["parameters"]["value_bits"] == 32

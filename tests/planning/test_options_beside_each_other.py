@@ -49,10 +49,10 @@ SEARCH: dict[str, Any] = {
     "calibration": CalibrationMethod.PAPER,
     "trials": 59,
     "no_privacy": True,
-    "explain": True,
+    "details": True,
 }
-# Which protocols, and how an answer is kept: not beside what they are about.
-OTHER_SEARCH = {"protocol", "cache"}
+# Which protocols: not beside what they are about.
+OTHER_SEARCH = {"protocol"}
 OF_STUDY: dict[str, Any] = {
     "epsilon": 2.0,
     "delta": 1e-4,
@@ -87,13 +87,14 @@ def planned(protocol: str, *names: str) -> str:
     wanted = planning.AskedTarget(**{name: given[name] for name in names if name in TARGET})
     search = planning.SearchOptions(protocol=[protocol], **{name: given[name] for name in names if name in SEARCH})
     try:
-        target = planning._target_asked(4, wanted.given())
-        answer = planning._answer(planning._question({}, target, search, planning._named_of(NO_COMMITTEE)))
+        wanted.require_one_target()
+        answer, best = planning._answer(wanted.target(4), wanted, {}, search, NO_COMMITTEE)
     except InputError as error:
         return f"{NOT_SAID}{error}"
-    for document in (answer, answer["plan"]):
+    documents = answer, best.to_json()
+    for document in documents:
         del document["target"]
-    return json.dumps(answer, sort_keys=True, default=str)
+    return json.dumps(documents, sort_keys=True, default=str)
 
 
 def silent_in_plans(protocol: str) -> list[tuple[str, str]]:

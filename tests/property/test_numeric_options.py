@@ -29,7 +29,7 @@ from support.smallest_study import STUDY
 RUN = "run --data table.csv --column age --bounds 0 100 --parties 4 --protocol {protocol} --out out --accept-wide"
 NEW = "new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
 IN_COMMITTEE = "new --out new.toml --column age --bounds 0 100 --committee 5 --contribute-by 2090-01-01T00:00:00Z"
-PLAN = "plan --parties 6 --protocol {protocol} --no-cache"
+PLAN = "plan --parties 6 --protocol {protocol}"
 SITE = "study.toml --roster roster.toml --data table.csv --key ada.key --policy policy.toml --store my.store --ledger my.ledger"
 # A right line for each command, to which an option is added, or in which it takes the place of one.
 LINES = {

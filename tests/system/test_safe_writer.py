@@ -332,7 +332,6 @@ WRITERS = {
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
     "core/executors.py": "the null device",
-    "cli/plan_cache.py": "the cache of plans",
     "cli/start.py": "an empty file beside a store",
     "desk/serving.py": "the secret of a desk, new",
     "flower/home.py": "the home of a party in Flower",

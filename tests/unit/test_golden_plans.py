@@ -1,4 +1,4 @@
-"""Plans of before: read and written as they were, under the same digest; and those by formula come out the same.
+"""Golden plans are read and written as they are, under the same digest; and those by formula come out the same.
 
 See ``tests/golden/make.py`` for when the files may be made anew.
 """
@@ -14,8 +14,6 @@ from golden.machines import load
 from golden.plans import DESIGNED, PLANS, changes, planned
 
 GOLDEN = load("plans")
-# Of versions that added float64 noise.
-EARLIER = load("earlier")
 
 
 def test_there_is_a_file_for_every_plan() -> None:
@@ -24,9 +22,7 @@ def test_there_is_a_file_for_every_plan() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "document", [*GOLDEN.values(), *EARLIER.values()], ids=[*GOLDEN, *(f"{name}, earlier" for name in EARLIER)]
-)
+@pytest.mark.parametrize("document", GOLDEN.values(), ids=GOLDEN)
 def test_a_plan_file_keeps_its_bytes_and_its_digest(document: dict[str, Any]) -> None:
     plan = Plan.from_json(document["plan"])
     assert canonical_json(plan.to_json()) == canonical_json(document["plan"])

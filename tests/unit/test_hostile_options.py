@@ -18,7 +18,7 @@ from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
 
-PLAN = ["plan", "--parties", "6", "--no-cache"]
+PLAN = ["plan", "--parties", "6"]
 COLUMN = {"name": "age", "low": 0.0, "high": 100.0}
 
 
@@ -163,7 +163,7 @@ def test_budgets_that_promise_nothing(changes: dict[str, float], words: str, cap
     with pytest.warns(UserWarning, match=words):
         qm.plan(parties=4, colluding=1, protocol="local-dp", epsilon=wanted["epsilon"], delta=wanted["delta"])
     options = [part for name, value in wanted.items() for part in (f"--{name}", f"{value:g}")]
-    main(["plan", "--parties", "4", "--protocol", "local-dp", "--no-cache", "--json", *options])
+    main(["plan", "--parties", "4", "--protocol", "local-dp", "--json", *options])
     output = capsys.readouterr()
     (sentence,) = json.loads(output.out)["warnings"]
     assert words in sentence

@@ -100,15 +100,6 @@ def test_types_of_arguments_are_known_though_their_rooms_are_imported_late(name:
     assert get_type_hints(vars(named).get("__init__", named))
 
 
-def test_a_plan_that_is_known_needs_no_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is printed at once."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    script = "from quietmean.cli.main import main; main(['plan', '--parties', '3', '--protocol', 'local-dp', '--epsilon', '1'])"
-    assert any(module.startswith("quietmean.planning.candidates") for module in modules_after(script))
-    modules = modules_after(script)
-    assert not {module for module in modules if module.startswith(("quietmean.statistics", "quietmean.studies", "scipy"))}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [SESSION, STUDY])
 def test_who_takes_part_never_needs_scipy_stats(script: str) -> None:

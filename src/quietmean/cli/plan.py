@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
 from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import StudyOptions, plan_study
 from quietmean.cli.promised import PromiseOptions
 from quietmean.core.domain import PrivacyUnit
@@ -71,13 +70,50 @@ class AskedTarget(PromiseOptions):
     convention: SensitivityConvention | None = None
     unit: PrivacyUnit | None = None
 
-    def given(self) -> dict[str, Any]:
-        """Each option by its name; None where it is left out.
+    def target(self, parties: int) -> Target:
+        """The target of so many parties. Raises :class:`InputError` for options that contradict each other."""
+        from quietmean.protocols.target import Target, colluding_count
 
-        Raises :class:`InputError` for an eavesdropper that cannot be, and two targets.
-        """
-        self.require_one_target()
-        return {**vars(self), "eavesdropping": read_eavesdropping(self.eavesdropping)}
+        dropouts = self.dropouts
+        if self.responding is not None:
+            if dropouts is not None:
+                raise InputError(f"dropouts {dropouts:g} and responding {self.responding} say the same twice: give one of them")
+            if not 1 <= self.responding <= parties:
+                raise InputError(f"{self.responding} of {parties} parties responding is impossible: choose 1..{parties}")
+            dropouts = (parties - self.responding) / parties
+        usual = 1.0 if self.nats is None else math.inf
+        return Target(
+            parties=parties,
+            epsilon=usual if self.epsilon is None else self.epsilon,
+            nats=self.nats,
+            delta=1e-6 if self.delta is None else self.delta,
+            dimension=self.coordinates,
+            sensitivity=self._sensitivity(),
+            colluding=colluding_count(parties, 0.1 if self.colluding is None else self.colluding),
+            eavesdropping=read_eavesdropping(self.eavesdropping),
+            dropouts=dropouts or 0.0,
+            unit=self.unit or PrivacyUnit.PARTY,
+        )
+
+    @property
+    def coordinates(self) -> int:
+        return 1 if self.dimension is None else self.dimension
+
+    @property
+    def ball(self) -> InputDomain | None:
+        """Where values lie; None where it is not stated, and of the table's convention, whose sensitivity the ball exceeds."""
+        if self.domain is None or self.convention == SensitivityConvention.TABLE_II:
+            return None
+        return InputDomain.ball(self.coordinates, 1.0)
+
+    def _sensitivity(self) -> float:
+        if self.domain is None:
+            if self.convention is not None:
+                raise InputError(f"convention {self.convention} needs a domain: give --domain unit-ball too")
+            return 1.0 if self.sensitivity is None else self.sensitivity
+        if self.sensitivity is not None:
+            raise InputError(f"sensitivity {self.sensitivity:g} and domain {self.domain} say the same twice: give one of them")
+        return ball_sensitivity(1.0, self.convention or SensitivityConvention.REPLACEMENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +136,8 @@ class SearchOptions:
         5 %. Default: as many as take seconds; none against more than 500 coalitions.
     no_privacy
         Plan protocols that protect nothing, such as gossip; refused otherwise.
-    explain
-        Say when another protocol would be first; plans several changes of the target.
-    cache
-        Take the answer from the cache if the same was asked before, and keep it there.
+    details
+        Also say when another protocol would be first; plans several changes of the target.
     """
 
     protocol: list[str] | None = None
@@ -112,12 +146,20 @@ class SearchOptions:
     calibration: CalibrationMethod = CalibrationMethod.EXACT
     trials: int | None = None
     no_privacy: Annotated[bool, Parameter(negative="")] = False
-    explain: Annotated[bool, Parameter(negative="")] = False
-    cache: Annotated[bool, Parameter(negative="--no-cache")] = True
+    details: Annotated[bool, Parameter(negative="")] = False
+
+    @property
+    def named(self) -> list[str] | None:
+        """The protocols; None for auto, which is not one of several. Raises :class:`InputError` if it is."""
+        if self.protocol and "auto" in self.protocol:
+            if len(self.protocol) > 1:
+                raise InputError("protocol auto means all peer-to-peer protocols: give it alone, or leave it out")
+            return None
+        return self.protocol
 
     def of_no_study(self) -> dict[str, Any]:
         """What is given that says nothing of a study, whose parties all make the same plan; by name."""
-        named = ("server", "max_messages", "calibration", "trials", "explain")
+        named = ("server", "max_messages", "calibration", "trials", "details")
         chosen = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(SearchOptions, name)}
         return {name.replace("_", "-"): value for name, value in chosen.items()}
 
@@ -148,10 +190,13 @@ def command(
     """
     if search.trials is not None and search.trials < 1:
         raise InputError(f"{search.trials} trials show nothing about the gate: choose at least 1, for example 299")
-    given = wanted.given()
+    wanted.require_one_target()
+    eavesdropping = read_eavesdropping(wanted.eavesdropping)
     plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if about.study is not None:
-        _refuse_beside_study({**given, **options.chosen(), **_named_of(committee), **search.of_no_study()})
+        _refuse_beside_study(
+            {**vars(wanted), "eavesdropping": eavesdropping, **options.chosen(), **_named_of(committee), **search.of_no_study()}
+        )
         names = search.protocol or []
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
@@ -161,30 +206,23 @@ def command(
     about.require_study()
     if parties is None:
         raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
-    target = _target_asked(parties, given)
+    target = wanted.target(parties)
     # Before anything is planned, which takes long.
     committee.require_possible()
     if committee.chosen is not None:
         committee.chosen.require_no_products()
-    if committee.committee is not None and _named(search.protocol) is not None:
+    if committee.committee is not None and search.named is not None:
         raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
-    asked = _question(options.chosen(), target, search, _named_of(committee))
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
             "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
         )
-    store = PlanCache()
-    answer = store.find(asked) if search.cache else None
-    if answer is None:
-        with progress("calibrating"):
-            answer = _answer(asked)
-        if search.cache:
-            store.keep(asked, answer)
-    best = answer.pop("plan")
+    with progress("calibrating"):
+        answer, best = _answer(target, wanted, options.chosen(), search, committee)
     for sentence in answer["warnings"]:
         warn(sentence)
     if plan_file is not None:
-        plan_file.write_json(best)
+        plan_file.write_json(best.to_json())
     if json:
         print_json(answer)
     else:
@@ -203,84 +241,41 @@ def _refuse_beside_study(options: dict[str, Any]) -> None:
         raise InputError(f"--{option} stands beside --study, which says what to plan for: leave it out, or change the study")
 
 
-def _question(
-    options: dict[str, Any], target: dict[str, Any], search: SearchOptions, committee: dict[str, Any]
-) -> dict[str, Any]:
-    """All that the answer depends on, for the cache's key, too."""
-    return {
-        "protocols": _named(search.protocol),
-        "options": options,
-        **target,
-        **{name: getattr(search, name) for name in ("max_messages", "explain", "no_privacy", "trials")},
-        **{"server": str(search.server), "calibration": str(search.calibration), "committee": committee},
-    }
-
-
-def _target_asked(parties: int, target_fields: dict[str, Any]) -> dict[str, Any]:
-    """What to plan for, from options. Raises :class:`InputError` for options that contradict each other."""
-    dropouts, responding = target_fields["dropouts"], target_fields["responding"]
-    if responding is not None:
-        if dropouts is not None:
-            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
-        if not 1 <= responding <= parties:
-            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
-        dropouts = (parties - responding) / parties
-    dimension = 1 if target_fields["dimension"] is None else target_fields["dimension"]
-    domain, convention = target_fields["domain"], target_fields["convention"]
-    return {
-        "parties": parties,
-        # A target without an epsilon has none in the cache's key either.
-        "epsilon": (1.0 if target_fields["nats"] is None else None)
-        if target_fields["epsilon"] is None
-        else target_fields["epsilon"],
-        **({} if target_fields["nats"] is None else {"nats": target_fields["nats"]}),
-        "delta": 1e-6 if target_fields["delta"] is None else target_fields["delta"],
-        "dimension": dimension,
-        "sensitivity": _sensitivity(target_fields["sensitivity"], domain, convention),
-        "colluding": 0.1 if target_fields["colluding"] is None else target_fields["colluding"],
-        **({} if target_fields["eavesdropping"] is None else {"eavesdropping": target_fields["eavesdropping"]}),
-        "dropouts": dropouts or 0.0,
-        "unit": str(target_fields["unit"] or PrivacyUnit.PARTY),
-        # Values in a ball: for protocols that can make use of it.
-        "offered": {} if domain is None else {"radius": 1.0},
-        "domain": _domain(dimension, domain, convention),
-    }
-
-
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """The JSON document, and the best plan with it."""
-    # Imported here: a cached answer needs none of it.
+def _answer(
+    target: Target, wanted: AskedTarget, options: dict[str, Any], search: SearchOptions, committee: CommitteeShape
+) -> tuple[dict[str, Any], Plan]:
+    """The JSON document, and the best plan."""
     from quietmean.planning.automatic import choose_from, require_epsilon
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, where_more_is_promised, why_first
     from quietmean.protocols.target import budget_warnings
 
-    target, named = _target(question), bool(question["protocols"])
+    named = bool(search.named)
     if not named:
         require_epsilon(target)
-    calibration, server = CalibrationMethod(question["calibration"]), Server(question["server"])
-    domain = None if question["domain"] is None else InputDomain.parse(question["domain"])
+    domain = wanted.ball
+    # Values in a ball: for protocols that can make use of it.
+    offered = {} if wanted.domain is None else {"radius": 1.0}
 
-    def ranking(wanted: Target, accepted: Server) -> Ranking:
-        values = configured(question["protocols"] or general_protocols(accepted), question["options"], question["offered"])
+    def ranking(changed: Target, accepted: Server) -> Ranking:
         return rank(
-            wanted,
-            values,
-            calibration=calibration,
-            max_messages=question["max_messages"],
+            changed,
+            configured(search.named or general_protocols(accepted), options, offered),
+            calibration=search.calibration,
+            max_messages=search.max_messages,
             strict=named,
             domain=domain,
-            trials=question["trials"],
-            no_privacy=question["no_privacy"],
+            trials=search.trials,
+            no_privacy=search.no_privacy,
         )
 
-    candidates = ranking(target, server)
+    candidates = ranking(target, search.server)
     chosen, why, beside = 0, why_first(candidates), dict[str, Any]()
-    if not named and server == Server.NONE:
+    if not named and search.server == Server.NONE:
         # As run and join choose.
-        chosen, taken = choose_from(candidates, question["options"], domain, question["max_messages"])
+        chosen, taken = choose_from(candidates, options, domain, search.max_messages)
         why = f"{taken}. Of all, {why}"
-        beside = _other_ways(question, candidates, candidates[chosen].plan, domain)
+        beside = _other_ways(search, committee, candidates, candidates[chosen].plan, domain)
     if candidates.left_out:
         why = f"{why}. Left out, unless named, for what planning takes: {', '.join(candidates.left_out)}"
     plan = candidates[chosen].plan
@@ -290,44 +285,27 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         "chosen": chosen,
         "why": why,
         "domain": plan.input_domain.text,
-        "warnings": [*budget_warnings(target), *_without_effect(question, candidates)],
-        "plan": plan.to_json(),
+        "warnings": [*budget_warnings(target), *_without_effect(search, candidates)],
         "influence": _influence(plan),
         **beside,
     }
     if instead := where_more_is_promised(plan, domain):
         document["instead"] = instead
-    if question["explain"]:
-        document["otherwise"] = when_another(target, server, candidates, ranking)
-    return document
+    if search.details:
+        document["otherwise"] = when_another(target, search.server, candidates, ranking)
+    return document, plan
 
 
-def _target(question: dict[str, Any]) -> Target:
-    from quietmean.protocols.target import Target, colluding_count
-
-    return Target(
-        parties=question["parties"],
-        epsilon=math.inf if question["epsilon"] is None else question["epsilon"],
-        delta=question["delta"],
-        dimension=question["dimension"],
-        sensitivity=question["sensitivity"],
-        colluding=colluding_count(question["parties"], question["colluding"]),
-        dropouts=question["dropouts"],
-        unit=PrivacyUnit(question["unit"]),
-        nats=question.get("nats"),
-        eavesdropping=question.get("eavesdropping"),
-    )
-
-
-def _other_ways(question: dict[str, Any], candidates: Ranking, plan: Plan, domain: InputDomain | None) -> dict[str, Any]:
+def _other_ways(
+    search: SearchOptions, shape: CommitteeShape, candidates: Ranking, plan: Plan, domain: InputDomain | None
+) -> dict[str, Any]:
     """What a committee and files would give, and which committee is proposed instead of ``plan``."""
     from quietmean.planning.ways import USUAL, compare_ways, propose
 
-    shape = CommitteeShape(**{name.replace("-", "_"): value for name, value in question["committee"].items()})
     ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
     proposed = None
-    if ways and not question["committee"]:
-        one_message = question["max_messages"] is not None and question["max_messages"] <= 1
+    if ways and shape == NO_COMMITTEE:
+        one_message = search.max_messages is not None and search.max_messages <= 1
         proposed = propose(plan, one_message=one_message)
     return {**({"ways": ways} if ways else {}), **({"proposed": proposed} if proposed else {})}
 
@@ -344,25 +322,16 @@ def _influence(plan: Plan) -> dict[str, Any] | None:
     return {"checked": str(influence.checked), "largest": to_plain(influence.largest), **unnoticed}
 
 
-def _named(protocols: list[str] | None) -> list[str] | None:
-    """None for auto, which is not one of several. Raises :class:`InputError` if it is."""
-    if protocols and "auto" in protocols:
-        if len(protocols) > 1:
-            raise InputError("protocol auto stands for all peer-to-peer protocols: give it alone, or leave it out")
-        return None
-    return protocols
-
-
-def _without_effect(question: dict[str, Any], candidates: Ranking) -> list[str]:
+def _without_effect(search: SearchOptions, candidates: Ranking) -> list[str]:
     """What was asked for and changes nothing of some candidates; of those that were not named only where it changes none."""
     plans, sentences = [candidate.plan for candidate in candidates], []
     fixed = [plan.protocol.name for plan in plans if plan.prediction.get("calibration") == "direct"]
-    if question["calibration"] != CalibrationMethod.EXACT and fixed:
+    if search.calibration != CalibrationMethod.EXACT and fixed:
         sentences.append(
-            f"calibration {question['calibration']} has no effect on {', '.join(fixed)}: the noise there follows from a formula"
+            f"calibration {search.calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"
         )
     ungated = [plan.protocol.name for plan in plans if not plan.protocol.gated]
-    if question["trials"] is not None and (question["protocols"] or len(ungated) == len(plans)) and ungated:
+    if search.trials is not None and (search.named or len(ungated) == len(plans)) and ungated:
         sentences.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
     return sentences
 
@@ -431,20 +400,3 @@ def _committee_sentence(row: dict[str, Any]) -> str:
         f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
         f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"
     )
-
-
-def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: SensitivityConvention | None) -> float:
-    if domain is None:
-        if convention is not None:
-            raise InputError(f"convention {convention} needs a domain: give --domain unit-ball too")
-        return 1.0 if sensitivity is None else sensitivity
-    if sensitivity is not None:
-        raise InputError(f"sensitivity {sensitivity:g} and domain {domain} say the same twice: give one of them")
-    return ball_sensitivity(1.0, convention or SensitivityConvention.REPLACEMENT)
-
-
-def _domain(dimension: int, domain: Domain | None, convention: SensitivityConvention | None) -> Any:
-    """As plain data; None where the plan states none. The convention of the table is for a sensitivity that the ball exceeds."""
-    if domain is None or convention == SensitivityConvention.TABLE_II:
-        return None
-    return InputDomain.ball(dimension, 1.0).describe()

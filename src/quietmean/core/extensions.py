@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, TypeVar
 
 from quietmean.core.errors import InputError
@@ -42,8 +40,3 @@ def _load(entry: EntryPoint, word: str, base: type) -> Any:
     if missing:
         raise InputError(f"{subject} does not define {', '.join(missing)}: mend or uninstall it")
     return kind
-
-
-def sources(kind: type) -> list[Path]:
-    """The files of the folder that defines a class."""
-    return sorted(Path(inspect.getfile(kind)).parent.glob("*.py"))

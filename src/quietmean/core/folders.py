@@ -1,4 +1,4 @@
-"""Folders: how one is made, and where this user keeps settings, lasting data and caches, as each system has it."""
+"""Folders: how one is made, and where this user keeps settings and lasting data, as each system has it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,3 @@ def configuration_folder() -> Path:
 def data_folder() -> Path:
     """The folder for the ledger that is taken where none is named; on Linux ``~/.local/share/quietmean``, or in XDG_DATA_HOME."""
     return platformdirs.user_data_path(_NAME, appauthor=False)
-
-
-def cache_folder() -> Path:
-    """The folder for files that can be made again; on Linux ``~/.cache/quietmean``, or in XDG_CACHE_HOME."""
-    return platformdirs.user_cache_path(_NAME, appauthor=False)

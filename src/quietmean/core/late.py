@@ -28,5 +28,4 @@ class FromAbove:
 
 
 calibrate = FromAbove()
-influence = FromAbove()
 simulate = FromAbove()

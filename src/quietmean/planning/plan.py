@@ -311,10 +311,6 @@ class Plan:
         assumed = self.execution(Seed.public("assumptions"), everyone).terms(target.delta).assumptions(colluding)
         return for_unit(assumed, target.unit, self.context.get("sites_per_person", 1))
 
-    def influence(self, records: float | None = None, share: float | None = None) -> Any:
-        """How far one party can move the mean by what it sends; see :func:`quietmean.planning.influence.planned_influence`."""
-        return late.influence(self, records, share)
-
     @property
     def charge(self) -> Charge:
         """The same as the columns of a ledger: what is reserved for a study before it starts."""
