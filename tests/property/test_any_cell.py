@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.errors import InputError
 from quietmean.studies.data import Preview, read_columns
 from support.odd_cells import (
     CELLS,
     COLUMNS,
-    DAMAGED,
+    DAMAGED_XML,
     DUCKDB_CELLS,
+    ODD_XML,
     PLACES,
     ROWS,
     USUAL,
@@ -107,11 +109,19 @@ def test_no_cell_ends_a_study(name: str, size: int | None, tmp_path: Path, capfd
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("cell", DAMAGED)
-def test_a_damaged_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", ODD_XML)
+def test_an_odd_cell_of_a_workbook_is_one_cell(cell: str, tmp_path: Path) -> None:
     expected = read(excel_xml(tmp_path, "age", 1, '<c{at} t="n"><v>40</v></c>'), [])
     for column, row in itertools.product(USUAL, PLACES):
         hold(excel_xml(tmp_path, column, row, cell), expected, row, "Sentinel", (column, row))
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("cell", DAMAGED_XML)
+def test_a_workbook_with_a_cell_that_no_program_writes_is_refused_without_it(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read as a workbook: save it anew") as caught:
+        read(excel_xml(tmp_path, "day", 1, cell), [])
+    assert "Sentinel" not in str(caught.value)
 
 
 @pytest.mark.slow

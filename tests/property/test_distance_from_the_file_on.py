@@ -210,7 +210,6 @@ COLUMN_TYPES = {"Parquet", "Feather", "SPSS", "Stata", "SAS", "PostgreSQL"}
 # Of some sources something more may be said.
 ALSO_SAID = {
     "Excel": ["sheet=1", "sheet=Sheet", "skip=0"],
-    "OpenDocument": ["sheet=A"],
     "SQLite": ["table=t"],
     "gzip": ["multiline=true", "skip=0", "delimiter=comma", "encoding=utf-8"],
     "quoted": ["rownames=false"],
@@ -349,8 +348,7 @@ READERS: dict[str, Callable[[Path], Iterator[Family]]] = {
     "text": of_texts,
     "cells of several lines": of_tables("quoted"),
     "Excel": of_tables("Excel"),
-    "OpenDocument": of_tables("OpenDocument"),
-    "compressed": of_tables("gzip", "bzip2", "xz", "zip"),
+    "compressed": of_tables("gzip"),
     "JSON lines": of_tables("JSON lines"),
     "JSON lines of any bytes": of_objects,
     "SPSS": of_tables("SPSS"),

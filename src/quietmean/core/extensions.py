@@ -26,13 +26,17 @@ def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: t
     return kinds
 
 
-def _load(entry: EntryPoint, word: str, base: type) -> Any:
-    subject = f"{word} {entry.name!r} ({entry.value})"
+def loaded(entry: EntryPoint, word: str) -> Any:
+    """Return what an entry point names. Raises :class:`InputError` for one that cannot be loaded; ``word``: what it is there."""
     try:
-        kind = entry.load()
+        return entry.load()
     # A module of another distribution may raise any exception when it is imported.
     except Exception as error:
-        raise InputError(f"{subject} cannot be loaded ({error}): mend or uninstall it") from error
+        raise InputError(f"{word} {entry.name!r} ({entry.value}) cannot be loaded ({error}): mend or uninstall it") from error
+
+
+def _load(entry: EntryPoint, word: str, base: type) -> Any:
+    subject, kind = f"{word} {entry.name!r} ({entry.value})", loaded(entry, word)
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise InputError(f"{subject} is no subclass of {base.__name__}: mend or uninstall it")
     missing = [name for name in ("name", "summary") if not isinstance(getattr(kind, name, None), str)]

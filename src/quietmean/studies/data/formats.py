@@ -6,13 +6,15 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.extensions import loaded
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import DatabaseTables, behind_from, open_database, query_of
@@ -24,23 +26,29 @@ from quietmean.studies.data.postgresql import PostgresqlTables, transaction
 from quietmean.studies.data.query import check_query, read_mixed, read_query
 from quietmean.studies.data.query_file import FileTables
 from quietmean.studies.data.table import Pieces
-from quietmean.studies.data.text import MOST_UNPACKED, ZIP, Notify
-from quietmean.studies.data.workbook import EXCEL, OTHER, read_workbook
+from quietmean.studies.data.text import MOST_UNPACKED, Notify
+from quietmean.studies.data.workbook import read_workbook
 
 # A reader of a file: of the wanted columns, or of all where none are named.
 Reader: TypeAlias = Callable[[Location, Collection[str] | None], Pieces]
 
 _SQLITE: Final = "sqlite"
 _DUCKDB: Final = "duckdb"
+_WORKBOOK: Final = "workbook"
+_BZIP2, _XZ, _ZIP, _ODS = "compressed by bzip2", "compressed by xz", "a zip archive", "a table of OpenDocument"
 # The first bytes of some kinds of files, whatever their names.
 _BEGINNINGS = {
     b"SQLite format 3\0": _SQLITE,
     b"PAR1": PARQUET,
     b"ARROW1": ARROW,
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": OTHER,
-    ZIP: "zip",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _WORKBOOK,
+    b"BZh91AY&SY": _BZIP2,
+    b"\xfd7zXZ\0": _XZ,
+    b"PK\x03\x04": _ZIP,
     **FOREIGN,
 }
+# What to do with a file that only a reader of another distribution reads.
+_REMEDIES = dict.fromkeys((_BZIP2, _XZ, _ZIP), "unpack it, and give the table in it") | {_ODS: "save it as .xlsx, or as CSV"}
 _DUCKDB_MARK, _DUCKDB_VERSION = slice(8, 12), slice(12, 20)
 # Bytes of a file that are read to see what it is.
 _LOOK = 4096
@@ -57,7 +65,7 @@ _BINARY = {
     ".xpt": "SAS",
 }
 # Endings of workbooks that are archives.
-_WORKBOOKS = {".xlsx", ".xlsm", ".xlsb", ".ods"}
+_WORKBOOKS = {".xlsx", ".xlsm", ".xlsb"}
 
 
 def read_file(
@@ -163,7 +171,7 @@ def _kind_of(path: Path) -> str:
         return _DUCKDB
     for beginning, kind in _BEGINNINGS.items():
         if first.startswith(beginning):
-            return kind
+            return _kind_of_archive(path) if kind == _ZIP else kind
     binary = _BINARY.get(path.suffix.lower())
     if binary is not None and b"\0" in first:
         raise InputError(f"file {path.name} cannot be read as a table: it is no {binary} file, or damaged")
@@ -171,31 +179,41 @@ def _kind_of(path: Path) -> str:
 
 
 def _reader(location: Location, kind: str, tell: Notify) -> Reader:
+    """Return the reader of a file of this kind. Raises :class:`InputError` where there is none."""
     if kind in (PARQUET, ARROW):
         return partial(read_columnar, kind=kind)
     if kind in FOREIGN.values():
         return partial(read_foreign, kind=kind)
-    if kind == OTHER:
-        return partial(read_workbook, kind=OTHER)
-    if kind == "zip" and (workbook := _workbook_in(location)):
-        return partial(read_workbook, kind=workbook)
+    if kind == _WORKBOOK:
+        return read_workbook
+    name = location.path.name
+    if added := next((reader for ending, reader in _added_readers().items() if name.lower().endswith(f".{ending}")), None):
+        return added
+    if kind in _REMEDIES:
+        raise InputError(f"{name} is {kind}: {_REMEDIES[kind]}, or install a package that adds a reader of files that end so")
     return partial(read_json_lines if location.has_json_lines else read_delimited, tell=tell)
 
 
-def _workbook_in(location: Location) -> str:
-    """What kind of workbook an archive is, if it is one. Raises :class:`InputError` for one that is too large."""
+@cache
+def _added_readers() -> dict[str, Reader]:
+    """Return the readers of other distributions, by the endings of files. Raises :class:`InputError` for one that is damaged."""
+    return {entry.name.lower(): loaded(entry, "reader") for entry in entry_points(group="quietmean.readers")}
+
+
+def _kind_of_archive(path: Path) -> str:
+    """Return what a zip archive is. Raises :class:`InputError` for a workbook that is too large."""
     try:
-        with zipfile.ZipFile(location.path) as archive:
+        with zipfile.ZipFile(path) as archive:
             inside = set(archive.namelist())
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         # A file that was cut off: the reader of what it is called reports it.
-        return OTHER if location.path.suffix.lower() in _WORKBOOKS else ""
-    if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
-        return ""
+        return _WORKBOOK if path.suffix.lower() in _WORKBOOKS else _ZIP
+    if not any(name.startswith("xl/") for name in inside):
+        return _ODS if "content.xml" in inside else _ZIP
     if size > MOST_UNPACKED:
         raise InputError(
-            f"{location.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the "
-            "table as CSV"
+            f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the table as "
+            "CSV"
         )
-    return EXCEL if "xl/workbook.xml" in inside else OTHER
+    return _WORKBOOK

@@ -30,8 +30,7 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blanks"
 FRAME = Path("the data frame")
 # Lines or rows among which the names of the columns are searched.
 HEADING_LINES = 50
-# What compressed files are called, and files with an object of JSON in each line.
-_PACKED = (".gz", ".bz2", ".xz", ".zip")
+# What files with an object of JSON in each line are called.
 _JSON_LINES = (".jsonl", ".ndjson")
 # Schemes of addresses of PostgreSQL; a path has one slash where there were more.
 _POSTGRESQL = re.compile(r"postgres(?:ql)?://?(?P<rest>.*)", re.DOTALL)
@@ -213,7 +212,7 @@ def _stem(path: Path) -> str:
 
 
 def _unpacked_name(path: Path) -> str:
-    return path.stem if path.suffix.lower() in _PACKED else path.name
+    return path.stem if path.suffix.lower() == ".gz" else path.name
 
 
 def _address_of(text: str) -> str | None:

@@ -6,32 +6,19 @@ encoding of its file, or is cut within a character, does not affect the next.
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import lzma
+import gzip
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 
-ZIP: Final = b"PK\x03\x04"
-# What compressed files begin with, and what makes a decompressor of one stream: of gzip with its header and check sum. The
-# dictionary that a file of xz asks for is bounded, too.
-_MOST_DICTIONARY = 2**28
-_PACKINGS: dict[bytes, tuple[str, Callable[[], Any]]] = {
-    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
-    b"BZh": ("bzip2", bz2.BZ2Decompressor),
-    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MOST_DICTIONARY)),
-}
-# The same by how names end.
-_ENDINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0", ".zip": ZIP}
-_ENCRYPTED = 1
+# How files that are compressed by gzip begin.
+_GZIP = b"\x1f\x8b"
 UTF_8 = "utf-8"
 _MARKS = [
     (codecs.BOM_UTF8, UTF_8),
@@ -116,88 +103,37 @@ class Encoding:
 
 
 def unpacked(path: Path, *, by_name: bool = False) -> Iterator[bytes]:
-    """The bytes of a file that may be compressed by gzip, bzip2 or xz, or be the only one in a zip archive.
+    """Yield the bytes of a file that may be compressed by gzip, a bounded piece at a time.
 
-    How it begins says which, or ``by_name`` how its name ends: where its first bytes are a record they decide nothing.
-
-    Raises :class:`InputError` if it is damaged or unpacks to too much, and for an archive of several files or with a password.
+    How it begins says so, or ``by_name`` how its name ends: where its first bytes are a record they decide nothing. Raises
+    :class:`InputError` if it is damaged or unpacks to too much.
     """
     with path.open("rb") as file:
-        first = _ENDINGS.get(path.suffix.lower(), b"") if by_name else file.read(len(max(_PACKINGS, key=len)))
+        compressed = path.suffix.lower() == ".gz" if by_name else file.read(len(_GZIP)) == _GZIP
         file.seek(0)
-        if first.startswith(ZIP):
-            pieces, packing = _of_zip(file, path.name), "zip"
-        else:
-            name, decompressor = next((way for begin, way in _PACKINGS.items() if first.startswith(begin)), ("", None))
-            if decompressor is None:
-                yield from iter(lambda: file.read(_CHUNK), b"")
-                return
-            pieces, packing = _of_streams(file, decompressor), name
+        if not compressed:
+            yield from iter(lambda: file.read(_CHUNK), b"")
+            return
         size = 0
-        try:
-            for piece in pieces:
+        with gzip.GzipFile(fileobj=file) as inner:
+            while piece := _next_of(inner, path.name):
                 size += len(piece)
                 if size > MOST_UNPACKED:
-                    raise too_large(path.name)
+                    raise InputError(
+                        f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: "
+                        "unpack it yourself, or give a Parquet file"
+                    )
                 yield piece
-        except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, ValueError):
-            raise _damaged(path.name, packing) from None
-        except OSError as error:
-            # Of a decompressor, not of the disk.
-            if error.errno is not None:
-                raise
-            raise _damaged(path.name, packing) from None
 
 
-def _of_streams(file: IO[bytes], decompressor: Callable[[], Any]) -> Iterator[bytes]:
-    """What streams behind each other hold, a bounded piece at a time. Raises :class:`EOFError` for one that is cut off."""
-    stream, packed, begun = decompressor(), b"", False
-    while True:
-        if not packed and getattr(stream, "needs_input", True):
-            packed = file.read(_CHUNK)
-            if not packed:
-                if begun:
-                    raise EOFError
-                return
-            # Zeros may fill up what is behind a stream.
-            packed = packed if begun else packed.lstrip(b"\0")
-            if not packed:
-                continue
-        begun = True
-        piece = stream.decompress(packed, _CHUNK)
-        # The rest is kept by the stream itself, but by that of gzip.
-        packed = getattr(stream, "unconsumed_tail", b"")
-        if piece:
-            yield piece
-        if stream.eof:
-            packed, stream, begun = stream.unused_data.lstrip(b"\0"), decompressor(), False
-
-
-def _of_zip(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """The only file in an archive. Raises :class:`InputError` for another archive."""
-    with zipfile.ZipFile(file) as archive:
-        entries = [entry for entry in archive.infolist() if not (entry.is_dir() or entry.filename.startswith("__MACOSX/"))]
-        if len(entries) != 1:
-            raise InputError(f"{name} is a zip archive of {len(entries)} files: unpack it, and give the table in it")
-        (entry,) = entries
-        if entry.flag_bits & _ENCRYPTED:
-            raise InputError(f"{name} is protected by a password: unpack it, and give the table in it")
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
-            raise InputError(f"{name} is compressed in a way that is not read: unpack it, and give the table in it")
-        with archive.open(entry) as inner:
-            yield from iter(lambda: inner.read(_CHUNK), b"")
-
-
-def _damaged(name: str, packing: str) -> InputError:
-    return InputError(f"{name} is compressed by {packing} and damaged or cut off: copy it again")
-
-
-def too_large(name: str) -> InputError:
-    """The error for a file that has, or unpacks to, more than is read at once."""
-    return InputError(
-        f"{name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of such a file: unpack it yourself, or "
-        "give a Parquet file"
-    )
+def _next_of(file: gzip.GzipFile, name: str) -> bytes:
+    try:
+        return file.read(_CHUNK)
+    except (EOFError, zlib.error, OSError) as error:
+        # One with a number is of the disk.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{name} is compressed by gzip and damaged or cut off: copy it again") from None
 
 
 def blocks(chunks: Iterable[bytes], between: bytes) -> Iterator[bytes | None]:

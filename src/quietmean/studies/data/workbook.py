@@ -1,4 +1,4 @@
-"""Tables in workbooks of Excel and LibreOffice: of the cells that are there, however far away one of them stands."""
+"""Tables in workbooks of Excel: .xlsx, .xlsm, .xlsb and .xls."""
 
 from __future__ import annotations
 
@@ -10,31 +10,26 @@ from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
-from quietmean.core.sheets import EXCEL, OTHER
 from quietmean.studies.data.apart import read_apart
 from quietmean.studies.data.location import HEADING_LINES, Location
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, of_rows, too_many_cells
-
-__all__ = ["EXCEL", "OTHER", "read_workbook"]
 
 # The rows of a sheet with something in them: their numbers, from 1, and their cells.
 Rows: TypeAlias = list[tuple[int, list[Any]]]
 Sheets: TypeAlias = list[tuple[str, Rows]]
 
 
-def read_workbook(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:
-    """The sheet that was named, or the only one with the named columns; rows are numbered as in the program.
-
-    ``kind``: EXCEL for .xlsx and .xlsm, OTHER for .xls, .xlsb and .ods.
+def read_workbook(location: Location, column_names: Collection[str] | None) -> Pieces:
+    """Yield the sheet that was named, or the only one with the named columns; rows are numbered as in the program.
 
     Raises :class:`InputError` if the file cannot be read, needs a password, or has several such sheets.
     """
-    yield _chosen(location, column_names or (), kind)
+    yield _chosen(location, column_names or ())
 
 
-def _chosen(location: Location, column_names: Collection[str], kind: str) -> Table:
+def _chosen(location: Location, column_names: Collection[str]) -> Table:
     location.only("a workbook", {"sheet", "skip"})
-    sheets = _sheets(location, kind)
+    sheets = _sheets(location)
     names = {plain_name(name) for name in column_names}
     wanted_sheet = location.settings.get("sheet")
     if wanted_sheet is not None:
@@ -57,11 +52,10 @@ def _chosen(location: Location, column_names: Collection[str], kind: str) -> Tab
     return _table((fitting or filled)[0], location, names)
 
 
-def _sheets(location: Location, kind: str) -> Sheets:
+def _sheets(location: Location) -> Sheets:
     """Read by a process of its own: its library may end it, or want more memory than there is."""
-    module = "openpyxl" if kind == EXCEL else "python_calamine"
-    import_extra(module, "excel", f"{location.name} is a workbook, and reading it")
-    ended, content = read_apart(sheets, [kind, str(location.path.absolute()), str(MOST_CELLS)])
+    import_extra("python_calamine", "excel", f"{location.name} is a workbook, and reading it")
+    ended, content = read_apart(sheets, [str(location.path.absolute()), str(MOST_CELLS)])
     if ended == sheets.PASSWORD:
         raise InputError(f"{location.name} is protected by a password: save it without")
     if ended == sheets.TOO_LARGE:
