@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-from types import ModuleType
-
+from packed_bars import benchmark
 from page_figures import ending, without
+from page_parts import DOCS, row
 
 from quietmean.core.threads import one_thread
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "calibrations.md"
+PAGE = DOCS / "calibrations.md"
 HEAD = "| gamma | calibration, schedule | sigma_star^2 | sigma_delta^2 | MSE | paper / this |\n|---|---|---|---|---|---|\n"
 DROPOUTS = (0.0, 0.05, 0.1, 0.2)
 
 
-def benchmark() -> ModuleType:
-    """What ``make bench`` prints is what is written here."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    return importlib.import_module("test_calibrations")
-
-
 def rows(dropouts: float) -> str:
-    found = benchmark().calibrated(dropouts)
-    lines = [
-        f"| {dropouts:g} | {name} | {star:.4f} | {delta:.4g} | {mse:.5f} | {found['paper, uniform'][2] / mse:.2f} |\n"
+    # What ``make bench`` prints is what is written here.
+    found = benchmark("test_calibrations").calibrated(dropouts)
+    paper = found["paper, uniform"][2]
+    return "".join(
+        row((f"{dropouts:g}", name, f"{star:.4f}", f"{delta:.4g}", f"{mse:.5f}", f"{paper / mse:.2f}")) + "\n"
         for name, (star, delta, mse) in found.items()
-    ]
-    return "".join(lines)
+    )
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from equal_promises import central, error
-from packed_bars import benchmark, table
+from packed_bars import benchmark
 from page_figures import ending
+from page_parts import DOCS, table
 
 from quietmean.core.statement import StatedValue
 from quietmean.core.threads import one_thread
@@ -44,7 +45,7 @@ from quietmean.statistics.products import moments_of
 from quietmean.statistics.statistic import Feature, presence_of
 from quietmean.studies.agreement.committee_session import sharing_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "committee-bars.md"
+PAGE = DOCS / "committee-bars.md"
 EPSILON, DELTA, CONTRIBUTORS, COORDINATES, RUNS = 1.0, 1e-6, 60, 2000, 8
 DROPOUTS = (0.0, 0.5, 0.9)
 # Times are the least of so many rounds.

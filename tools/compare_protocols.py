@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from equal_promises import BY_GATE, promised
 from equal_promises import error as prediction
+from page_parts import DOCS, add_resume, resumed, table
 from page_stamp import stamp
-from resumed import add_resume, resumed
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Message, PartyId
@@ -32,7 +32,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import SimulationResult, simulate
 from quietmean.transcript import run_lockstep
 
-PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
+PAGE = DOCS / "comparison.md"
 TARGET = Target(parties=30, epsilon=1.0, delta=1e-6, dimension=10, sensitivity=2.0, colluding=3, dropouts=0.1)
 SEED = 20_261_122
 # Protocols whose runs cannot be stacked into one large one are slower to simulate.
@@ -188,29 +188,26 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def table(rows: list[Row]) -> list[str]:
+def errors_and_costs(rows: list[Row]) -> str:
     errors, costs = ("MSE predicted", "MSE simulated", "if nobody drops out"), ("rounds", "messages", "kB", "epsilon alone")
-    heads = ("protocol", "promise", *errors, *costs)
-    lines = ["| " + " | ".join(heads) + " |", "|---|---|" + "---:|" * (len(heads) - 2)]
-    for row in rows:
-        cells = (
-            f"`{row.protocol}`",
-            row.promise,
-            number(row.predicted),
-            row.planned,
-            row.calm,
-            *in_cells(row.rounds, row.traffic),
-            row.alone,
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    cells = (
+        [
+            f"`{one.protocol}`",
+            one.promise,
+            number(one.predicted),
+            one.planned,
+            one.calm,
+            *in_cells(one.rounds, one.traffic),
+            one.alone,
+        ]
+        for one in rows
+    )
+    return table(("protocol", "promise", *errors, *costs), cells, 2)
 
 
-def guarantees(rows: list[Row]) -> list[str]:
-    lines = ["| protocol | promise | how the plan's noise is certified |", "|---|---|---|"]
-    return lines + [
-        f"| `{row.protocol}` | {row.promise} | {row.certificate} |" for row in sorted(rows, key=lambda row: row.protocol)
-    ]
+def guarantees(rows: list[Row]) -> str:
+    cells = ((f"`{one.protocol}`", one.promise, one.certificate) for one in sorted(rows, key=lambda one: one.protocol))
+    return table(("protocol", "promise", "how the plan's noise is certified"), cells, 3)
 
 
 INTRODUCTION = """\
@@ -259,10 +256,10 @@ def introduction() -> str:
 
 def make_page(quick: bool, folder: Path | None) -> str:
     rows, missing = make_rows(TARGET, quick, folder)
-    lines = [introduction(), *table(rows), ""]
+    lines = [introduction(), errors_and_costs(rows)]
     for name, reason in missing.items():
         lines += [f"Not in the table: `{name}`, which refuses this target ({reason}).", ""]
-    return "\n".join([*lines, "## What the rows promise", "", PROMISES, *guarantees(rows), "", READING, stamp()])
+    return "\n".join([*lines, "## What the rows promise", "", PROMISES, guarantees(rows), READING, stamp()])
 
 
 def main() -> int:

@@ -8,187 +8,103 @@ noise and bins (:mod:`exact_intervals`).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from exact_intervals import Interval, Intervals
-from numpy.typing import NDArray
-from scipy import stats
+from exact_intervals import Array, Intervals
+from held_intervals import Draw, Held, proportion_interval, studies, workload_of
+from page_parts import row
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.privacy import mu_of_budget
-from quietmean.statistics import Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Columns
 
-Array = NDArray[np.float64]
-Draw = Callable[[np.random.Generator, int], Array]
-Exact = Callable[[Array], Intervals]
-
-EPSILON, DELTA, SEED = 4.0, 1e-6, 20_731
+EPSILON, SEED = 4.0, 20_731
 SIZES = (2000, 10_000)
 LEAST, MOST, MOST_FLAGGED, FEW_BINS = 0.93, 0.98, 0.1, 0.1
-# What says nothing about how well an answer is known.
-_OF_PRIVACY = ("sites-seen",)
 
 
 @dataclass(frozen=True)
 class Population:
     """A statistic of records, and the true values of some of its terms.
 
-    ``exact``: estimates and intervals of records, (rows, columns), by term. ``truth``: where the population is no table.
+    ``exact``: estimates and intervals by term, of the columns of records. ``truth``: where the population is no table.
     """
 
     what: str
     columns: Columns
     text: str
-    exact: Exact
+    exact: Callable[..., Intervals]
     terms: tuple[str, ...]
-    table: Array | None = None
-    draw: Draw | None = None
+    records: Array | Draw
     truth: Mapping[str, float] = field(default_factory=dict)
-    reason: str = ""
 
-    def true_values(self) -> dict[str, float]:
-        if self.table is None:
-            return {term: self.truth[term] for term in self.terms}
-        known = self.exact(self.table)
+    def true_values(self) -> Mapping[str, float]:
+        if callable(self.records):
+            return self.truth
+        known = self.exact(*self.records.T)
         return {term: known[term][0] for term in self.terms}
 
 
-@dataclass
-class Held:
-    """Of one term, over studies: whose intervals hold, which are flagged, and widths."""
-
-    studies: int = 0
-    known: int = 0
-    population: int = 0
-    noise: int = 0
-    exact: int = 0
-    good: int = 0
-    flagged: int = 0
-    flagged_good: int = 0
-    rejected: int = 0
-    codes: Counter[str] = field(default_factory=Counter)
-    widths: list[float] = field(default_factory=list)
-    exact_widths: list[float] = field(default_factory=list)
-    bins: list[float] = field(default_factory=list)
-
-    def add(self, found: Estimates, term: str, truth: float, exact: Interval) -> None:
-        place = found.terms.index(term)
-        about = {flag.code for flag in found.flags if term in flag.terms or not flag.terms} - set(_OF_PRIVACY)
-        shown = math.isfinite(float(found.value[place])) and found.of_population is not None
-        self.studies += 1
-        self.codes.update(about)
-        of_exact = _holds(exact[1], exact[2], truth)
-        self.exact += of_exact
-        good = of_exact
-        if shown and found.of_population is not None:
-            low, high = found.of_population[place].tolist()
-            good = _holds(low, high, truth)
-            self.known += 1
-            self.population += good
-            self.noise += _holds(float(found.of_noise[place, 0]), float(found.of_noise[place, 1]), exact[0])
-            self.rejected += found.p_value is not None and bool(found.p_value[place] < 0.05)
-            if math.isfinite(high - low) and math.isfinite(exact[2] - exact[1]):
-                self.widths.append(high - low)
-                self.exact_widths.append(exact[2] - exact[1])
-                open_ = 0.0 if found.resolution is None else float(found.resolution[place].sum())
-                self.bins.append(min(open_ / (high - low), 1.0) if high > low else 0.0)
-        flagged = bool(about) or not shown
-        self.good += good
-        self.flagged += flagged
-        self.flagged_good += flagged and good
-
-    @property
-    def of_bins(self) -> float:
-        """Which part of the population's interval is what bins leave open."""
-        return float(np.median(self.bins)) if self.bins else 0.0
-
-    @property
-    def width(self) -> float:
-        """Over that of the exact interval, medians of both; NaN where that is a point."""
-        exact = float(np.median(self.exact_widths)) if self.exact_widths else 0.0
-        return float(np.median(self.widths)) / exact if exact > 0 else math.nan
-
-    @property
-    def flagged_of_good(self) -> float:
-        return self.flagged_good / max(self.good, 1)
-
-    def verdict(self) -> str:
-        """Kept, or what is not; "near" where chance may be why."""
-        if not self.known:
-            return f"nothing shown ({self._commonest()})"
-        low, high = proportion_interval(self.population, self.known)
-        part, most = self.population / self.known, MOST if self.of_bins < FEW_BINS else 1.0
-        noise = self.noise / self.known
-        said = []
-        if part < LEAST:
-            said.append("near" if high >= LEAST else "**low**")
-        # Of whole numbers the exact interval holds more often, too: a point, or one number more.
-        if part > most and self.exact / self.studies <= most:
-            said.append("near" if low <= most else "**wide**")
-        if noise < LEAST:
-            said.append("noise near" if proportion_interval(self.noise, self.known)[1] >= LEAST else "**noise low**")
-        if self.flagged_of_good >= MOST_FLAGGED:
-            said.append(f"**flagged** ({self._commonest()})")
-        return ", ".join(said) or "kept"
-
-    def _commonest(self) -> str:
-        return self.codes.most_common(1)[0][0] if self.codes else "unknown"
+def verdict(held: Held) -> str:
+    """Kept, or what is not; "near" where chance may be why."""
+    commonest = held.codes.most_common(1)[0][0] if held.codes else "unknown"
+    if not held.known:
+        return f"nothing shown ({commonest})"
+    low, high = proportion_interval(held.population, held.known)
+    share, most = held.population / held.known, MOST if of_bins(held) < FEW_BINS else 1.0
+    said = []
+    if share < LEAST:
+        said.append("near" if high >= LEAST else "**low**")
+    # Of whole numbers the exact interval holds more often, too: a point, or one number more.
+    if share > most and held.exact / held.studies <= most:
+        said.append("near" if low <= most else "**wide**")
+    if held.noise / held.known < LEAST:
+        said.append("noise near" if proportion_interval(held.noise, held.known)[1] >= LEAST else "**noise low**")
+    if held.flagged_good / max(held.good, 1) >= MOST_FLAGGED:
+        said.append(f"**flagged** ({commonest})")
+    return ", ".join(said) or "kept"
 
 
-def _holds(low: float, high: float, value: float) -> bool:
-    slack = 1e-9 * max(abs(value), 1e-9)
-    return low - slack <= value <= high + slack
+def of_bins(held: Held) -> float:
+    """Which part of the population's interval is what bins leave open."""
+    return float(np.median(held.bins)) if held.bins else 0.0
 
 
-def proportion_interval(count: int, total: int, level: float = 0.99) -> tuple[float, float]:
-    """Of Clopper and Pearson."""
-    found = stats.binomtest(count, total).proportion_ci(level, method="exact")
-    return float(found.low), float(found.high)
-
-
-def workload_of(population: Population) -> Workload:
-    return Workload(population.columns, (parse_statistic(read_text(population.text)),), PrivacyUnit.RECORD)
-
-
-def measured(population: Population, size: int, studies: int) -> dict[str, Held]:
-    """Of each term."""
-    workload, truth = workload_of(population), population.true_values()
-    noise = math.sqrt(1.2) * workload.sensitivity / mu_of_budget(EPSILON, DELTA) / size
-    encoded = None if population.table is None else workload.of_records(population.table)
-    held = {term: Held() for term in population.terms}
-    for study in range(studies):
-        rng = np.random.default_rng((SEED, size, study))
-        if population.table is not None and encoded is not None:
-            drawn = rng.integers(0, len(population.table), size)
-            records = population.table[drawn]
-            mean = np.bincount(drawn, minlength=len(encoded)) @ encoded / size
-        elif population.draw is not None:
-            records = population.draw(rng, size)
-            mean = workload.of_records(records).mean(axis=0)
-        found = workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, size)[0].estimates
-        exact = population.exact(records)
+def measured(population: Population, size: int, count: int) -> dict[str, Held]:
+    """What came of each term in that many studies."""
+    truth, held = population.true_values(), {term: Held() for term in population.terms}
+    draws = (np.random.default_rng((SEED, size, study)) for study in range(count))
+    for records, found in studies(workload_of(population.columns, population.text), population.records, size, EPSILON, draws):
+        exact = population.exact(*records.T)
         for term, one in held.items():
             one.add(found, term, truth[term], exact[term])
     return held
 
 
-def told(population: Population, size: int, term: str, held: Held) -> str:
+def line(population: Population, size: int, term: str, held: Held) -> str:
     """A line of the page."""
 
-    def part(count: int, total: int) -> str:
+    def percent(count: int, total: int) -> str:
         return f"{100 * count / total:.1f}" if total else "-"
 
-    interval = proportion_interval(held.population, held.known) if held.known else (math.nan, math.nan)
-    ends = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if held.known else ""
-    width = f"{held.width:.2f}" if math.isfinite(held.width) else "-"
-    return (
-        f"| {population.what}: `{population.text}` | {term or 'all'} | {size:,} | {part(held.population, held.known)}{ends} | "
-        f"{part(held.exact, held.studies)} | {part(held.noise, held.known)} | {width} | {100 * held.of_bins:.0f} | "
-        f"{part(held.flagged, held.studies)} / {part(held.flagged_good, held.good)} | {held.studies - held.known} | "
-        f"{held.verdict()} |"
+    low, high = proportion_interval(held.population, held.known) if held.known else (math.nan, math.nan)
+    ends = f" ({100 * low:.1f} to {100 * high:.1f})" if held.known else ""
+    # Over that of the exact interval, medians of both; none where that is a point.
+    exact = float(np.median(held.exact_widths)) if held.exact_widths else 0.0
+    return row(
+        (
+            f"{population.what}: `{population.text}`",
+            term or "all",
+            f"{size:,}",
+            f"{percent(held.population, held.known)}{ends}",
+            percent(held.exact, held.studies),
+            percent(held.noise, held.known),
+            f"{float(np.median(held.widths)) / exact:.2f}" if exact > 0 else "-",
+            f"{100 * of_bins(held):.0f}",
+            f"{percent(held.flagged, held.studies)} / {percent(held.flagged_good, held.good)}",
+            held.studies - held.known,
+            verdict(held),
+        )
     )
 
 
@@ -226,8 +142,7 @@ What is not kept, and why:
 """
 
 
-def lines(populations: Iterator[Population], studies: int) -> Iterator[str]:
-    for population in populations:
-        for size in SIZES:
-            for term, held in measured(population, size, studies).items():
-                yield told(population, size, term, held)
+def lines(population: Population, count: int) -> Iterator[str]:
+    for size in SIZES:
+        for term, held in measured(population, size, count).items():
+            yield line(population, size, term, held)

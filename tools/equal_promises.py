@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from resumed import resumed
+from page_parts import resumed
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError

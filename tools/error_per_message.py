@@ -9,7 +9,6 @@ plans every protocol for the same target and the same promise before the first m
 from __future__ import annotations
 
 import csv
-import re
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equal_promises import central, error, planned, promised
-from resumed import add_resume
+from page_parts import DOCS, add_resume, between, table
 
 from quietmean.core.errors import InputError
 from quietmean.core.threads import one_thread
@@ -33,12 +32,8 @@ from quietmean_reproduction.style import COLOURS, MARKERS, grid, paper_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DOCS = Path(__file__).parents[1] / "docs"
-ROWS, PICTURE, PAGE = (
-    DOCS / "images" / "error-per-message.csv",
-    DOCS / "images" / "error-per-message.png",
-    DOCS / "three-papers.md",
-)
+PAGE, ROWS = DOCS / "three-papers.md", DOCS / "images" / "error-per-message.csv"
+PICTURE = ROWS.with_suffix(".png")
 BEGIN, END = "<!-- error against messages -->\n", "<!-- end -->\n"
 EPSILON, DELTA, DROPOUTS = 1.0, 1e-6, 0.1
 PARTIES = (10, 60, 200, 1000)
@@ -140,16 +135,17 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
     grid(axes)
 
 
-def table(rows: Sequence[Row]) -> str:
+def errors_and_messages(rows: Sequence[Row]) -> str:
     """The page's part: for each number of parties every protocol's error and messages, the least error without a server first."""
-    lines = ["| | " + " | ".join(f"{parties} parties" for parties in PARTIES) + " |", "|---|" + "---:|" * len(PARTIES)]
+    lines = []
     by_place = {(row["protocol"], int(row["parties"])): row for row in rows}
     for protocol, name in NAMES.items():
         cells = [by_place.get((protocol, parties)) for parties in PARTIES]
         words = ["-" if row is None else f"{float(row['error']):.3g} ({float(row['messages']):.3g})" for row in cells]
-        lines.append(f"| {name} | " + " | ".join(words) + " |")
+        lines.append([name, *words])
     best = "; ".join(f"{parties} parties: {_best(rows, parties)}" for parties in PARTIES if _best(rows, parties))
-    return "\n".join([*lines, "", f"Least error of a promise without a server, and of the papers' protocols: {best}.", ""])
+    found = table(("", *(f"{parties} parties" for parties in PARTIES)), lines)
+    return f"{found}\nLeast error of a promise without a server, and of the papers' protocols: {best}.\n"
 
 
 def _best(rows: Sequence[Row], parties: int) -> str:
@@ -168,8 +164,7 @@ def _best(rows: Sequence[Row], parties: int) -> str:
 
 def page(text: str, rows: Sequence[Row]) -> str:
     """The page with its part made anew."""
-    before, _, after = re.split(f"{re.escape(BEGIN)}|(?={re.escape(END)})", text)
-    return before + BEGIN + "\n" + table(rows) + "\n" + after
+    return between(text, BEGIN, END, "\n" + errors_and_messages(rows) + "\n")
 
 
 def main() -> None:

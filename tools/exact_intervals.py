@@ -154,6 +154,11 @@ def survival(time: Array, event: Array, arm: Array, arms: tuple[str, ...], edges
     return found
 
 
+def one_survival(time: Array, event: Array, edges: tuple[float, ...]) -> Intervals:
+    """Everybody together, as ``all``."""
+    return survival(time, event, np.zeros(len(time)), ("all",), edges)
+
+
 def restricted_means(time: Array, event: Array, arm: Array, arms: tuple[str, ...], horizon: float) -> Intervals:
     own = [_Curve(time[arm == place], event[arm == place]).area(horizon) for place in range(len(arms))]
     found = {name: normal(value, math.sqrt(variance)) for name, (value, variance) in zip(arms, own, strict=True)}

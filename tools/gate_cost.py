@@ -10,13 +10,11 @@ Ten minutes of one core. The page about ``inca`` has more parties, with default 
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser
 from functools import partial
-from pathlib import Path
 
 from equal_promises import central
+from page_parts import DOCS, resume_folder, resumed, row
 from page_stamp import stamp
-from resumed import add_resume, resumed
 
 from quietmean.core.threads import one_thread
 from quietmean.planning.calibrate import calibrate
@@ -25,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.inca import IncA
 from quietmean.simulation import simulate
 
-PAGE = Path(__file__).parents[1] / "docs" / "gate-cost.md"
+PAGE = DOCS / "gate-cost.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_123
 # Parties, colluding, dropouts.
 CELLS = ((10, 1, 0.1), (20, 2, 0.1), (30, 3, 0.1), (40, 2, 0.1), (40, 4, 0.1))
@@ -65,24 +63,21 @@ def error(plan: Plan) -> tuple[float, float]:
     return found.mse / curator, found.mse_standard_error / curator
 
 
-def row(parties: int, colluding: int, dropouts: float) -> str:
+def line(parties: int, colluding: int, dropouts: float) -> str:
     (free, seconds_free), (gated, seconds) = (planned(parties, colluding, dropouts, trials) for trials in (0, None))
     if not gated.gated:
         gated, seconds = planned(parties, colluding, dropouts, TRIALS)
     before, after = error(free), error(gated)
     refused = gated.prediction["no_result_probability"]
-    return (
-        f"| {parties}, {colluding}, {dropouts:.0%} | {before[0]:.2f} ± {before[1]:.2f} | {after[0]:.2f} ± {after[1]:.2f} | "
-        f"{after[0] / before[0]:.2f} | {refused:.3f} | {seconds_free:.1f} s | {seconds:.0f} s |\n"
-    )
+    errors = (f"{error:.2f} ± {deviation:.2f}" for error, deviation in (before, after))
+    costs = (f"{after[0] / before[0]:.2f}", f"{refused:.3f}", f"{seconds_free:.1f} s", f"{seconds:.0f} s")
+    return row((f"{parties}, {colluding}, {dropouts:.0%}", *errors, *costs)) + "\n"
 
 
 def main() -> None:
-    parser = ArgumentParser(description=__doc__)
-    add_resume(parser)
-    folder = parser.parse_args().resume
+    folder = resume_folder(__doc__)
     with one_thread():
-        lines = [resumed(folder, f"gate-{'-'.join(map(str, cell))}", partial(row, *cell)) for cell in CELLS]
+        lines = [resumed(folder, f"gate-{'-'.join(map(str, cell))}", partial(line, *cell)) for cell in CELLS]
     PAGE.write_text(HEAD + "".join(lines) + "\n" + stamp(), encoding="utf-8")
 
 

@@ -7,13 +7,12 @@ Default options. Ten minutes of one core; plans that another page has made in th
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path
 
 from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned, promised
+from page_parts import DOCS, between, resume_folder, resumed, row
 from page_stamp import stamp
-from resumed import add_resume, resumed
 
 from quietmean.core.threads import one_thread
 from quietmean.planning.gate import decide
@@ -24,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 
-PAGE = Path(__file__).parents[1] / "docs" / "inca.md"
+PAGE = DOCS / "inca.md"
 BEGIN, END = "<!-- plans: written by tools/inca_plans.py -->", "<!-- end of plans -->"
 EPSILON, DELTA, DROPOUTS, SEED = 1.0, 1e-6, 0.1, 20_261_125
 # Parties and colluders.
@@ -32,7 +31,7 @@ PLACES = ((20, 2), (30, 3), (50, 5), (100, 10), (200, 20), (1000, 100))
 # Simulated runs, by the number of parties: more where a ratio of 1.05 is to be told from 1, fewer where each takes long.
 RUNS = {20: 10_000, 30: 10_000, 50: 10_000, 100: 10_000, 200: 20_000, 1000: 2000}
 
-HEAD = f"""{BEGIN}
+HEAD = f"""
 
 Made by `python tools/inca_plans.py`; the same command makes the same table. Default options, one in ten colluding,
 {DROPOUTS:.0%} leave, epsilon {EPSILON:g} at delta {DELTA:g}, one coordinate. *Promised*: what holds before the first message,
@@ -47,21 +46,17 @@ party's own would keep the promise, with the error of local DP or more.
 """
 
 
-def section(lines: list[str]) -> str:
-    return f"{HEAD}{''.join(lines)}\n{stamp()}{END}\n"
-
-
 def rows(parties: int, colluding: int, folder: Path | None) -> str:
     """The plan without a gate, and the one that promises the target where there is one."""
     target = Target(parties, EPSILON, DELTA, colluding=colluding, dropouts=DROPOUTS)
-    free = row(planned(target, "inca", 0, folder), "nothing", target)
+    free = line(planned(target, "inca", 0, folder), "nothing", target)
     if parties > MOST_GATED:
         return free
     found = promised(target, "inca", folder)
-    return free + row(found.kept, "a gate" if found.how == BY_GATE else "own noise", target)
+    return free + line(found.kept, "a gate" if found.how == BY_GATE else "own noise", target)
 
 
-def row(plan: Plan, how: str, target: Target) -> str:
+def line(plan: Plan, how: str, target: Target) -> str:
     simulated, curator = simulate(plan, runs=RUNS[target.parties], seed=SEED), central(target)
     mse, deviation = simulated.mse / curator, simulated.mse_standard_error / curator
     predicted = error(plan) / curator
@@ -74,7 +69,7 @@ def row(plan: Plan, how: str, target: Target) -> str:
         f"{mse:.3g} ± {deviation:.1g}",
         f"{mse / predicted:.2f} ± {deviation / predicted:.2f}",
     )
-    return "| " + " | ".join(cells) + " |\n"
+    return row(cells) + "\n"
 
 
 def told(plan: Plan, target: Target) -> str:
@@ -85,19 +80,12 @@ def told(plan: Plan, target: Target) -> str:
     return f"{epsilon_of_mu(found.mu, target.delta):.3g}"
 
 
-def written(page: str, text: str) -> str:
-    """The page with the section in its place."""
-    before, rest = page.split(BEGIN)
-    return before + text + rest.split(END + "\n")[1]
-
-
 def main() -> None:
-    parser = ArgumentParser(description=__doc__)
-    add_resume(parser)
-    folder = parser.parse_args().resume
+    folder = resume_folder(__doc__)
     with one_thread():
         lines = [resumed(folder, f"inca-{place[0]}-{place[1]}", partial(rows, *place, folder)) for place in PLACES]
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+    part = f"{HEAD}{''.join(lines)}\n{stamp()}"
+    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), BEGIN, END, part), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joined_studies import EPSILON, MISSING, RECORDS, Array, Asked, data_sets, split
+from exact_intervals import Array
+from joined_studies import EPSILON, MISSING, RECORDS, Asked, data_sets, split
 from joins import Joined, Kill, Machine
 from page_figures import ending
+from page_parts import DOCS, row
 from scipy import stats
 
 from quietmean.planning import Plan
@@ -36,7 +38,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.kinds import SelfCalibrating
 from quietmean.protocols.mechanism.values import ANY_DOMAIN
 
-PAGE = Path(__file__).parent.parent / "docs" / "joined-errors.md"
+PAGE = DOCS / "joined-errors.md"
 SEED, STUDIES = 20_260, 60
 LOW, HIGH = 0.8, 1.2
 # In so many studies of a protocol each party makes the plan by itself, and writes the pages that show the answers.
@@ -364,14 +366,14 @@ def protocol_line(name: str, told: Sequence[Story]) -> str:
     else:
         root, verdict, values = str(measured), measured.kept, measured.values
     cells = [f"`{name}`", len(told), *killed, lost, values, root, held(whole), total or "-", apart or "-"]
-    return f"| {' | '.join(map(str, cells))} | {'kept' if verdict else '**not kept**'} |"
+    return row([*cells, "kept" if verdict else "**not kept**"])
 
 
 def kind_line(kind: str, told: Iterable[Story]) -> str:
     """One line of the second table."""
     own = [replace(one, values=tuple(value for value in one.values if value.kind == kind)) for one in told]
     measured, total = errors(own), total_errors(own)
-    return f"| `{kind}` | {measured.values if measured else 0} | {measured or '-'} | {held(own)} | {total or '-'} |"
+    return row((f"`{kind}`", measured.values if measured else 0, measured or "-", held(own), total or "-"))
 
 
 def page(told: Sequence[Story]) -> str:

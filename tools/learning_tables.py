@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from page_figures import ending
+from page_parts import DOCS, Line, table
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression as PlainRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -37,7 +38,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Measure = dict[str, float]
 
-PAGE = Path(__file__).parent.parent / "docs" / "learning-tables.md"
+PAGE = DOCS / "learning-tables.md"
 SEED, SEEDS = 20_261, 30
 TRAINED, CONCENTRATION = 1500, 0.5
 # Two-sided 95 % of Student's t is close to this from 30 seeds on.
@@ -208,38 +209,18 @@ def fair_run(job: tuple[str, str, int]) -> Measure:
 # -- the page --------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Line:
-    """One bar. ``kept``: is what was measured within it; ``reason``: why not."""
-
-    what: str
-    bar: str
-    measured: str
-    kept: bool
-    reason: str
-
-    def __str__(self) -> str:
-        verdict = "kept" if self.kept else f"**falls short**: {self.reason}"
-        return f"| {self.what} | {self.bar} | {self.measured} | {verdict} |"
-
-
 def interval(found: Sequence[float] | Array, digits_: int = 1) -> str:
     values = np.asarray(found)
     return f"{values.mean():.{digits_}f} ± {T * values.std(ddof=1) / len(values) ** 0.5:.{digits_}f}"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
 def digits_part(found: Mapping[tuple[int, str], list[Measure]]) -> Iterator[str]:
     for place, setting in enumerate(SETTINGS):
         right = {arm: np.array([one["right"] for one in found[place, arm]]) for arm in ARMS}
         protocol = next(name for name in found[place, "together"][0] if name not in ("right", "epsilon"))
-        told = ", ".join(f"{name} {value}" for name, value in setting.asked.items() if name != "unit")
+        asked = ", ".join(f"{name} {value}" for name, value in setting.asked.items() if name != "unit")
         rows = [
-            [f"{arm} ({protocol})" if arm == "together" else arm, interval(values), interval(values - right["together"])]
+            [arm, interval(values), interval(values - right["together"])]
             if arm != "together"
             else [f"{arm} ({protocol})", interval(values), ""]
             for arm, values in right.items()
@@ -247,7 +228,7 @@ def digits_part(found: Mapping[tuple[int, str], list[Measure]]) -> Iterator[str]
         epsilon = max(one["epsilon"] for one in found[place, "together"])
         yield f"## {setting.title}\n"
         yield f"{TRAINED} records, of each class a Dirichlet({CONCENTRATION}) part to each party; 297 are held out."
-        yield f"Softmax regression; {told}; delta 1e-5; `epsilon_` {epsilon:.4g} at most.\n"
+        yield f"Softmax regression; {asked}; delta 1e-5; `epsilon_` {epsilon:.4g} at most.\n"
         yield table(["", "right, %", "less *together*, points"], rows)
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from exact_intervals import Array
+from held_intervals import Draw, decoded, workload_of
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 
-Array = NDArray[np.float64]
-Draw = Callable[[np.random.Generator, int], Array]
-
+# The test of a term itself.
+OF_TERM = "term"
+LEVELS = Columns(
+    [
+        Column(name="first", boolean=True),
+        Column(name="second", boolean=True),
+        Column(name="group", levels=tuple("ABCD")),
+        Column(name="x", low=-4, high=4),
+        Column(name="y", low=-4, high=4),
+    ]
+)
 COLUMNS = Columns(
     [
         Column(name="x", low=-6, high=8),
@@ -34,29 +42,26 @@ _SITES, _DRUG = (0.4, 0.3, 0.2, 0.1), (0.3, 0.45, 0.6, 0.75)
 
 @dataclass(frozen=True)
 class Case:
-    """``data``: what is drawn, in words; ``truth``: of the term, by default what it is of very many records.
+    """A statistic of records that are drawn; ``data``: what is drawn, in words.
 
-    ``test``: one whose hypothesis is true, or "term" for that of the term itself; ``fits``: what the method assumes holds.
+    ``test``: one whose hypothesis is true, or "term" for that of the term itself; ``truth``: of the term, by default what it is
+    of very many records.
     """
 
     text: str
     term: str
     data: str
     draw: Draw
-    fits: bool
     test: str = ""
     truth: float | None = None
-
-    @property
-    def workload(self) -> Workload:
-        return Workload(COLUMNS, (parse_statistic(read_text(self.text)),), PrivacyUnit.RECORD)
+    columns: Columns = COLUMNS
 
     def true_value(self) -> float:
         if self.truth is not None:
             return self.truth
-        workload, rng = self.workload, np.random.default_rng(1)
+        workload, rng = workload_of(self.columns, self.text), np.random.default_rng(1)
         parts = [workload.encode(self.draw(rng, _POPULATION // 40)).vector for _ in range(40)]
-        answer = workload.decode(np.sum(parts, axis=0) / _POPULATION, 0.0, float(_POPULATION))[0].estimates
+        answer = decoded(workload, np.sum(parts, axis=0) / _POPULATION, 0.0, float(_POPULATION))
         return float(answer.value[answer.terms.index(self.term)])
 
 
@@ -137,27 +142,46 @@ def skewed_differences(rng: np.random.Generator, n: int) -> Array:
     return _table(rng, n, x, x + rng.choice([0.0, 1.0], n, p=(0.8, 0.2)) * rng.exponential(1.5, n) - 0.3)
 
 
+def unrelated(rng: np.random.Generator, n: int) -> Array:
+    """Columns of which none goes with another."""
+    both = rng.random((n, 2)) < 0.3
+    return np.column_stack([both, rng.integers(0, 4, n), np.clip(rng.standard_normal((n, 2)), -4, 4)]).astype(np.float64)
+
+
+# Statistics of records of which their null hypothesis is true.
+LEVEL_QUESTIONS = tuple(
+    Case(text, term, "", unrelated, test, truth, LEVELS)
+    for text, term, truth, test in (
+        ("kappa(first, second)", "kappa", 0.0, "kappa"),
+        ("mcnemar(first, second)", "difference", 0.0, "mcnemar"),
+        ("trend(first, by=group)", "slope", 0.0, "trend"),
+        ("mantel-haenszel(first, second, by=group)", "odds-ratio", 1.0, "mantel-haenszel"),
+        ("spearman(x, y)", "", 0.0, "spearman"),
+        ("paired-difference(x, y)", "difference", 0.0, "paired-t"),
+        ("icc(x, y)", "agreement", 0.0, ""),
+    )
+)
 _RANKS, _LIMIT, _SITES_OF = "kruskal-wallis(x, by=site)", "bland-altman(x, y)", "meta-analysis(mean(x), by=site)"
 _STRATA = "survival(time, died, by=arm, strata=site)"
 _MH, _ICC = "mantel-haenszel(first, second, by=site)", "icc(x, y)"
 CASES = (
-    Case(_RANKS, "A", "alike at all sites", normal, True, "kruskal-wallis", 0.5),
-    Case(_RANKS, "A", "one median, deviations 0.5 to 2", other_spreads, False, "kruskal-wallis", 0.5),
-    Case(_LIMIT, "upper-limit", "normal errors", measured_twice, True),
-    Case(_LIMIT, "upper-limit", "skewed errors that grow", skewed_twice, False),
-    Case("correlation(x, y)", "x:y", "both normal", normal, True, "term", 0.0),
-    Case("correlation(x, y)", "x:y", "the spread of y grows with x", uncorrelated, False, "term", 0.0),
-    Case(_SITES_OF, "random", "alike at all sites", normal, True, "Q", 0.0),
-    Case(_SITES_OF, "random", "sites differ, skewed", other_sites, False, "", 0.0),
-    Case(_STRATA, "", "sites of other hazards", lived, True, "log-rank"),
-    Case("kappa(first, second)", "kappa", "4 % have it, raters err", rarely_yes, False),
-    Case("mcnemar(first, second)", "difference", "4 % have it, raters err", rarely_yes, False, "mcnemar", 0.0),
-    Case("trend(first, by=site)", "slope", "rises and falls", rises_and_falls, False, "trend", 0.0),
-    Case(_MH, "odds-ratio", "odds ratios differ by group", rises_and_falls, False),
-    Case("paired-difference(x, y)", "difference", "skewed, mostly none", skewed_differences, False, "paired-t", 0.0),
-    Case("spearman(x, y)", "", "the spread of y grows with x", uncorrelated, False, "spearman", 0.0),
+    Case(_RANKS, "A", "alike at all sites", normal, "kruskal-wallis", 0.5),
+    Case(_RANKS, "A", "one median, deviations 0.5 to 2", other_spreads, "kruskal-wallis", 0.5),
+    Case(_LIMIT, "upper-limit", "normal errors", measured_twice),
+    Case(_LIMIT, "upper-limit", "skewed errors that grow", skewed_twice),
+    Case("correlation(x, y)", "x:y", "both normal", normal, "term", 0.0),
+    Case("correlation(x, y)", "x:y", "the spread of y grows with x", uncorrelated, "term", 0.0),
+    Case(_SITES_OF, "random", "alike at all sites", normal, "Q", 0.0),
+    Case(_SITES_OF, "random", "sites differ, skewed", other_sites, "", 0.0),
+    Case(_STRATA, "", "sites of other hazards", lived, "log-rank"),
+    Case("kappa(first, second)", "kappa", "4 % have it, raters err", rarely_yes),
+    Case("mcnemar(first, second)", "difference", "4 % have it, raters err", rarely_yes, "mcnemar", 0.0),
+    Case("trend(first, by=site)", "slope", "rises and falls", rises_and_falls, "trend", 0.0),
+    Case(_MH, "odds-ratio", "odds ratios differ by group", rises_and_falls),
+    Case("paired-difference(x, y)", "difference", "skewed, mostly none", skewed_differences, "paired-t", 0.0),
+    Case("spearman(x, y)", "", "the spread of y grows with x", uncorrelated, "spearman", 0.0),
     # Of four million records, without bins, by scipy.
-    Case("spearman(x, y)", "", "skewed errors that grow", skewed_twice, False, "", 0.8117),
-    Case(_ICC, "agreement", "normal errors", measured_twice, True),
-    Case(_ICC, "agreement", "skewed errors that grow", skewed_twice, False),
+    Case("spearman(x, y)", "", "skewed errors that grow", skewed_twice, "", 0.8117),
+    Case(_ICC, "agreement", "normal errors", measured_twice),
+    Case(_ICC, "agreement", "skewed errors that grow", skewed_twice),
 )

@@ -10,37 +10,32 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from coverage_bars import proportion_interval
-from model_bar_cases import CASES, Case, Draw
-from numpy.typing import NDArray
+from exact_intervals import Array
+from held_intervals import DELTA, FACTOR, Draw, Held, proportion_interval, studies, workload_of
+from model_bar_cases import CASES, LEVEL_QUESTIONS, LEVELS, OF_TERM, Case
 from page_figures import ending
-from table_rows import said_once
+from page_parts import DOCS, row, said_once
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.learning import GeneralizedLinearModel, LogisticRegression, ProportionalHazards
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.privacy import mu_of_budget
 from quietmean.sessions import RoundMean
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column
 
-Array = NDArray[np.float64]
-
-PAGE = Path(__file__).parents[1] / "docs" / "model-bars.md"
-DELTA, SEED, RUNS, TESTS, STUDIES = 1e-6, 20_737, 50, 400, 100
+PAGE = DOCS / "model-bars.md"
+SEED, RUNS, TESTS, STUDIES = 20_737, 50, 400, 100
 SIZES, EPSILONS = (500, 2000, 10_000), (1.0, 4.0)
 # Lines of more studies, by model, records and epsilon: 50 of this one held 85 to 95 %.
 MORE = {("logistic, fits", 2000, 4.0): 500}
-# Of one trusted curator's variance, as a session of parties of whom one in ten may collude has it.
-_NOISE = 1.2
 # Records that the truth is taken from where the model does not fit, in parts, and rounds without noise.
 _POPULATION, _PARTS, _EXACT_ROUNDS = 200_000, 10, 8
 
@@ -59,8 +54,6 @@ TERMS = "age + arm + stage + nothing"
 NOTHING = "nothing"
 # A flag that is counted in words.
 IN_WORDS = "separated"
-# The test of a term itself.
-OF_TERM = "term"
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,7 @@ def fitted(model: ModelByRounds, parts: list[Array], noise: float, rng: np.rando
 
 
 def noise_of(model: ModelByRounds, n: int, epsilon: float) -> float:
-    return math.sqrt(_NOISE) * 2 * math.sqrt(model.rounds) / mu_of_budget(epsilon, DELTA) / n
+    return FACTOR * 2 * math.sqrt(model.rounds) / mu_of_budget(epsilon, DELTA) / n
 
 
 def truth_of(question: Question) -> tuple[Array, Array]:
@@ -171,35 +164,22 @@ def truth_of(question: Question) -> tuple[Array, Array]:
     return answer.value, np.asarray(answer.population, dtype=np.float64) * math.sqrt(_POPULATION)
 
 
-@dataclass
-class Held:
-    """What came of so many studies, over all terms but those of the baseline."""
-
-    terms: int = 0
-    known: int = 0
-    held: int = 0
-    tested: int = 0
-    rejected: int = 0
-    flags: Counter[str] = field(default_factory=Counter)
-    widths: list[float] = field(default_factory=list)
-
-
 def measured(question: Question, n: int, epsilon: float, runs: int, truth: tuple[Array, Array]) -> Held:
     rng, model, held = np.random.default_rng([SEED, n, int(epsilon)]), question.model(epsilon), Held()
     noise = noise_of(model, n, epsilon)
     for _ in range(runs):
         answer = fitted(model, [question.draw(rng, n)], noise, rng, model.rounds).coefficients
         intervals, errors = np.asarray(answer.of_population), np.asarray(answer.population)
-        held.flags.update({flag.code for flag in answer.flags} - {IN_WORDS})
+        held.codes.update({flag.code for flag in answer.flags} - {IN_WORDS})
         unsettled = {term for flag in answer.flags if flag.code == "not-settled" for term in flag.terms}
         for term in answer.headline:
             place = answer.terms.index(term)
-            held.terms += 1
+            held.studies += 1
             if term in unsettled or not math.isfinite(float(answer.value[place])):
                 continue
             low, high = intervals[place].tolist()
             held.known += 1
-            held.held += low <= truth[0][place] <= high
+            held.population += low <= truth[0][place] <= high
             held.widths.append(float(errors[place] / truth[1][place] * math.sqrt(n)))
             if term == question.nothing and answer.p_value is not None:
                 held.tested += 1
@@ -215,111 +195,55 @@ def part(count: int, total: int) -> str:
     return f"{100 * count / total:.1f} ({100 * low:.0f} to {100 * high:.0f})"
 
 
+def settings() -> Iterator[tuple[int, float]]:
+    return ((n, epsilon) for epsilon in EPSILONS for n in SIZES)
+
+
 def models(runs: int) -> Iterator[str]:
     for question in QUESTIONS:
         truth = truth_of(question)
-        for epsilon in EPSILONS:
-            for n in SIZES:
-                studies = MORE.get((question.what, n, epsilon), runs)
-                held = measured(question, n, epsilon, studies, truth)
-                flags = ", ".join(f"{code} {100 * count / studies:.0f}" for code, count in held.flags.most_common(3))
-                width = f"{np.median(held.widths):.2f}" if held.widths else "-"
-                cells = [question.what, f"{n:,}", f"{epsilon:g}", part(held.held, held.known), part(held.rejected, held.tested)]
-                cells += [width, f"{100 * (1 - held.known / held.terms):.0f}", flags]
-                yield f"| {' | '.join(cells)} |"
+        for n, epsilon in settings():
+            count = MORE.get((question.what, n, epsilon), runs)
+            held = measured(question, n, epsilon, count, truth)
+            flags = ", ".join(f"{code} {100 * number / count:.0f}" for code, number in held.codes.most_common(3))
+            width = f"{np.median(held.widths):.2f}" if held.widths else "-"
+            cells = [question.what, f"{n:,}", f"{epsilon:g}", part(held.population, held.known), part(held.rejected, held.tested)]
+            yield row([*cells, width, f"{100 * (1 - held.known / held.studies):.0f}", flags])
 
 
 # -- tests of one exchange -------------------------------------------------------------------------------------------------------
 
-LEVELS = Columns(
-    [
-        Column(name="first", boolean=True),
-        Column(name="second", boolean=True),
-        Column(name="group", levels=tuple("ABCD")),
-        Column(name="x", low=-4, high=4),
-        Column(name="y", low=-4, high=4),
-    ]
-)
 
-
-@dataclass(frozen=True)
-class Level:
-    """A statistic of records of which its null hypothesis is true, and the true value of a term."""
-
-    text: str
-    term: str
-    truth: float
-    test: str
-
-
-LEVEL_QUESTIONS = (
-    Level("kappa(first, second)", "kappa", 0.0, "kappa"),
-    Level("mcnemar(first, second)", "difference", 0.0, "mcnemar"),
-    Level("trend(first, by=group)", "slope", 0.0, "trend"),
-    Level("mantel-haenszel(first, second, by=group)", "odds-ratio", 1.0, "mantel-haenszel"),
-    Level("spearman(x, y)", "", 0.0, "spearman"),
-    Level("paired-difference(x, y)", "difference", 0.0, "paired-t"),
-    Level("icc(x, y)", "agreement", 0.0, ""),
-)
-
-
-def unrelated(rng: np.random.Generator, n: int) -> Array:
-    """Columns of which none goes with another."""
-    both = rng.random((n, 2)) < 0.3
-    return np.column_stack([both, rng.integers(0, 4, n), np.clip(rng.standard_normal((n, 2)), -4, 4)]).astype(np.float64)
-
-
-def levels(studies: int) -> Iterator[str]:
-    for asked in LEVEL_QUESTIONS:
-        workload = Workload(LEVELS, (parse_statistic(read_text(asked.text)),), PrivacyUnit.RECORD)
-        for epsilon in EPSILONS:
-            for n in SIZES:
-                cells = _studied(workload, unrelated, asked.term, asked.truth, asked.test, n, epsilon, studies)
-                yield f"| {' | '.join([f'`{asked.text}` {asked.term}'.strip(), f'{n:,}', f'{epsilon:g}', *cells])} |"
-
-
-def _studied(
-    workload: Workload, draw: Draw, term: str, truth: float, test: str, n: int, epsilon: float, studies: int
-) -> list[str]:
+def cases(asked: tuple[Case, ...], count: int) -> Iterator[str]:
     """Coverage of a term, type I of a test, and how many studies are without the term and with any flag."""
-    rng, noise = np.random.default_rng([SEED, n, int(epsilon)]), math.sqrt(_NOISE) * workload.sensitivity
-    noise /= mu_of_budget(epsilon, DELTA) * n
-    known = held = tested = rejected = flagged = 0
-    for _ in range(studies):
-        mean = workload.encode(draw(rng, n)).vector / n
-        answer = workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, float(n))[0].estimates
-        place = answer.terms.index(term) if term in answer.terms else -1
+    for case in asked:
+        names = [case_text(case), *([case.data] if case.data else [])]
+        truth = case.true_value() if case.term or case.truth is not None else math.nan
+        for n, epsilon in settings():
+            yield row([*names, f"{n:,}", f"{epsilon:g}", *_studied(case, truth, n, epsilon, count)])
+
+
+def _studied(case: Case, truth: float, n: int, epsilon: float, count: int) -> list[str]:
+    held, flagged, workload = Held(), 0, workload_of(case.columns, case.text)
+    rng = np.random.default_rng([SEED, n, int(epsilon)])
+    for _, answer in studies(workload, case.draw, n, epsilon, repeat(rng, count)):
         flagged += any(flag.code != "sites-seen" for flag in answer.flags)
-        p_value = math.nan
-        if test == OF_TERM and answer.p_value is not None:
-            p_value = float(answer.p_value[place])
-        elif test in answer.tests:
-            p_value = answer.tests[test].p_value
-        tested += not math.isnan(p_value)
-        rejected += p_value < 0.05
-        if place >= 0 and math.isfinite(answer.value[place]) and answer.of_population is not None:
-            known += 1
-            held += bool(answer.of_population[place, 0] <= truth <= answer.of_population[place, 1])
-    unknown = 1 - (known if term in answer.terms else tested) / studies
-    return [
-        part(held, known),
-        part(rejected, studies) if tested >= 20 else "-",
-        f"{100 * unknown:.0f}",
-        f"{100 * flagged / studies:.0f}",
-    ]
-
-
-def cases(studies: int) -> Iterator[str]:
-    for case in CASES:
-        workload, truth = case.workload, case.true_value() if case.term or case.truth is not None else math.nan
-        for epsilon in EPSILONS:
-            for n in SIZES:
-                cells = _studied(workload, case.draw, case.term, truth, case.test, n, epsilon, studies)
-                yield f"| {' | '.join([case_text(case), case.data, f'{n:,}', f'{epsilon:g}', *cells])} |"
+        there, p_value = case.term in answer.terms, math.nan
+        if case.test == OF_TERM and answer.p_value is not None:
+            p_value = float(answer.p_value[answer.terms.index(case.term)])
+        elif case.test in answer.tests:
+            p_value = answer.tests[case.test].p_value
+        held.tested += not math.isnan(p_value)
+        held.rejected += p_value < 0.05
+        if there:
+            held.add(answer, case.term, truth, (math.nan, math.nan, math.nan))
+    unknown = 1 - (held.asked if there else held.tested) / count
+    rejected = part(held.rejected, count) if held.tested >= 20 else "-"
+    return [part(held.population, held.asked), rejected, f"{100 * unknown:.0f}", f"{100 * flagged / count:.0f}"]
 
 
 def case_text(case: Case) -> str:
-    return f"`{case.text}` {case.term or case.test}".strip()
+    return f"`{case.text}` {case.term or ('' if case.columns is LEVELS else case.test)}".strip()
 
 
 HEAD = """# Intervals and tests of models, agreement, ranks and strata
@@ -384,8 +308,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     asked = parser.parse_args()
     text, parts = HEAD, [(MODELS.format(runs=asked.runs, more=max(MORE.values())), models(asked.runs))]
-    parts.append((TEST_HEAD.format(tests=asked.tests), levels(asked.tests)))
-    parts.append((CASE_HEAD.format(cases=asked.cases), cases(asked.cases)))
+    parts.append((TEST_HEAD.format(tests=asked.tests), cases(LEVEL_QUESTIONS, asked.tests)))
+    parts.append((CASE_HEAD.format(cases=asked.cases), cases(CASES, asked.cases)))
     for head, lines in parts:
         text += head
         for line in said_once(lines, 2 if "| data |" in head else 1):

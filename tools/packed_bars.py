@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from equal_promises import central, error
 from page_figures import ending
+from page_parts import DOCS, ROOT, table
 
 from quietmean.core.party import Message, PartyId
 from quietmean.core.threads import one_thread
@@ -29,11 +29,10 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate
 from quietmean.transcript import run_lockstep
 
-ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from support.packed_bars import BARS  # noqa: E402
+from support.packed_bars import BARS
 
-PAGE = ROOT / "docs" / "packed-bars.md"
+PAGE = DOCS / "packed-bars.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_122
 RUNS, COORDINATES = 60, 500
 # The task of which bytes and times are measured.
@@ -44,11 +43,6 @@ FLOWER = "QUIETMEAN_FLOWER_PYTHON"
 
 def target(parties: int, colluding: int, dropouts: float, dimension: int) -> Target:
     return Target(parties, EPSILON, DELTA, dimension, 1.0, colluding, dropouts)
-
-
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
 def benchmark(name: str) -> ModuleType:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
+
+from page_parts import DOCS, between, table
 
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.inputs import input_chances
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME
 
-PAGE = Path(__file__).parents[1] / "docs" / "packed-sharing.md"
+PAGE = DOCS / "packed-sharing.md"
 BEGIN, END = "<!-- options: written by tools/packed_options.py -->", "<!-- end of options -->"
 DIMENSION = 100_000
 # Parties, colluding, dropouts.
@@ -29,7 +30,7 @@ CELLS = (
 )
 
 
-def row(parties: int, colluding: int, dropouts: float) -> str:
+def cells(parties: int, colluding: int, dropouts: float) -> tuple[str, ...]:
     """How much less error and bytes, and how many more bytes, in one cell."""
     asked = Target(parties, 1.0, 1e-6, DIMENSION, 1.0, colluding, dropouts)
     protocol: Any = PackedSharing(prime=LARGE_PRIME).design(asked).protocol
@@ -43,16 +44,14 @@ def row(parties: int, colluding: int, dropouts: float) -> str:
     sent = protocol.mixing_messages(parties) * protocol.message_bytes(parties, DIMENSION)
     # One block more from each dealer, and one number for each dealer from each member.
     check = (parties - 1) * (1 + parties) * protocol.word_bytes / sent
-    cell = f"n = {parties}, c = {colluding}, {dropouts:.0%} leave"
-    return f"| {cell} | {1 - exact / usual:.1%} | {1 - (dealt + sliced) / (dealt + published):.1%} | {check:.2%} |"
+    cell, gained = f"n = {parties}, c = {colluding}, {dropouts:.0%} leave", 1 - (dealt + sliced) / (dealt + published)
+    return cell, f"{1 - exact / usual:.1%}", f"{gained:.1%}", f"{check:.2%}"
 
 
 def written(text: str) -> str:
     """The page with a new table between its two marks."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    heads = "| cell | less error: excess noise | fewer bytes: slices | more bytes: degree check |"
-    return "\n".join([before + BEGIN, heads, "|---|---:|---:|---:|", *(row(*cell) for cell in CELLS), END + after])
+    heads = ("cell", "less error: excess noise", "fewer bytes: slices", "more bytes: degree check")
+    return between(text, BEGIN, END, "\n" + table(heads, (cells(*cell) for cell in CELLS)))
 
 
 def main() -> None:

@@ -20,15 +20,14 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from equal_promises import error
 from numpy.typing import NDArray
+from page_parts import DOCS
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.threads import one_thread
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
@@ -41,10 +40,8 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.committee import committee_for
 from quietmean.randomness import Seed
-from quietmean.statistics import Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Columns
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 BEGIN, END = "<!-- made from: ", " -->\n"
 OLDER = "> Measured before the code gave other figures, and not yet again: "
 _PLACES = 6
@@ -181,29 +178,30 @@ def learning_tables() -> Found:
 
 
 def statistics_bars() -> Found:
-    import statistics_bars as tool
     from coverage_populations import all_of_them
 
     for population in all_of_them():
-        drawn = population.draw(np.random.default_rng(0), _RECORDS) if population.draw else population.table
-        records = np.zeros((0, 0)) if drawn is None else drawn
-        yield f"{population.what}: {population.text}", _widths(population.columns, population.text, records[:_RECORDS], 4.0)
-    yield from _plans(("packed-sharing",), Target(20, 1.0, tool.DELTA, 10, 2.0, 2, 0.1))
+        table = population.records
+        records = table(np.random.default_rng(0), _RECORDS) if callable(table) else table[:_RECORDS]
+        yield f"{population.what}: {population.text}", _widths(population.columns, population.text, records, 4.0)
+    yield from _plans(("packed-sharing",), Target(20, 1.0, 1e-6, 10, 2.0, 2, 0.1))
 
 
 def real_data_bars() -> Found:
     import real_data_bars as tool
 
     for data in (make() for make in tool.SETS):
-        for asked in data.questions:
-            yield f"{data.name}: {asked.text}", _widths(data.columns, asked.text, data.records, tool.EPSILON)
+        for text in data.questions:
+            yield f"{data.name}: {text}", _widths(data.columns, text, data.records, tool.EPSILON)
 
 
 def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: float) -> float:
     """Of both intervals of all terms that are known: what a curator's noise makes of the answer for these records."""
-    workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    from held_intervals import decoded, workload_of
+
+    workload = workload_of(columns, text)
     noise = workload.sensitivity / mu_of_budget(epsilon, 1e-6) / len(records)
-    found = workload.decode(workload.of_records(records).mean(axis=0), noise, len(records))[0].estimates
+    found = decoded(workload, workload.of_records(records).mean(axis=0), noise, len(records))
     intervals = [found.of_noise, *([] if found.of_population is None else [found.of_population])]
     widths = np.concatenate([one[:, 1] - one[:, 0] for one in intervals])
     return float(widths[np.isfinite(widths)].sum())
@@ -218,11 +216,9 @@ def model_bars() -> Found:
         records, noise = [question.draw(rng, _RECORDS)], tool.noise_of(model, _RECORDS, 4.0)
         errors = np.asarray(tool.fitted(model, records, noise, rng, model.rounds).coefficients.population)
         yield question.what, float(np.sum(errors[np.isfinite(errors)]))
-    for asked in tool.LEVEL_QUESTIONS:
-        yield asked.text, _widths(tool.LEVELS, asked.text, tool.unrelated(np.random.default_rng(0), _RECORDS), 4.0)
-    for case in cases.CASES:
-        drawn = case.draw(np.random.default_rng(0), _RECORDS)
-        yield f"{case.text}: {case.data}", _widths(cases.COLUMNS, case.text, drawn, 4.0)
+    for case in (*cases.LEVEL_QUESTIONS, *cases.CASES):
+        what = f"{case.text}: {case.data}" if case.data else case.text
+        yield what, _widths(case.columns, case.text, case.draw(np.random.default_rng(0), _RECORDS), 4.0)
 
 
 def joined_errors() -> Found:

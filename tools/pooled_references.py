@@ -5,11 +5,14 @@ Nothing here knows of bins, noise or budgets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
+from exact_intervals import Array
 from lifelines import CoxPHFitter, KaplanMeierFitter
 from lifelines.utils import restricted_mean_survival_time
 from numpy.typing import NDArray
@@ -17,146 +20,224 @@ from scipy import stats
 from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 
-Array = NDArray[np.float64]
-# Columns by name: numbers, or the places of levels; NaN where a cell is missing.
-Table = Mapping[str, Array]
+from quietmean.statistics import Columns, read_text
+
 # The names of the terms of an answer, and what they are for these records.
 Truth = dict[str, float]
 
 
-def complete(table: Table, *names: str) -> list[Array]:
-    """The columns, of the records that have all of them."""
-    there = np.all([~np.isnan(table[name]) for name in names], axis=0)
-    return [table[name][there] for name in names]
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Records, (rows, columns): numbers, or the places of levels; NaN where a cell is missing.
+
+    ``terms`` of the answer, where its times are to be known.
+    """
+
+    columns: Columns
+    records: Array
+    terms: Sequence[str] = ()
+
+    def truth(self, text: str) -> Truth:
+        """What a statistic is for these records."""
+        fields = read_text(text)
+        kind = fields.pop("kind")
+        fields.pop("robust", None)
+        return REFERENCES[kind](self, **fields)
+
+    def column(self, name: str) -> Array:
+        found: Array = self.records[:, self.columns.names.index(name)]
+        return found
+
+    def levels(self, name: str) -> tuple[str, ...]:
+        return tuple(self.columns[name].categories)
+
+    def complete(self, *names: str) -> list[Array]:
+        """The columns, of the records that have all of them."""
+        found = [self.column(name) for name in names]
+        there = ~np.isnan(found).any(axis=0)
+        return [one[there] for one in found]
+
+    def groups(self, by: str, *names: str) -> dict[str, list[Array]]:
+        """The columns of each level."""
+        *found, group = self.complete(*names, by)
+        return {level: [one[group == place] for one in found] for place, level in enumerate(self.levels(by))}
+
+    def times(self, level: str) -> list[str]:
+        """The times in terms such as "drug 12"."""
+        return [term.removeprefix(f"{level} ") for term in self.terms if term.startswith(f"{level} ")]
 
 
-def mean(table: Table, column: str) -> Truth:
-    (x,) = complete(table, column)
+def mean(data: Pooled, column: str) -> Truth:
+    (x,) = data.complete(column)
     return {"": float(x.mean())}
 
 
-def total(table: Table, column: str) -> Truth:
-    (x,) = complete(table, column)
+def total(data: Pooled, column: str) -> Truth:
+    (x,) = data.complete(column)
     return {"": float(x.sum())}
 
 
-def variance(table: Table, column: str) -> Truth:
-    (x,) = complete(table, column)
+def variance(data: Pooled, column: str) -> Truth:
+    (x,) = data.complete(column)
     return {"variance": float(x.var(ddof=1)), "sd": float(x.std(ddof=1))}
 
 
-def proportions(table: Table, column: str, levels: tuple[str, ...]) -> Truth:
-    (x,) = complete(table, column)
-    return {level: float((x == place).mean()) for place, level in enumerate(levels)}
+def proportions(data: Pooled, column: str) -> Truth:
+    """Shares of the records that have one; and how many of all have none."""
+    (x,) = data.complete(column)
+    if data.columns[column].boolean:
+        return {"": float(x.mean())}
+    shares = {level: float((x == place).mean()) for place, level in enumerate(data.levels(column))}
+    return shares | {"missing": float(np.isnan(data.column(column)).mean())}
 
 
-def quantiles(table: Table, column: str) -> Truth:
+def quantiles(data: Pooled, column: str) -> Truth:
     """The smallest value at or below which at least that part of the records is."""
-    (x,) = complete(table, column)
+    (x,) = data.complete(column)
     return {f"{level:g}": float(np.quantile(x, level, method="inverted_cdf")) for level in (0.25, 0.5, 0.75)}
 
 
-def group_means(table: Table, column: str, by: str, levels: tuple[str, ...]) -> Truth:
-    x, group = complete(table, column, by)
-    means = {level: float(x[group == place].mean()) for place, level in enumerate(levels)}
-    return means | ({"difference": means[levels[1]] - means[levels[0]]} if len(levels) == 2 else {})
+def group_means(data: Pooled, column: str, by: str) -> Truth:
+    """Means; of two also standardised differences: over the root of the mean of both variances, and over the pooled one."""
+    groups = {level: x for level, (x,) in data.groups(by, column).items()}
+    found = {level: float(x.mean()) for level, x in groups.items()}
+    if len(groups) != 2:
+        return found
+    low, high = groups.values()
+    difference, pooled = float(high.mean() - low.mean()), len(low) * low.var() + len(high) * high.var()
+    spread = math.sqrt((low.var(ddof=1) + high.var(ddof=1)) / 2)
+    cohen = difference / math.sqrt(pooled / (len(low) + len(high) - 2))
+    return found | {"difference": difference, "smd": difference / spread, "cohen-d": cohen}
 
 
-def odds(table: Table, row: str, column: str) -> Truth:
-    """Of two boolean or two-level columns."""
-    a, b = complete(table, row, column)
+def crosstab(data: Pooled, row: str, column: str) -> Truth:
+    """The counts of a table, with those that have no level, and what follows from its four corners."""
+
+    def cells(name: str) -> dict[str, NDArray[np.bool_]]:
+        values = data.column(name)
+        return {level: values == place for place, level in enumerate(data.levels(name))} | {"missing": np.isnan(values)}
+
+    found = {f"{i}:{j}": float((x & y).sum()) for i, x in cells(row).items() for j, y in cells(column).items()}
+    a, b = data.complete(row, column)
     counts = np.array([[((a == i) & (b == j)).sum() for j in (0, 1)] for i in (0, 1)], dtype=float)
     parts = counts[:, 1] / counts.sum(axis=1)
-    return {
+    return found | {
         "odds-ratio": float(stats.contingency.odds_ratio(counts.astype(int), kind="sample").statistic),
         "risk-ratio": float(parts[1] / parts[0]),
         "risk-difference": float(parts[1] - parts[0]),
     }
 
 
-def mann_whitney(table: Table, column: str, by: str) -> Truth:
-    x, group = complete(table, column, by)
-    first, second = x[group == 0], x[group == 1]
+def mann_whitney(data: Pooled, column: str, by: str) -> Truth:
+    (first,), (second,) = data.groups(by, column).values()
     return {"probability": float(stats.mannwhitneyu(second, first).statistic) / (len(first) * len(second))}
 
 
-def covariance(table: Table, one: str, other: str) -> Truth:
-    matrix = np.cov(np.vstack(complete(table, one, other)))
-    return {f"{one}:{other}": float(matrix[0, 1])}
+def covariance(data: Pooled, columns: Sequence[str]) -> Truth:
+    matrix = np.cov(np.vstack(data.complete(*columns)))
+    one, other = columns
+    return {f"{one}:{one}": float(matrix[0, 0]), f"{one}:{other}": float(matrix[0, 1]), f"{other}:{other}": float(matrix[1, 1])}
 
 
-def correlation(table: Table, one: str, other: str) -> Truth:
-    return {f"{one}:{other}": float(stats.pearsonr(*complete(table, one, other)).statistic)}
+def correlation(data: Pooled, columns: Sequence[str]) -> Truth:
+    return {":".join(columns): float(stats.pearsonr(*data.complete(*columns)).statistic)}
 
 
-def first_component(table: Table, *columns: str) -> Truth:
+def first_component(data: Pooled, columns: Sequence[str]) -> Truth:
     """The largest eigenvalue of the correlations."""
-    x = np.column_stack(complete(table, *columns))
+    x = np.column_stack(data.complete(*columns))
     standard = (x - x.mean(axis=0)) / x.std(axis=0, ddof=1)
     return {"PC1": float(PCA().fit(standard).explained_variance_[0])}
 
 
-def regression(table: Table, outcome: str, *covariates: str, terms: tuple[str, ...] | None = None) -> Truth:
-    y, *xs = complete(table, outcome, *covariates)
+def regression(data: Pooled, formula: str) -> Truth:
+    outcome, right = formula.split(" ~ ")
+    covariates = right.split(" + ")
+    y, *xs = data.complete(outcome, *covariates)
     fit = sm.OLS(y, sm.add_constant(np.column_stack(xs))).fit()
-    return dict(zip(terms or covariates, fit.params[1:].tolist(), strict=True))
+    return dict(zip(("(Intercept)", *covariates), fit.params.tolist(), strict=True))
 
 
-def times_of(terms: Iterable[str], level: str) -> list[str]:
-    """The times in terms such as "drug 12"."""
-    return [term.removeprefix(f"{level} ") for term in terms if term.startswith(f"{level} ")]
+def _curves(data: Pooled, time: str, event: str, by: str) -> dict[str, KaplanMeierFitter]:
+    return {level: KaplanMeierFitter().fit(t, e) for level, (t, e) in data.groups(by, time, event).items()}
 
 
-def survival(table: Table, time: str, event: str, by: str, levels: tuple[str, ...], terms: Iterable[str]) -> Truth:
-    t, e, group = complete(table, time, event, by)
-    truth: Truth = {}
-    for place, level in enumerate(levels):
-        fit = KaplanMeierFitter().fit(t[group == place], e[group == place])
-        truth |= {f"{level} {at}": float(fit.survival_function_at_times(float(at)).iloc[0]) for at in times_of(terms, level)}
-    return truth
+def survival(data: Pooled, time: str, event: str, by: str) -> Truth:
+    return {
+        f"{level} {at}": float(fit.survival_function_at_times(float(at)).iloc[0])
+        for level, fit in _curves(data, time, event, by).items()
+        for at in data.times(level)
+    }
 
 
-def restricted_mean(table: Table, time: str, event: str, by: str, levels: tuple[str, ...], horizon: float) -> Truth:
-    t, e, group = complete(table, time, event, by)
-    own = [KaplanMeierFitter().fit(t[group == place], e[group == place]) for place in range(len(levels))]
-    areas = [float(restricted_mean_survival_time(fit, horizon)) for fit in own]
-    return {**dict(zip(levels, areas, strict=True)), "difference": areas[1] - areas[0]}
+def restricted_mean(data: Pooled, time: str, event: str, by: str, horizon: float | None = None) -> Truth:
+    until = data.columns[time].high if horizon is None else horizon
+    found = {level: float(restricted_mean_survival_time(fit, until)) for level, fit in _curves(data, time, event, by).items()}
+    low, high = found.values()
+    return {**found, "difference": high - low}
 
 
-def hazard_ratio(table: Table, time: str, event: str, by: str, term: str) -> Truth:
-    t, e, group = complete(table, time, event, by)
+def hazard_ratio(data: Pooled, time: str, event: str, by: str) -> Truth:
+    t, e, group = data.complete(time, event, by)
     fit = CoxPHFitter().fit(pd.DataFrame({"t": t, "e": e, "g": group}), "t", "e")
-    return {term: float(np.exp(fit.params_["g"]))}
+    low, high = data.levels(by)
+    return {f"{high}/{low}": float(np.exp(fit.params_["g"]))}
 
 
-def incidence(table: Table, time: str, cause: str, levels: tuple[str, ...], terms: Iterable[str]) -> Truth:
-    """Aalen and Johansen's, ``cause`` being 0 for none."""
-    t, c = complete(table, time, cause)
+def incidence(data: Pooled, time: str, cause: str) -> Truth:
+    """Aalen and Johansen's, the first level of ``cause`` being none."""
+    t, c = data.complete(time, cause)
     at_risk = {at: float((t >= at).sum()) for at in np.unique(t).tolist()}
     truth: Truth = {}
-    for place, level in enumerate(levels, start=1):
+    for place, level in enumerate(data.levels(cause)[1:], start=1):
         value, left, steps = 0.0, 1.0, {0.0: 0.0}
         for at, risk in at_risk.items():
             value += left * float(((t == at) & (c == place)).sum()) / risk
             left *= 1 - float(((t == at) & (c > 0)).sum()) / risk
             steps[at] = value
         ends = np.array(list(steps))
-        for at_text in times_of(terms, level):
+        for at_text in data.times(level):
             truth[f"{level} {at_text}"] = steps[float(ends[ends <= float(at_text) * (1 + 1e-9)][-1])]
     return truth
 
 
-def rates(table: Table, events: str, time: str, by: str, levels: tuple[str, ...]) -> Truth:
-    e, t, group = complete(table, events, time, by)
-    each = [float(e[group == place].sum() / t[group == place].sum()) for place in range(len(levels))]
-    return {**dict(zip(levels, each, strict=True)), "rate-ratio": each[1] / each[0], "rate-difference": each[1] - each[0]}
+def rates(data: Pooled, events: str, time: str, by: str) -> Truth:
+    found = {level: float(e.sum() / t.sum()) for level, (e, t) in data.groups(by, events, time).items()}
+    low, high = found.values()
+    return {**found, "rate-ratio": high / low, "rate-difference": high - low}
 
 
-def area(table: Table, score: str, outcome: str) -> Truth:
-    p, y = complete(table, score, outcome)
+def area(data: Pooled, score: str, outcome: str) -> Truth:
+    p, y = data.complete(score, outcome)
     return {"auc": float(roc_auc_score(y, p))}
 
 
-def calibration(table: Table, predicted: str, outcome: str) -> Truth:
-    p, y = complete(table, predicted, outcome)
+def calibration(data: Pooled, score: str, outcome: str) -> Truth:
+    p, y = data.complete(score, outcome)
     return {"brier": float(((p - y) ** 2).mean()), "in-the-large": float((y - p).mean())}
+
+
+# By kind of statistic; each takes the fields of the statistic.
+REFERENCES: dict[str, Callable[..., Truth]] = {
+    "mean": mean,
+    "sum": total,
+    "count": total,
+    "variance": variance,
+    "proportion": proportions,
+    "quantiles": quantiles,
+    "group-means": group_means,
+    "site-effects": group_means,
+    "crosstab": crosstab,
+    "mann-whitney": mann_whitney,
+    "covariance": covariance,
+    "correlation": correlation,
+    "pca": first_component,
+    "linear-regression": regression,
+    "survival": survival,
+    "restricted-mean": restricted_mean,
+    "hazard-ratio": hazard_ratio,
+    "cumulative-incidence": incidence,
+    "rates": rates,
+    "roc": area,
+    "calibration": calibration,
+}

@@ -8,21 +8,20 @@ About fifteen minutes of one core. The same command gives the same page.
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from equal_promises import BY_GATE, BY_NOISE, BY_PLAN, TRIALS, central, error, promised
+from page_parts import DOCS, resume_folder, resumed, row, table
 from page_stamp import stamp
-from resumed import add_resume, resumed
 
 from quietmean.core.errors import InputError
 from quietmean.core.threads import one_thread
 from quietmean.planning.candidates import general_protocols
 from quietmean.protocols import Server, Target, get_protocol
 
-PAGE = Path(__file__).parent.parent / "docs" / "protocol-map.md"
+PAGE = DOCS / "protocol-map.md"
 # Parties and colluders. Against ten of a hundred a plan with a gate takes many minutes.
 PLACES = ((10, 1), (10, 5), (30, 1), (30, 3), (30, 15), (100, 1))
 DROPOUTS = (0.0, 0.05, 0.1, 0.2)
@@ -65,10 +64,8 @@ COSTS = """## What the promise costs
 
 Plans as they are made by default where they are for what is expected to happen: their error, the epsilon that they promise
 whatever happens, and the error of the plan that promises the target.
-
-| parties, colluding, dropouts | protocol | error as planned | epsilon a priori | error with the promise | how |
-|---|---|---:|---:|---:|---|
 """
+COST_HEADS = ("parties, colluding, dropouts", "protocol", "error as planned", "epsilon a priori", "error with the promise", "how")
 
 
 class Cell(NamedTuple):
@@ -129,53 +126,51 @@ def kept(folder: Path | None, cell: Cell) -> Row:
 
 def page(rows: dict[Cell, Row]) -> str:
     return "\n".join(
-        [INTRODUCTION, *(_winners(rows, server) for server in HEADINGS), EVERY, _every(rows), COSTS + _costs(rows), stamp()]
+        [INTRODUCTION, *(_winners(rows, server) for server in HEADINGS), EVERY, _every(rows), COSTS, _costs(rows), stamp()]
     )
 
 
 def _winners(rows: dict[Cell, Row], server: Server) -> str:
-    lines = ["| parties | colluding | " + " | ".join(f"{dropouts:.0%} drop out" for dropouts in DROPOUTS) + " |"]
-    lines.append("|---:|---:|" + "---|" * len(DROPOUTS))
-    for parties, colluding in dict.fromkeys(cell[:2] for cell in rows):
-        cells = [_best(rows[Cell(parties, colluding, dropouts)], server) for dropouts in DROPOUTS]
-        lines.append(f"| {parties} | {colluding} | " + " | ".join(cells) + " |")
-    return "\n".join([HEADINGS[server], *lines, ""])
+    heads = ("parties", "colluding", *(f"{dropouts:.0%} drop out" for dropouts in DROPOUTS))
+    align = "|---:|---:|" + "---|" * len(DROPOUTS)
+    lines = [
+        row((*place, *(_best(rows[Cell(*place, dropouts)], server) for dropouts in DROPOUTS)))
+        for place in dict.fromkeys(cell[:2] for cell in rows)
+    ]
+    return "\n".join([HEADINGS[server], row(heads), align, *lines, ""])
 
 
-def _best(row: Row, server: Server) -> str:
-    allowed = [name for name in row if get_protocol(name).tolerates_dropouts and server.allows(get_protocol(name).server)]
-    first, second = sorted(allowed, key=lambda name: row[name].kept)[:2]
-    return f"`{first}` {row[first].words} (`{second}` x {row[second].kept / row[first].kept:.3g})"
+def _best(found: Row, server: Server) -> str:
+    allowed = [name for name in found if get_protocol(name).tolerates_dropouts and server.allows(get_protocol(name).server)]
+    first, second = sorted(allowed, key=lambda name: found[name].kept)[:2]
+    return f"`{first}` {found[first].words} (`{second}` x {found[second].kept / found[first].kept:.3g})"
 
 
 def _every(rows: dict[Cell, Row]) -> str:
-    lines = ["| parties, colluding, dropouts | " + " | ".join(f"`{name}`" for name in PROTOCOLS) + " |"]
-    lines.append("|---|" + "---:|" * len(PROTOCOLS))
-    return "\n".join([*lines, *(line_of(cell, row) for cell, row in rows.items()), ""])
+    heads = ("parties, colluding, dropouts", *(f"`{name}`" for name in PROTOCOLS))
+    return table(heads, (line_of(cell, found) for cell, found in rows.items()))
 
 
-def line_of(cell: Cell, row: Row) -> str:
-    return f"| {cell.words} | " + " | ".join(words_of(row, name) for name in PROTOCOLS) + " |"
+def line_of(cell: Cell, found: Row) -> list[str]:
+    return [cell.words, *(words_of(found, name) for name in PROTOCOLS)]
 
 
-def words_of(row: Row, name: str) -> str:
-    return row[name].words if name in row else "-"
+def words_of(found: Row, name: str) -> str:
+    return found[name].words if name in found else "-"
 
 
 def _costs(rows: dict[Cell, Row]) -> str:
     lines = [
-        f"| {cell.words} | `{name}` | {found.usual:.3g} | {found.epsilon:.3g} | {found.kept:.3g} | {found.how} |"
-        for cell, row in rows.items()
-        for name, found in row.items()
-        if found.epsilon > EPSILON * _ABOVE
+        row((cell.words, f"`{name}`", f"{one.usual:.3g}", f"{one.epsilon:.3g}", f"{one.kept:.3g}", one.how))
+        for cell, found in rows.items()
+        for name, one in found.items()
+        if one.epsilon > EPSILON * _ABOVE
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([row(COST_HEADS), "|---|---|---:|---:|---:|---|", *lines]) + "\n"
 
 
 def main() -> None:
-    parser = ArgumentParser(description=__doc__)
-    add_resume(parser)
-    folder = parser.parse_args().resume
+    folder = resume_folder(__doc__)
     PAGE.write_text(page({cell: kept(folder, cell) for cell in cells()}), encoding="utf-8")
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from page_figures import ending
+from page_parts import DOCS, table
 
 from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace
@@ -27,7 +27,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate
 from quietmean.simulation.events import NetworkModel, simulate_events
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = DOCS / "scale.md"
 EPSILON, DELTA, DROPOUTS = 1.0, 1e-6, 0.1
 MANY = (1_000, 10_000, 100_000, 1_000_000)
 MEMBERS = (100, 300, 1_000, 3_000, 10_000)
@@ -39,11 +39,6 @@ EVENTS, EVENT_DIMENSION = 200, 100
 
 def target(parties: int, dimension: int, colluding: float = 0.1) -> Target:
     return Target(parties, EPSILON, DELTA, dimension, 1.0, round(colluding * parties), DROPOUTS)
-
-
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def size(number: float) -> str:
@@ -142,7 +137,7 @@ def measured() -> str:
         kernel = [kernel_row(*sizes) for sizes in KERNEL]
         whole, events = whole_run_text(), events_text()
     heads = ("parties", "coordinates", "processor time", "squared error over predicted")
-    return MEASURED.format(kernel="\n".join(table(heads, kernel)), whole=whole, events=events)
+    return MEASURED.format(kernel=table(heads, kernel, 0), whole=whole, events=events)
 
 
 def make_page(measure: bool) -> str:
@@ -155,8 +150,8 @@ def make_page(measure: bool) -> str:
         delta=DELTA,
         dimension=DIMENSION,
         measured=measured() if measure else NOT_MEASURED,
-        everybody="\n".join(table(members, everybody)),
-        committees="\n".join(table(("parties", "collude", "m, c_m, q, l", *figures), drawn)),
+        everybody=table(members, everybody, 0),
+        committees=table(("parties", "collude", "m, c_m, q, l", *figures), drawn, 0),
         bandwidth=BANDWIDTH * 8 / 1e6,
         latency=1000 * LATENCY,
     )

@@ -20,9 +20,9 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def rows(text: str, names: int = 1) -> list[list[str]]:
-    import table_rows
+    import page_parts
 
-    return list(table_rows.said_again([line for line in text.splitlines() if line.startswith("|")][2:], names))
+    return list(page_parts.said_again([line for line in text.splitlines() if line.startswith("|")][2:], names))
 
 
 def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
@@ -38,7 +38,7 @@ def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
     models, levels, cases = re.split("## Agreement|## On data", page)
     settings = [(f"{n:,}", f"{epsilon:g}") for epsilon in tool.EPSILONS for n in tool.SIZES]
     assert [tuple(row[:3]) for row in rows(models)] == [(one.what, *own) for one in tool.QUESTIONS for own in settings]
-    asked = [f"`{one.text}` {one.term}".strip() for one in tool.LEVEL_QUESTIONS]
+    asked = [tool.case_text(one) for one in tool.LEVEL_QUESTIONS]
     assert [tuple(row[:3]) for row in rows(levels)] == [(text, *own) for text in asked for own in settings]
     drawn = [(tool.case_text(one), one.data) for one in tool.CASES]
     assert [tuple(row[:4]) for row in rows(cases, 2)] == [(*one, *own) for one in drawn for own in settings]
@@ -49,4 +49,4 @@ def test_wrong_truth_is_seen_in_a_line(tool: ModuleType) -> None:
     terms = len(question.model(4.0)._design_for(1).names)
     held = tool.measured(question, 500, 4.0, 2, ([50.0] * terms, [1.0] * terms))
     assert held.known > 0
-    assert held.held == 0
+    assert held.population == 0

@@ -152,7 +152,7 @@ def test_no_two_pages_keep_their_lines_under_one_name() -> None:
     beginnings = [
         (tool.name, ast.unparse(call.args[1]).removeprefix("f").strip("'\"").partition("-")[0])
         for tool in sorted((ROOT / "tools").glob("*.py"))
-        if tool.name != "resumed.py"
+        if tool.name != "page_parts.py"
         for call in ast.walk(ast.parse(tool.read_text()))
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "resumed"
     ]

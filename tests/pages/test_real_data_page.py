@@ -14,26 +14,26 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     monkeypatch.delitem(sys.modules, "real_data_bars", raising=False)
     import page_figures
+    import page_parts
     import real_data_bars as tool
-    import table_rows
 
     page = page_figures.without((ROOT / "docs" / "real-data-bars.md").read_text())
     assert page.startswith(tool.HEAD), "run python tools/real_data_bars.py"
     lines = page.removeprefix(tool.HEAD).splitlines()
-    asked = [(data.name, f"`{question.text}`") for data in (make() for make in tool.SETS) for question in data.questions]
-    assert [tuple(cells[:2]) for cells in table_rows.said_again(lines)] == asked, "run python tools/real_data_bars.py"
+    asked = [(data.name, f"`{question}`") for data in (make() for make in tool.SETS) for question in data.questions]
+    assert [tuple(cells[:2]) for cells in page_parts.said_again(lines)] == asked, "run python tools/real_data_bars.py"
     assert all(line.rstrip(" |").endswith(("kept", "**low**")) for line in lines)
     assert len(tool.SETS) >= 6
 
 
 def test_a_line_is_the_worst_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import pooled_references
     import real_data_bars as tool
 
     wine = tool.wine()
-    mean = next(question for question in wine.questions if question.text == "mean(alcohol)")
-    line = tool.measured(wine, mean, 40, 1)
-    assert line.rstrip(" |").endswith("kept")
+    assert tool.measured(wine, "mean(alcohol)", 40, 1).rstrip(" |").endswith("kept")
     # A reference that says something else is found.
-    wrong = tool.Question(mean.text, lambda table, terms: {"": float(table["alcohol"].mean()) + 1})
-    assert tool.measured(wine, wrong, 40, 1).rstrip(" |").endswith("**low**")
+    right = pooled_references.REFERENCES["mean"]
+    monkeypatch.setitem(pooled_references.REFERENCES, "mean", lambda data, column: {"": right(data, column)[""] + 1})
+    assert tool.measured(wine, "mean(alcohol)", 40, 1).rstrip(" |").endswith("**low**")

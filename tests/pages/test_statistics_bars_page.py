@@ -13,8 +13,8 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     import coverage_bars
     import page_figures
+    import page_parts
     import statistics_bars as tool
-    import table_rows
     from coverage_populations import all_of_them
 
     page = page_figures.without((ROOT / "docs" / "statistics-bars.md").read_text(encoding="utf-8"))
@@ -28,7 +28,7 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
         for term in population.terms
     ]
     lines = coverages.splitlines()
-    assert [cells[:3] for cells in table_rows.said_again(lines)] == asked, "run python tools/statistics_bars.py"
+    assert [cells[:3] for cells in page_parts.said_again(lines)] == asked, "run python tools/statistics_bars.py"
     assert all(line.rstrip(" |").endswith(("kept", "near", "**low**", "**wide**", ")")) for line in lines)
     assert all("| kept |" in line or "**falls short**" in line for line in bars.splitlines())
     assert len(bars.splitlines()) >= len(tool.PARTS)
@@ -36,7 +36,7 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lines_of_a_run_that_was_ended_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    from resumed import resumed
+    from page_parts import resumed
 
     texts = iter(["one\n", "two\n"])
     assert [resumed(tmp_path / "lines", name, lambda: next(texts)) for name in ("a", "a", "b")] == ["one\n", "one\n", "two\n"]

@@ -76,9 +76,10 @@ def test_the_map_is_that_of_the_tool(every: int) -> None:
 @pytest.mark.usefixtures("tools")
 def test_cells_of_the_map_are_those_of_the_tool() -> None:
     import protocol_map as tool
+    from page_parts import row
 
     for cell in (tool.Cell(10, 1, 0.0), tool.Cell(10, 1, 0.1), tool.Cell(10, 5, 0.2)):
-        assert tool.line_of(cell, tool.measured(cell)) in text("protocol-map.md"), "run python tools/protocol_map.py"
+        assert row(tool.line_of(cell, tool.measured(cell))) in text("protocol-map.md"), "run python tools/protocol_map.py"
 
 
 @pytest.mark.usefixtures("tools")
@@ -142,7 +143,7 @@ def test_a_cell_of_what_the_gate_costs_is_computed_anew() -> None:
     """But for the seconds."""
     import gate_cost as tool
 
-    made = tool.row(*tool.CELLS[0]).rsplit(" | ", 2)[0]
+    made = tool.line(*tool.CELLS[0]).rsplit(" | ", 2)[0]
     assert f"{made} | " in text("gate-cost.md"), "run python tools/gate_cost.py"
 
 
@@ -151,10 +152,13 @@ def test_plans_of_inca_are_those_of_the_tool() -> None:
     """The words, the places, promises that are kept, and predictions that simulations confirm."""
     import inca_plans as tool
     from equal_promises import MOST_GATED
+    from page_parts import between
 
     page = text("inca.md")
     lines = page.split(tool.HEAD)[1].split("\n\n")[0].splitlines()
-    assert tool.written(page, page[page.index(tool.BEGIN) : page.index(tool.END)] + tool.END + "\n") == page
+    part = page[page.index(tool.BEGIN) + len(tool.BEGIN) : page.index(tool.END)]
+    assert part.startswith(tool.HEAD), "run python tools/inca_plans.py"
+    assert between(page, tool.BEGIN, tool.END, part) == page
     cells = [line.strip("| ").split(" | ") for line in lines]
     places = [f"{parties}, {colluding}" for parties, colluding in tool.PLACES for _ in range(1 if parties > MOST_GATED else 2)]
     assert [one[0] for one in cells] == places, "run python tools/inca_plans.py"
