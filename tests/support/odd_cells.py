@@ -207,7 +207,7 @@ def _for_excel(cell: Any) -> Any:
 ODD_XML = [
     '<c{at} t="d"><v>Sentinel</v></c>', '<c{at} s="4000000"><v>7</v></c>', '<c{at}><v/></c>', '<c{at} t="inlineStr"/>',
     '<c{at} t="n"><v>1e999</v></c>', '<c{at} t="d"><v>99999-99-99T00</v></c>', '<c{at}><f>1+1</f></c>', '<c t="n"><v>7</v></c>',
-    '<c{at} t="n" s="Sentinel"><v>7</v></c>', '<c{at} t="e"><v>#REF!</v></c>',
+    '<c{at} t="n" s="Sentinel"><v>7</v></c>', '<c{at} s="1"><v>-1e300</v></c>', '<c{at} t="e"><v>#REF!</v></c>',
 ]  # fmt: skip
 DAMAGED_XML = [
     '<c{at} t="n"><v>Sentinel</v></c>', '<c{at} t="b"><v>Sentinel</v></c>', '<c{at} t="s"><v>99999</v></c>',

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +22,8 @@ MOST_PROCESSOR = 3600
 
 # A row with something in it: its number, from 1, and its cells, each None, a truth value, a number or a text.
 Row: TypeAlias = tuple[int, list[Any]]
+# Stands for a cell that is damaged.
+_STRANGE = "\N{REPLACEMENT CHARACTER}"
 
 
 def packed(path: str, max_cells: int) -> bytes:
@@ -35,7 +38,7 @@ def packed(path: str, max_cells: int) -> bytes:
     with CalamineWorkbook.from_path(path) as book:
         for name in (sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet):
             filled: list[Row] = []
-            for number, row in enumerate(book.get_sheet_by_name(name).iter_rows(), 1):
+            for number, row in enumerate(_rows(book.get_sheet_by_name(name)), 1):
                 while row and row[-1] == "":
                     row.pop()
                 if row:
@@ -45,6 +48,22 @@ def packed(path: str, max_cells: int) -> bytes:
                         raise TooManyCellsError
             sheets.append((name, filled))
     return msgspec.msgpack.encode(sheets)
+
+
+def _rows(sheet: Any) -> Iterator[list[Any]]:
+    """Yield the rows from the first on; one with a time that Python cannot hold has damaged cells, and ends no other."""
+    rows = iter(sheet.iter_rows())
+    while True:
+        try:
+            row = next(rows, None)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        # A panic of the library is no Exception.
+        except BaseException:
+            row = [_STRANGE] * sheet.width
+        if row is None:
+            return
+        yield row
 
 
 def _plain(cell: Any) -> Any:
