@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.report.answers import answer_sections
-from quietmean.report.rendering import render_page
+from quietmean.report.rendering import templates
 from quietmean.statistics import Answer, Column, Columns, registry
 from quietmean.statistics.findings import finding
 from support.outcomes import EVERY_KIND, finished, records_of, truth_of
@@ -52,35 +52,7 @@ def answers(text: str, noise: float, odd: bool) -> tuple[tuple[Answer, ...], tup
 
 
 def page_of(section: dict[str, object]) -> str:
-    return render_page(
-        "report",
-        "",
-        title="study",
-        summary="",
-        first=[],
-        parties={"heading": "", "heads": [], "rows": [], "tall": False, "key": 0},
-        notes=[],
-        receipt="receipt.json",
-        answer={"heading": "", "truth": True},
-        sections=[section],
-        privacy={
-            "heading": "",
-            "kept": True,
-            "verdict": "",
-            "cards": [],
-            "sentences": [],
-            "figure_heading": "",
-            "figure": "",
-            "narrow": "",
-        },
-        exchange={"heading": "", "notes": [], "figure": ""},
-        facts=[],
-        guarantee="",
-        assumptions=[],
-        counted="records",
-        influence=[],
-        quoted="",
-    )
+    return templates().get_template("answer.html").render(one=section)
 
 
 def seen(page: str) -> str:

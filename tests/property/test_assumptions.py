@@ -23,7 +23,6 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, write_study_report
-from quietmean.report.epsilons import party_epsilons
 from quietmean.report.words import rounded_up
 from quietmean.studies import StudyOutcome, StudyTerms
 from quietmean.testing import example_execution
@@ -120,7 +119,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         for name in ("epsilon_a_priori", "enforced_by"):
             assert receipt["result"][name] == document[name]
         report = report_of(outcome)
-        assert to_plain(party_epsilons(report)) == document["epsilon"]
+        assert to_plain(report.certificate.epsilon) == document["epsilon"]
         write_study_report(report, folder / "report.html")
         write_privacy_page(folder / "privacy.html", "study", outcome, folder / "receipt.json", names=())
         with redirect_stdout(StringIO()) as told:

@@ -17,10 +17,10 @@ from quietmean.core.errors import InputError
 from quietmean.desk.forms import SENTENCES, Form, FormMistakes
 from quietmean.desk.inbox import State, inbox
 from quietmean.desk.languages import CODES, ENGLISH, language_of, preferred
-from quietmean.desk.picture import pictures_of
 from quietmean.desk.rendering import templates
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.node.monitor import NodeView
+from quietmean.report.pictures import pictures_of
 from support.meeting import AGES, meet
 
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
@@ -179,7 +179,7 @@ def test_a_picture_has_each_term_at_its_place() -> None:
     for line, term in zip(picture.lines, shown, strict=True):
         # Back from the place to the number, to what the ends of the scale are rounded by.
         assert low + (line.at - 2) / 96 * (high - low) == pytest.approx(term.estimate, abs=0.01 * (high - low))
-        for ends in (line.noise, line.population):
+        for ends in (line.thick, line.thin):
             assert ends is None or 2 - 1e-9 <= ends[0] <= line.at <= ends[1] <= 98 + 1e-9
 
 

@@ -19,10 +19,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 @cache
 def templates(language: Language) -> Environment:
     """All templates, whose sentences are in this language."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        loader=ChoiceLoader([FileSystemLoader(_TEMPLATES), PackageLoader("quietmean.report")]),
         extensions=["jinja2.ext.i18n"],
         autoescape=True,
         undefined=StrictUndefined,

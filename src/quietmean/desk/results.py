@@ -10,7 +10,7 @@ from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.readable import count_of, epsilon_text
-from quietmean.desk.picture import pictures_of
+from quietmean.report.pictures import pictures_of
 from quietmean.sessions.receipt import certified
 from quietmean.statistics.printed import in_all
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of

@@ -18,10 +18,11 @@ from quietmean.core.readable import count_of
 from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
-from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
+from quietmean.report.curves import coalitions_figure, curve_caption
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage
+from quietmean.report.pictures import bars
 from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import inline_svg
@@ -139,7 +140,6 @@ class CertificatePage:
 
     def _cost(self) -> dict[str, Any]:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
-        figure = parties_figure(self.parties, self.epsilons, self.stated.names)
         return {
             "heading": self._cost_heading(worst),
             "against": f"Against {self._against()}.{self._who_learns()}",
@@ -159,12 +159,8 @@ class CertificatePage:
             ],
             "more_disclosures": max(0, len(self.explanation.certificate.information.disclosures()) - _MOST_GROUPS),
             "meaning": words.odds(worst, self.privacy.delta, "one unit of the worst-off party"),
-            "figure": inline_svg(figure, "parties", "Epsilon of every party"),
+            "bars": bars([self.name(party) for party in self.parties], self.epsilons),
             "figure_heading": words.spread(self.epsilons),
-            "rows": [
-                [self.name(party), words.rounded_up(float(epsilon))]
-                for party, epsilon in zip(self.parties, self.epsilons, strict=True)
-            ],
             "figure_note": self._figure_note(),
         }
 

@@ -1,4 +1,4 @@
-"""Figures of a certificate: what each party pays, and what more colluders would learn."""
+"""The figure of what more colluders would learn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.report.epsilons import bar_label, name_bars, names_height
 from quietmean.report.explain import EpsilonAtSize
 from quietmean.report.style import (
     COALITION,
     ESTIMATE,
     MUTED,
-    OVER,
     PAPER,
     RULE,
     WIDTH,
@@ -24,55 +22,20 @@ from quietmean.report.style import (
     house_style,
     level_lines,
 )
-from quietmean.report.words import listed, rounded_up, short
+from quietmean.report.words import listed, rounded_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-MOST_NAMES = 40
-_MOST_LEVEL = 24
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.62, 0.1, 0.2, 0.52  # inches
-_BARS, _CURVE = 1.75, 2.4
+_LEFT, _RIGHT, _CURVE = 0.62, 0.1, 2.4  # inches
 # Inches above the curves, for their legend and numbers; and below, for two lines under the axis and its label.
 _HEAD, _FOOT = 0.66, 0.68
 # The width of a digit beside an axis, and what stands beside the digits.
 _DIGIT, _BESIDE = 0.075, 0.36
 # Beyond this ratio a linear axis would hide the small values.
 _LOGARITHMIC = 12.0
-
-
-def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str] = ()) -> Figure:
-    """A bar for each party, from the largest epsilon to the smallest. ``epsilons``: one per party, shape (n,)."""
-    order, shown = np.argsort(-epsilons, kind="stable"), epsilons[np.isfinite(epsilons)]
-    labels = [short(names[parties[index]], 16) for index in order] if names and len(parties) <= MOST_NAMES else []
-    below = max(_BOTTOM, 0.12 + names_height(labels))
-    figure, axes = _canvas(_BARS, _TOP, below, _left_of(float(shown.max(initial=0.0)) / 4))
-    top = 1.15 * float(shown.max(initial=0.0)) or 1.0
-    heights = np.where(np.isfinite(epsilons), epsilons, top)[order]
-    colours = [ESTIMATE if math.isfinite(epsilon) else OVER for epsilon in epsilons[order]]
-    with house_style():
-        axes.bar(np.arange(len(order)), heights, width=0.72 if len(order) <= 120 else 1.0, color=colours, linewidth=0)
-        axes.set(ylim=(0, top), xlim=(-0.8, len(order) - 0.2), ylabel="epsilon")
-        if len(order) <= MOST_NAMES:
-            upright = len(order) > _MOST_LEVEL
-            for position, height in enumerate(heights.tolist()):
-                bar_label(
-                    axes, position, height, float(epsilons[order[position]]), height > (0.3 if upright else 0.14) * top, upright
-                )
-            if names:
-                name_bars(axes, labels)
-            else:
-                axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
-                axes.set_xlabel("party")
-        else:
-            axes.set_xticks([])
-            axes.set_xlabel("parties, from the largest epsilon to the smallest")
-        _grid(axes)
-        if not shown.size:
-            axes.set_yticks([])
-    return figure
 
 
 def coalitions_figure(curve: Sequence[EpsilonAtSize], everyone_else: float, size: int | None) -> Figure:
@@ -82,10 +45,10 @@ def coalitions_figure(curve: Sequence[EpsilonAtSize], everyone_else: float, size
     """
     values = np.array([point.worst for point in curve] + [point.median for point in curve] + [everyone_else])
     low, top, logarithmic = _range(values)
-    figure, axes = _canvas(_CURVE, _HEAD, _FOOT, _left_of(low if logarithmic else top / 4))
-    places = list(range(len(curve)))
+    left = _left_of(low if logarithmic else top / 4)
     end = len(curve) + 0.4
     with house_style():
+        figure, axes = figure_with_axes(WIDTH, _CURVE, left=left, right=_RIGHT, top=_HEAD, bottom=_FOOT)
         if logarithmic:
             axes.set_yscale("log")
         axes.set(ylim=(low, top), xlim=(-0.45, end + 0.45), ylabel="epsilon of the worst party")
@@ -97,7 +60,7 @@ def coalitions_figure(curve: Sequence[EpsilonAtSize], everyone_else: float, size
             [end], [min(everyone_else, top)], "D", color=COALITION, markersize=6, markeredgewidth=0, clip_on=False, zorder=5
         )
         _number(axes, end, min(everyone_else, top), everyone_else, COALITION)
-        axes.set_xticks([*places, end], [*(f"{point.size}" for point in curve), "everybody\nelse"])
+        axes.set_xticks([*range(len(curve)), end], [*(f"{point.size}" for point in curve), "everybody\nelse"])
         axes.set_xlabel("parties that collude")
         _grid(axes)
         if not np.isfinite(values).any():
@@ -190,11 +153,6 @@ def _left_of(smallest: float) -> float:
     """Inches for the numbers beside an axis, of which the least has the most digits."""
     digits = len(f"{smallest:.1g}") + 1 if 0 < smallest < 0.1 else 4
     return max(_LEFT, _BESIDE + _DIGIT * digits)
-
-
-def _canvas(tall: float, head: float, below: float = _BOTTOM, left: float = _LEFT) -> tuple[Figure, Axes]:
-    with house_style():
-        return figure_with_axes(WIDTH, tall, left=left, right=_RIGHT, top=head, bottom=below)
 
 
 def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str:

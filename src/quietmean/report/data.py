@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -169,27 +169,6 @@ class StudyReport:
             reach = Z * self.standard_error
             ends: Array = np.clip(np.column_stack([self.estimate - reach, self.estimate + reach]), low[:, None], high[:, None])
         return ends
-
-    def drawable(self) -> Self:
-        """Only the terms that can be drawn, with an error; a range without an end is drawn four errors far."""
-        reach = np.where(self.standard_error > 0, 4 * self.standard_error, 1.0)
-        low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
-        # Larger numbers would overflow in a distance.
-        can_be_drawn = (np.abs(self.estimate) < LARGEST) & (self.standard_error < LARGEST)
-        low, high = (
-            np.where(np.abs(low) < LARGEST, low, self.estimate - reach),
-            np.where(np.abs(high) < LARGEST, high, self.estimate + reach),
-        )
-        kept = np.flatnonzero(can_be_drawn & (high - low > SMALLEST))
-        return replace(
-            self,
-            terms=[self.terms[index] for index in kept.tolist()],
-            bounds=[(float(low[index]), float(high[index])) for index in kept.tolist()],
-            estimate=self.estimate[kept],
-            standard_error=self.standard_error[kept],
-            population=None if self.population is None else self.population[kept],
-            truth=None if self.truth is None else self.truth[kept],
-        )
 
     @property
     def counts(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,12 @@ from quietmean.privacy.facts import privacy_facts
 from quietmean.report import summary_card, words
 from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
-from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
-from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
+from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
 from quietmean.report.rendering import page_at, render_page
-from quietmean.report.style import NARROW, inline_svg
+from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
 from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NEIGHBOURS = {
     Neighbouring.REPLACEMENT: "Neighbouring data: that unit is replaced by any other within the bounds.",
@@ -145,7 +141,7 @@ def _adversary(report: StudyReport) -> str:
 def _parties(report: StudyReport) -> dict[str, Any]:
     """Everybody by name: whose data are in, who stayed, and what it cost each."""
     execution, every = report.execution, report.records_total
-    counted, finished, epsilons = execution.contributors(), execution.trace.finished, party_epsilons(report)
+    counted, finished, epsilons = execution.contributors(), execution.trace.finished, report.certificate.epsilon
     share = execution.weights / (execution.weights.sum() or 1.0)
     rows = []
     for party, name in enumerate(report.party_names):
@@ -176,7 +172,6 @@ def _parties_heading(report: StudyReport) -> str:
 
 def _answer(report: StudyReport) -> dict[str, Any]:
     rows = [_answer_row(report, index) for index in range(len(report.terms))]
-    label = "Every estimate between its bounds"
     heads = _answer_heads(report)
     # With sections each statistic has a figure of its own.
     drawn = report.only_means or not report.answers
@@ -187,8 +182,7 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "what": "column" if report.only_means else "statistic",
         "noun": _nouns(report)[0],
         "truth": report.truth is not None,
-        "figure": _inline(estimates_figure(report) if drawn else None, "estimates", label),
-        "narrow": _inline(estimates_figure(report, NARROW) if drawn else None, "estimates-narrow", label),
+        "intervals": estimates_between_bounds(report) if drawn else [],
         "notes": [words.sentence(note) for note in _flagged(report)],
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
@@ -200,10 +194,6 @@ def _flagged(report: StudyReport) -> list[str]:
     of_all = notes_of_all(documents)
     own = [(document["name"], note) for document in documents for note in notes_of(document["flagged"]) if note not in of_all]
     return [*of_all, *(note if len(documents) == 1 else f"{name}: {note}" for name, note in own)]
-
-
-def _inline(figure: Figure | None, prefix: str, label: str) -> str:
-    return "" if figure is None else inline_svg(figure, prefix, label)
 
 
 def _answer_heads(report: StudyReport) -> dict[str, str]:
@@ -285,10 +275,9 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:
-    epsilons, target, promised = party_epsilons(report), report.target_epsilon, report.certificate.epsilon_a_priori
+    epsilons, target, promised = report.certificate.epsilon, report.target_epsilon, report.certificate.epsilon_a_priori
     worst, delta = float(epsilons.max()), words.power(report.delta)
     unit = words.UNITS.get(report.unit, report.unit)
-    label = "Epsilon of every party against the worst coalition without it"
     facts = privacy_facts(report.privacy, report.certificate, report.unit, report.party_epsilon, report.counts)
     return {
         "heading": _privacy_heading(report, worst),
@@ -309,8 +298,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
             *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
             *words.sentences_of(facts, report.party_names),
         ],
-        "figure": inline_svg(epsilons_figure(report), "epsilons", label),
-        "narrow": inline_svg(narrow_epsilons_figure(report), "epsilons-narrow", label),
+        "bars": bars(report.party_names, epsilons, target),
         "figure_heading": words.spread(epsilons),
     }
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.output import Output
 from quietmean.report.words import unbroken
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # The bytes at the beginning of a page within which it says what it is.
 _HEAD = 4096
@@ -40,11 +43,8 @@ def _whole_figures(value: Any) -> Any:
     return re.sub("([εδ]) = ", "\\1\u00a0=\u00a0", value) if type(value) is str else value
 
 
-def render_page(kind: str, whose: str, **content: Any) -> str:
-    """A page of this ``kind`` about ``whose`` (see :func:`page_at`); everything is escaped, a missing field is an error.
-
-    All pages begin with ``title``, ``summary`` and ``first``, what is to be seen at a glance; then come their own sections.
-    """
+def templates() -> Environment:
+    """The templates of the pages: everything is escaped, and a missing field is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -57,4 +57,12 @@ def render_page(kind: str, whose: str, **content: Any) -> str:
         finalize=_whole_figures,
     )
     environment.filters["parts"] = _parts
-    return environment.get_template(f"{kind.replace(' ', '_')}.html").render(kind=kind, whose=whose, **content)
+    return environment
+
+
+def render_page(kind: str, whose: str, **content: Any) -> str:
+    """A page of this ``kind`` about ``whose`` (see :func:`page_at`).
+
+    All pages begin with ``title``, ``summary`` and ``first``, what is to be seen at a glance; then come their own sections.
+    """
+    return templates().get_template(f"{kind.replace(' ', '_')}.html").render(kind=kind, whose=whose, **content)

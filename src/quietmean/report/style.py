@@ -39,8 +39,6 @@ _VARIABLES = {
 
 WIDTH = 10.0  # inches, of all figures: 960 pixels on a page
 
-NARROW = 4.2  # of those for a telephone
-
 # The date and the software version are left out: the same figure gives the same bytes.
 _NO_METADATA = dict.fromkeys(("Format", "Type", "Creator", "Date"))
 
