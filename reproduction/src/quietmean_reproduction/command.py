@@ -71,7 +71,6 @@ def command(
         differ = sum(claim.agrees is False for claim in made.claims)
         err.print(
             f"{made.figure.name}: {agree} claims agree, {differ} differ ({made.processor_seconds:.0f} s of processor time)",
-            markup=False,
         )
 
     with progress("reproducing") as line:
@@ -96,14 +95,14 @@ def command(
         )
         return
     for one in done:
-        out.print(f"{one.figure.name}: {one.figure.title}", markup=False)
+        out.print(f"{one.figure.name}: {one.figure.title}")
         for claim in one.claims:
             numbers = [
                 f"{word} {value:.4g}" for word, value in (("paper", claim.paper), ("ours", claim.ours)) if value is not None
             ]
             told = f" ({', '.join(numbers)})" if numbers else ""
-            out.print(f"  {claim.verdict}: {claim.text}{told}", markup=False)
-    out.print(f"written to {out_ / 'summary.md'}", markup=False)
+            out.print(f"  {claim.verdict}: {claim.text}{told}")
+    out.print(f"written to {out_ / 'summary.md'}")
 
 
 def _list(figures: list[Figure], *, json: bool) -> None:
@@ -112,4 +111,4 @@ def _list(figures: list[Figure], *, json: bool) -> None:
         return
     width = max(len(one.name) for one in figures)
     for one in figures:
-        out.print(f"{one.name:{width}}  {one.paper}: {one.title}", markup=False)
+        out.print(f"{one.name:{width}}  {one.paper}: {one.title}")

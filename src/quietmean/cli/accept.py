@@ -6,10 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
+from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, printable
 from quietmean.cli.identity import kept_sentence, load_identity, make_identity
 from quietmean.core.errors import InputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.invitation import Invitation
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class EntryOptions:
     """What the entry says of this party.
@@ -52,12 +54,12 @@ class EntryOptions:
 def command(
     invitation: str,
     *,
-    entry: Annotated[EntryOptions, Parameter(name="*", negative="")],
+    entry: EntryOptions,
     key: Path = Path("quietmean.key"),
     store: Path | None = None,
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
-    line: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    save: Out = None,
+    line: bool = False,
+    json: bool = False,
 ) -> None:
     """Make this party's own keys for one study, and its entry, which goes back to the convener. Nothing else leaves.
 
@@ -115,14 +117,14 @@ def command(
         )
         return
     if line:
-        out.print(keys.entry.signed.to_line(), markup=False)
+        out.print(keys.entry.signed.to_line())
         return
-    out.print(_summary(invitation_terms), markup=False)
+    out.print(_summary(invitation_terms))
     if new_key:
-        out.print(f"A new identity: {kept_sentence(key)}", markup=False)
-    out.print(f"{target} is your entry: send it to the convener", markup=False)
+        out.print(f"A new identity: {kept_sentence(key)}")
+    out.print(f"{target} is your entry: send it to the convener")
     holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
-    out.print(f"{path} holds {holds}: keep it here", markup=False)
+    out.print(f"{path} holds {holds}: keep it here")
 
 
 def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cyclopts import Parameter
+
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_as
 from quietmean.core.party import PartyId
@@ -23,6 +25,7 @@ EFFORT = 180.0
 _MOST_NAMED = 8
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AdversaryOptions:
     """Against whom: one adversary, or every coalition of a size.

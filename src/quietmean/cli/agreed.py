@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.core.errors import InputError
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AgreementOptions:
     """What belongs to a study or session that a command is about, and whose part in it this is.
@@ -30,7 +30,7 @@ class AgreementOptions:
     roster: Path | None = None
     key: Path = Path("quietmean.key")
     plan: Path | None = None
-    no_privacy: Annotated[bool, Parameter(negative="")] = False
+    no_privacy: bool = False
 
     def require_key_alone(self, agreement: str, store: Path | None) -> None:
         """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""

@@ -27,14 +27,13 @@ def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> Non
         out.print(_of_means(means, document["statistics"], what))
     else:
         for line in _of_terms(document["statistics"]):
-            out.print(line, markup=False)
+            out.print(line)
     certificate = document["certificate"]
     _print_notes(document["statistics"], counted_text(certificate["unit"], certificate.get("rows")))
 
 
 def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], heading: str) -> Table:
     """Means alone, by their columns, under a ``heading``."""
-    from rich.markup import escape
     from rich.table import Table
 
     from quietmean.statistics.tidy import terms_of
@@ -46,7 +45,7 @@ def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], head
         table.add_column(head, justify="right", overflow="fold")
     for name, document in zip(names, documents, strict=True):
         (term,) = terms_of(document)
-        table.add_row(escape(name), *_cells(term, has_truth))
+        table.add_row(name, *_cells(term, has_truth))
     return whole_words(table)
 
 
@@ -102,13 +101,13 @@ def _print_notes(documents: Sequence[Mapping[str, Any]], counted: str) -> None:
     of_all = notes_of_all(documents)
     for answer in documents:
         if some_are_left_out(answer) and (sentence := who_is_counted(answer, counted)):
-            out.print(f"{answer['name']}: {sentence}", markup=False)
+            out.print(f"{answer['name']}: {sentence}")
         if hidden := together(terms_of(answer))[1]:
-            out.print(f"{answer['name']}: {hidden}", markup=False)
+            out.print(f"{answer['name']}: {hidden}")
         for sentence in TidyTests((answer,)).sentences():
-            out.print(f"{answer['name']}: {for_terminal(sentence)}", markup=False)
+            out.print(f"{answer['name']}: {for_terminal(sentence)}")
         for note in notes_of(answer["flagged"]):
             if note not in of_all:
-                out.print(f"{answer['name']}: {note}", markup=False)
+                out.print(f"{answer['name']}: {note}")
     for note in of_all:
-        out.print(f"all answers: {note}", markup=False)
+        out.print(f"all answers: {note}")

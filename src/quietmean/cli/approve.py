@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ApprovalOptions:
     """Who says yes, for which data, under which policy, and for how long.
@@ -41,10 +42,10 @@ def command(
     *,
     roster: Path | None = None,
     party: str | None = None,
-    approval: Annotated[ApprovalOptions, Parameter(name="*")],
+    approval: ApprovalOptions,
     accept: str | None = None,
     out_: Annotated[Path, Parameter(name="--out")] = Path("study.approval"),
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Sign a yes to a study, for join --approval and contribute --approval at a site whose policy names approvers.
 
@@ -108,4 +109,4 @@ def command(
         print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": until})
     else:
         data_set = f"{contract.own.name} and the data set {approval.account}"
-        out.print(f"{out_} is good until {approval.until}, for {data_set}", markup=False)
+        out.print(f"{out_} is good until {approval.until}, for {data_set}")

@@ -32,8 +32,8 @@ class AtTerminal:
         show_contract(contract, err)
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        err.print(f"words  {words}", markup=False)
-        err.print(f"other parties: {', '.join(others)}", markup=False)
+        err.print(f"words  {words}")
+        err.print(f"other parties: {', '.join(others)}")
         text = _answer("Who of them read the same words to you? Names, separated by commas: ")
         return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -42,17 +42,16 @@ class AtTerminal:
 
     def account(self, question: AccountQuestion) -> str:
         with self._pause():
-            err.print(f"Whose people are these? {printable(question.why[:1].upper() + question.why[1:])}.", markup=False)
+            err.print(f"Whose people are these? {printable(question.why[:1].upper() + question.why[1:])}.")
             for place, name in enumerate(question.names, 1):
-                err.print(f"  {place}  the same people as in account {printable(name)!r}", markup=False)
-            err.print(f"  0  others: a new account {printable(question.new)!r}, with a budget of its own", markup=False)
+                err.print(f"  {place}  the same people as in account {printable(name)!r}")
+            err.print(f"  0  others: a new account {printable(question.new)!r}, with a budget of its own")
             return _answer("Type a number: ")
 
 
 def show_contract(contract: Agreement, console: Console) -> None:
     """The contract or terms that are agreed to, in two columns."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -60,11 +59,11 @@ def show_contract(contract: Agreement, console: Console) -> None:
     last = ""
     for about, text in contract.lines():
         # All of the text is a stranger's.
-        table.add_row("" if about == last else about, Text(printable(text)))
+        table.add_row("" if about == last else about, printable(text))
         last = about
     console.print(table)
 
 
 def _answer(question: str) -> str:
-    err.print(question, end="", markup=False)
+    err.print(question, end="")
     return sys.stdin.readline().strip()

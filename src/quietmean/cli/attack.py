@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quietmean.simulation import AttackResult
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TrialOptions:
     """How often it is tried, and who does it.
@@ -48,9 +49,9 @@ def command(
     target: str,
     corrupt: str = "",
     observed: Path | None = None,
-    how: Annotated[TrialOptions, Parameter(name="*")] = TrialOptions(),
+    how: TrialOptions = TrialOptions(),
     delta: float | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
 

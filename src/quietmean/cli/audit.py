@@ -23,7 +23,7 @@ def command(
     against: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
     log: Path | None = None,
     policy: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Show what this site was asked, who said yes, what was charged, and how studies ended; or verify that nothing was changed.
 
@@ -61,9 +61,9 @@ def command(
         )
         return
     for logged in entries:
-        out.print(printable(_line(logged.entry)), markup=False)
+        out.print(printable(_line(logged.entry)))
     if rest.strip(b"\n"):
-        err.print("the last line is torn: its writer was stopped, or its end was cut off", markup=False)
+        err.print("the last line is torn: its writer was stopped, or its end was cut off")
 
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
@@ -89,9 +89,9 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
             {**document, "whole": not verification.faults, "faults": list(verification.faults), "notes": list(verification.notes)}
         )
     for sentence in () if json else verification.notes:
-        err.print(printable(sentence), markup=False)
+        err.print(printable(sentence))
     for sentence in verification.faults:
-        err.print(f"quietmean: {printable(sentence)}", markup=False)
+        err.print(f"quietmean: {printable(sentence)}")
     if verification.faults:
         raise SystemExit(InputError.exit_code)
     if not json:
@@ -103,7 +103,6 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         out.print(
             f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
             f"before; {how_far}",
-            markup=False,
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cyclopts import Parameter
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 DELTA = 1e-6
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ShownOptions:
     """Files that are written besides, and what they show.
@@ -102,13 +103,13 @@ class ShownOptions:
 def command(
     execution: Path | None = None,
     *,
-    against: Annotated[AdversaryOptions, Parameter(name="*")] = AdversaryOptions(),  # noqa: B008 - it is frozen
+    against: AdversaryOptions = AdversaryOptions(),  # noqa: B008 - it is frozen
     epsilon: float | None = None,
     delta: float | None = None,
     prior_sd: float | None = None,
-    matrix: Annotated[bool, Parameter(negative="")] = False,
-    shown: Annotated[ShownOptions, Parameter(name="*")] = ShownOptions(),
-    json: Annotated[bool, Parameter(negative="")] = False,
+    matrix: bool = False,
+    shown: ShownOptions = ShownOptions(),
+    json: bool = False,
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
 
@@ -194,13 +195,13 @@ def command(
             stated = replace(ReportFacts.of_receipt(raw, execution.stem), account=balance, influence=stated_influence(raw))
             write_certificate_report(happened, report, delta=delta, stated=stated, force=output_options.force, **explained)
             if not json:
-                out.print(f"explained in {report}", markup=False)
+                out.print(f"explained in {report}")
     if tables is not None:
         tables_file, content = tables
         with only_shown(f"table {table}", warn):
             tables_file.write(content)
             if not json:
-                out.print(f"tables in {table}", markup=False)
+                out.print(f"tables in {table}")
 
 
 def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
@@ -209,8 +210,8 @@ def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
     if json:
         print_json({"no_result": end})
         return
-    out.print(printable(f"no result: {end.get('reason')}"), markup=False)
-    out.print(printable(f"charged: {end.get('charged')}"), markup=False)
+    out.print(printable(f"no result: {end.get('reason')}"))
+    out.print(printable(f"charged: {end.get('charged')}"))
 
 
 def _require_possible(epsilon: float | None, delta: float | None, prior_sd: float | None) -> None:
@@ -238,10 +239,9 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
     spent = f"epsilon {epsilon_text(document['epsilon'])} at delta {document['delta']:g}"
     out.print(
         f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began",
-        markup=False,
     )
-    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened", markup=False)
-    out.print(f"against {document['adversary']}; enforced by {document['enforced_by']}", markup=False)
+    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened")
+    out.print(f"against {document['adversary']}; enforced by {document['enforced_by']}")
 
 
 def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:
@@ -356,42 +356,41 @@ def _against_coalitions(
 
 
 def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str, names: Sequence[str]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     print_facts(facts)
     if "gate" in document:
-        out.print(gate_sentence(document["gate"]), markup=False)
-    out.print(f"of each party, as it happened; sensitivity {document['sensitivity']:g} (L2, {relation}):", markup=False)
+        out.print(gate_sentence(document["gate"]))
+    out.print(f"of each party, as it happened; sensitivity {document['sensitivity']:g} (L2, {relation}):")
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")
     for row, party in enumerate(document["honest"]):
         extra = [f"{document['delta'][row]:.3g}"] if "at_epsilon" in document else []
         table.add_row(
-            escape(names[party]) if names else str(party),
+            names[party] if names else str(party),
             f"{document['mu_upper'][row]:.4f}",
             epsilon_text(document["epsilon"][row]),
             *extra,
         )
     out.print(table)
-    out.print(f"claim: {document['guarantee']}", markup=False)
+    out.print(f"claim: {document['guarantee']}")
     if document["numbers"] != EXACT:
         out.print(f"these are an {document['numbers']}")
     certificates = document.get("certificates", {})
     if "worst_found" in certificates and (needed := certificates["coalitions"].get("effort_to_try_all")):
         out.print(f"to try all coalitions would take about {needed:.2g} s of one core: give --effort {math.ceil(needed)}")
     for sentence in document.get("diagnostics", []):
-        out.print(sentence, markup=False)
+        out.print(sentence)
     for sentence in document["disclosures"]:
         out.print(f"warning: {sentence}", style="red")
     coordinates = document.get("coordinates")
     if "nats_a_priori" in document:
-        out.print(nats_promised(document["nats_a_priori"], coordinates, document["enforced_by"]), markup=False)
+        out.print(nats_promised(document["nats_a_priori"], coordinates, document["enforced_by"]))
     if "mutual_information_nats" in document:
         worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
         upper = document["numbers"] != EXACT
         told = nats_text(worst_nats, revealed, document["prior_sd"], coordinates, upper)
-        out.print(f"mutual information of the worst party: {told}", markup=False)
+        out.print(f"mutual information of the worst party: {told}")
     print_assumptions(document["assumptions"])

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 def command(
     study: Path,
     *,
-    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
+    agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,
     data: str | Path | None = None,
-    places: Annotated[CommitteePlaces, Parameter(name="*", negative="")] = NO_PLACES,
-    node: Annotated[NodeOptions, Parameter(name="*", negative="")] = NodeOptions(),  # noqa: B008 - it is frozen
+    places: CommitteePlaces = NO_PLACES,
+    node: Annotated[NodeOptions, Parameter(name="*")] = NodeOptions(),  # noqa: B008 - it is frozen
     wait: float = 30.0,
     records: int | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
 
@@ -181,7 +181,7 @@ def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
         print_json({"ready": passed, "version": package_version(), "here": findings_json(findings), "parties": []})
     else:
         show_findings(findings)
-        out.print("everything is in order here" if passed else "this party is not ready", markup=False)
+        out.print("everything is in order here" if passed else "this party is not ready")
     if not passed:
         raise SystemExit(2)
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cyclopts import Parameter
+
 from quietmean.cli.check_view import Finding, beside_this_clock, plan_text, policy_finding, store_text, table_finding
 from quietmean.cli.console import tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_text
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _CLOCKS_ALIKE = 5.0
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CommitteePlaces:
     """Where contributions to a committee go.

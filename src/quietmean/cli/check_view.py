@@ -91,7 +91,7 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], Non
                 continue
             if reported.setdefault(progress.party, "no answer yet") != text:
                 reported[progress.party] = text
-                err.print(f"quietmean: {printable(roster.name(progress.party))}: {printable(text)}", markup=False)
+                err.print(f"quietmean: {printable(roster.name(progress.party))}: {printable(text)}")
 
     yield report
 
@@ -169,14 +169,14 @@ def tell_failed(findings: Sequence[Finding]) -> None:
     """What is not in order here, before others are asked."""
     for finding in findings:
         if not finding.passed:
-            err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
+            err.print(f"quietmean: {finding.name}: {printable(finding.text)}")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """What was found here, for a person."""
     for finding in findings:
         mark = "ok" if finding.passed else "NOT OK"
-        out.print(f"{finding.name}: {mark}, {printable(finding.text)}", markup=False, style=None if finding.passed else "red")
+        out.print(f"{finding.name}: {mark}, {printable(finding.text)}", style=None if finding.passed else "red")
     out.print()
 
 
@@ -192,16 +192,16 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clo
     if standings:
         out.print(_standings(roster, standings))
     for line in session.refusals.lines():
-        out.print(f"refused {printable(line)}", markup=False)
+        out.print(f"refused {printable(line)}")
     for line in _clock_warnings(roster, standings, clocks):
-        out.print(f"warning: {printable(line)}", markup=False)
+        out.print(f"warning: {printable(line)}")
     missing = [roster.name(progress.party) for progress in standings if not progress.ready]
     here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
     others = f"not ready: {', '.join(missing)}" if missing else "all others are ready"
     if not standings:
         others = "the others are not asked: their messages are files, which come when they come"
     out.print()
-    out.print(f"{printable(others)}{here}", markup=False)
+    out.print(f"{printable(others)}{here}")
 
 
 def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> dict[str, Any]:

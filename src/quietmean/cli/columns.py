@@ -52,6 +52,7 @@ def attach(tokens: Sequence[str]) -> list[str]:
     return attached
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """What each column has, and what is asked of them.
@@ -103,7 +104,7 @@ class ColumnOptions:
     statistic: list[str] | None = None
     missing: str = "indicator"
     allocate: str = "shares"
-    accept_wide: Annotated[bool, Parameter(negative="")] = False
+    accept_wide: bool = False
 
     def fields(self, column: Sequence[str]) -> dict[str, Any]:
         """The fields of a study. Raises :class:`InputError` for what contradicts itself."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from quietmean.cli.console import warn
 from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
@@ -17,8 +15,8 @@ def command(
     files: list[Path],
     /,
     *,
-    written: Annotated[OpenedOptions, Parameter(name="*")] = NO_OPENED_OPTIONS,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    written: OpenedOptions = NO_OPENED_OPTIONS,
+    json: bool = False,
 ) -> None:
     """Add up the contributions to a sealed study, and certify. It takes no key: whoever has the files can do it, and again.
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cyclopts import Parameter
+
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.protocols.committee_size import Committee
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CommitteeShape:
     """A committee whose members open the sum of what others contribute, in one message each.

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, TypeAlias
+
+from cyclopts import Parameter
 
 from quietmean.cli.console import output_options
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 
+Out: TypeAlias = Annotated[Path | None, Parameter(name="--out")]
 _LOG = "--log-file"
 _LOGGER = "quietmean.log"
 # How a line of a log begins.

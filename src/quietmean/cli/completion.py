@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args
-
-from cyclopts import Parameter
+from typing import Literal, cast, get_args
 
 from quietmean.cli.console import out
 from quietmean.core.errors import InputError
@@ -15,7 +13,7 @@ from quietmean.core.errors import InputError
 Shell = Literal["bash", "zsh", "fish"]
 
 
-def command(shell: Shell | None = None, *, install: Annotated[bool, Parameter(negative="")] = False) -> None:
+def command(shell: Shell | None = None, *, install: bool = False) -> None:
     """Show the script with which a shell completes commands and options; or install it for this user.
 
     Parameters
@@ -36,7 +34,7 @@ def command(shell: Shell | None = None, *, install: Annotated[bool, Parameter(ne
             raise InputError(
                 f"completion for {shell_name} cannot be installed ({error.strerror}): show it, and put it in place"
             ) from None
-        out.print(f"{path} completes commands for {shell_name} in every new shell", markup=False)
+        out.print(f"{path} completes commands for {shell_name} in every new shell")
     else:
         sys.stdout.write(app.generate_completion(shell=shell_name))
 

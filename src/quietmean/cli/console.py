@@ -45,8 +45,9 @@ class OutputOptions:
 
 
 output_options = OutputOptions()
-out = Console(soft_wrap=True, highlight=False, emoji=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
+# Names and sentences may be those of others: nothing that is printed is markup.
+out = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def print_json(document: Any) -> None:
@@ -81,7 +82,7 @@ def note(message: str, level: int = logging.INFO) -> None:
 
 def _say(message: str) -> None:
     if not output_options.quiet:
-        err.print(f"quietmean: {printable(message)}", markup=False)
+        err.print(f"quietmean: {printable(message)}")
 
 
 def tell_owner(parts: Sequence[Encoded]) -> None:
@@ -104,7 +105,7 @@ def fail(message: str, code: int) -> None:
         print_json({"error": printable(message), "exit": code})
         sys.stdout.flush()
     note(message, logging.ERROR)
-    err.print(f"quietmean: {printable(message)}", markup=False)
+    err.print(f"quietmean: {printable(message)}")
     raise SystemExit(code)
 
 
@@ -162,21 +163,21 @@ def print_not_counted(document: dict[str, Any]) -> None:
     """Whose records are not in the result, by name."""
     if document["not_counted"]:
         unit = document.get("certificate", {}).get("unit", "")
-        out.print(f"{in_words_of(unit, 'without the records of')} {printable(', '.join(document['not_counted']))}", markup=False)
+        out.print(f"{in_words_of(unit, 'without the records of')} {printable(', '.join(document['not_counted']))}")
     if document.get("not_in_at_start"):
-        out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}", markup=False)
+        out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}")
 
 
 def print_choice(document: dict[str, Any]) -> None:
     """Which protocol was taken and why, unless it was named."""
     if "why" in document:
-        out.print(document["why"], markup=False)
+        out.print(document["why"])
 
 
 def print_facts(facts: Iterable[Fact]) -> None:
     """A line each."""
     for fact in facts:
-        out.print(fact.sentence, markup=False)
+        out.print(fact.sentence)
 
 
 def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
@@ -184,12 +185,10 @@ def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
     nothing = f"a priori (whatever happens) no bound in nats; {enforced_by}"
-    out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing, markup=False)
+    out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing)
     learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
-    out.print(
-        f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}", markup=False
-    )
-    out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite", markup=False)
+    out.print(f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}")
+    out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite")
     if nats["most"] > nats["target"]:
         err.print(f"quietmean: this execution told more than the target of {nats['target']:g} nats", style="red")
 
@@ -198,7 +197,7 @@ def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
     """All that the figures take for granted, one line each."""
     out.print("these figures assume:")
     for each in assumptions:
-        out.print(f"- {each['text']}", markup=False)
+        out.print(f"- {each['text']}")
 
 
 def gate_sentence(gate: dict[str, Any]) -> str:
@@ -219,7 +218,7 @@ def print_influence(certificate: Mapping[str, Any]) -> None:
     if "checked_by" in certificate:
         from quietmean.studies.outcome.influence import checked_text
 
-        out.print(checked_text(certificate["checked_by"]), markup=False)
+        out.print(checked_text(certificate["checked_by"]))
     if "influence" in certificate:
         from quietmean.studies.outcome.influence import StudyInfluence
 
@@ -236,11 +235,11 @@ def print_privacy(outcome: StudyOutcome, document: Mapping[str, Any], study: Stu
         return
     print_facts(outcome.facts)
     if "gate" in document:
-        out.print(gate_sentence(document["gate"]), markup=False)
+        out.print(gate_sentence(document["gate"]))
     print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:
-        err.print(f"quietmean: {bare}", style="red", markup=False)
+        err.print(f"quietmean: {bare}", style="red")
     elif document["epsilon"] > study.epsilon:
         err.print(f"quietmean: this execution cost more than the target epsilon {study.epsilon:g}", style="red")
     print_assumptions(certificate["assumptions"])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.console import err, out, print_json, printable, progress
@@ -15,10 +12,10 @@ from quietmean.core.errors import InputError
 def command(
     study: Path,
     *,
-    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
+    agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,
     store: Path | None = None,
     policy: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Show what a study or a session asks, from whom it protects, what it costs at most and takes for granted; and the digest for
     --accept.
@@ -62,7 +59,7 @@ def command(
         show_contract(contract, out)
     if broken:
         for sentence in broken:
-            err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}", markup=False)
+            err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}")
         raise SystemExit(InputError.exit_code)
     if not json:
-        out.print(f"allowed by {printable(rules.place)}", markup=False)
+        out.print(f"allowed by {printable(rules.place)}")

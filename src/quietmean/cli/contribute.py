@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_facts, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.opened import make_folder
@@ -28,11 +29,11 @@ def command(
     *,
     data: str | Path,
     key: Path = Path("quietmean.key"),
-    out_: Annotated[Path | None, Parameter(name="--out")] = None,
+    out_: Out = None,
     drop: str | None = None,
     store: Path | None = None,
-    site: Annotated[ConsentOptions, Parameter(name="*", negative="")] = ConsentOptions(),  # noqa: B008 - it is frozen
-    json: Annotated[bool, Parameter(negative="")] = False,
+    site: Annotated[ConsentOptions, Parameter(name="*")] = ConsentOptions(),  # noqa: B008 - it is frozen
+    json: bool = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
 
@@ -90,9 +91,9 @@ def command(
     if json:
         print_json(document)
         return
-    out.print(f"contribution {path}, digest {handed.contribution.digest}", markup=False)
+    out.print(f"contribution {path}, digest {handed.contribution.digest}")
     if sent:
-        out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}", markup=False)
+        out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}")
     print_facts(contract.facts)
     if account is not None:
         show_balance(account)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.console import out, output, print_json, printable
 from quietmean.cli.preview_view import proposal, show
@@ -16,8 +13,8 @@ def command(
     data: str | Path,
     study: Path,
     *,
-    write_format: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    write_format: bool = False,
+    json: bool = False,
 ) -> None:
     """Look at a data file as a study reads it: for its owner only, for what is printed has cells of the file in it.
 
@@ -61,7 +58,7 @@ def command(
         return
     show(preview)
     if written is not None:
-        out.print(f"written to {printable(str(written))}: every command reads the file so from now on", markup=False)
+        out.print(f"written to {printable(str(written))}: every command reads the file so from now on")
     elif preview.proposed:
         where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
-        out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}", markup=False)
+        out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}")

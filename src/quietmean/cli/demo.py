@@ -36,10 +36,10 @@ def command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-d
     with new_folder(out):
         output(data, "the data", "--out").write(patients())
     run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run")]
-    err.print("$ " + shlex.join(["quietmean", *run]), markup=False, soft_wrap=True)
+    err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)
     if (out / "run" / "report.html").exists():
-        err.print(f"open {out / 'run' / 'report.html'} in a browser", markup=False, soft_wrap=True)
+        err.print(f"open {out / 'run' / 'report.html'} in a browser", soft_wrap=True)
 
 
 def patients() -> bytes:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import err
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
     """The pages behind a proxy, for several people.
@@ -39,6 +40,7 @@ class ProxyOptions:
     viewers: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class HereOptions:
     """Pages on this machine.
@@ -66,7 +68,7 @@ class HereOptions:
     records: int | None = None
     key: Path | None = None
     port: int = 0
-    no_browser: Annotated[bool, Parameter(negative="")] = False
+    no_browser: bool = False
 
 
 def command(
@@ -76,8 +78,8 @@ def command(
     policy: Path | None = None,
     ledger: Path | None = None,
     owner_key: Path | None = None,
-    here: Annotated[HereOptions, Parameter(name="*", negative="")] = HereOptions(),
-    proxy: Annotated[ProxyOptions, Parameter(name="*", negative="")] = ProxyOptions(),
+    here: HereOptions = HereOptions(),
+    proxy: ProxyOptions = ProxyOptions(),
 ) -> None:
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
@@ -124,7 +126,7 @@ def command(
         access = ProxyAccess(proxy.behind_proxy, proxy.user_header, frozenset(proxy.users or ()), frozenset(proxy.viewers or ()))
 
         def tell(line: str) -> None:
-            err.print(line, markup=False, soft_wrap=True)
+            err.print(line, soft_wrap=True)
 
         socket_and_user = (proxy.socket, proxy.proxy_user)
         own = Here(policy=policy, ledger=ledger, owner_key=owner_key)
@@ -146,7 +148,7 @@ def command(
         raise InputError(f"program {here.program} is no file: check the path")
 
     def say(link: str) -> None:
-        err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
+        err.print(f"open {link} within a minute; Ctrl-C ends it", soft_wrap=True)
 
     own = Here(
         policy=policy,

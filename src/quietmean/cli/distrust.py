@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from quietmean.cli.console import out, print_json
 
 
-def command(key: str | None = None, *, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def command(key: str | None = None, *, json: bool = False) -> None:
     """Refuse every invitation, entry, sealed study and roster with this key, from now on, at this site.
 
     Without a key it lists those that are refused.
@@ -28,7 +24,7 @@ def command(key: str | None = None, *, json: Annotated[bool, Parameter(negative=
     if json:
         print_json({"distrusted": list(here.keys()), "file": str(here.path)})
     elif added is not None:
-        out.print(f"{added} is refused here from now on ({here.path})", markup=False)
+        out.print(f"{added} is refused here from now on ({here.path})")
     else:
         for line in here.keys() or ("no key is distrusted here",):
-            out.print(line, markup=False)
+            out.print(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -13,6 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DropLimitOptions:
     """How much a drop does at a time.
@@ -40,8 +40,8 @@ def command(
     key: Path = Path("quietmean.key"),
     certificate: Path | None = None,
     private_key: Path | None = None,
-    limit: Annotated[DropLimitOptions, Parameter(name="*", negative="")] = DropLimitOptions(),
-    json: Annotated[bool, Parameter(negative="")] = False,
+    limit: DropLimitOptions = DropLimitOptions(),
+    json: bool = False,
 ) -> None:
     """Take contributions to a study with a committee over HTTPS, and keep them in a folder that its members read.
 

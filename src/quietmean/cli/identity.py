@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from quietmean.cli.console import out, output, print_json
 from quietmean.core.errors import InputError, reason_of
@@ -21,8 +19,8 @@ def command(
     key: Path = Path("quietmean.key"),
     name: str = "me",
     address: str = "127.0.0.1:7000",
-    passphrase: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    passphrase: bool = False,
+    json: bool = False,
 ) -> None:
     """Make this party's identity: a private key file (mode 0600), and a public entry to hand to the others.
 
@@ -55,13 +53,12 @@ def command(
         document = {"key": str(key), "public_key": identity.public_key, "name": name, "address": address}
         print_json({**document, "revocation": str(_revocation_path(key))})
         return
-    out.print(f"# {kept_sentence(key)}", markup=False)
+    out.print(f"# {kept_sentence(key)}")
     out.print(
         "# Who accepts an invitation hands out nothing of this, and a policy names a data owner's key under approvers. In a "
         "roster.toml that people write, the entry is:",
-        markup=False,
     )
-    out.print(Roster.table(entry).rstrip("\n"), markup=False)
+    out.print(Roster.table(entry).rstrip("\n"))
 
 
 def make_identity(key: Path, passphrase: bytes = b"") -> Identity:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
+from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
@@ -18,9 +16,9 @@ def command(
     *,
     key: Path = Path("quietmean.key"),
     after: Path | None = None,
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
-    line: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    save: Out = None,
+    line: bool = False,
+    json: bool = False,
 ) -> None:
     """Sign an invitation to a study: one file, or one line of text, for everybody. It carries no secret.
 
@@ -69,6 +67,6 @@ def command(
         text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
         print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})
     elif line:
-        out.print(invitation.signed.to_line(), markup=False)
+        out.print(invitation.signed.to_line())
     else:
-        out.print(f"{path} invites to {invitation.terms.name!r}: send it to all parties", markup=False)
+        out.print(f"{path} invites to {invitation.terms.name!r}: send it to all parties")

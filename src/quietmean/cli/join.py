@@ -45,19 +45,19 @@ _RESULT_EVENT = (
     "receipt",
 )
 
-Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*", negative="")]
+Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*")]
 
 
 def command(
     study: Path,
     *,
-    agreed: Annotated[AgreementOptions, Parameter(name="*", negative="")] = NO_AGREEMENT_OPTIONS,
+    agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,
     data: str | Path | None = None,
     contributions: Path | None = None,
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
-    session: Annotated[SessionOptions, Parameter(name="*", negative="")] = SessionOptions(),  # noqa: B008
-    events: Annotated[bool | Path, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    session: Annotated[SessionOptions, Parameter(name="*")] = SessionOptions(),  # noqa: B008
+    events: bool | Path = False,
+    json: bool = False,
 ) -> None:
     """Take part in a study, or in a session, as one party. After a crash the same command continues where it stopped.
 
@@ -168,5 +168,5 @@ def _show(study: StudyTerms, outcome: StudyOutcome, document: dict[str, Any]) ->
     )
     print_not_counted(document)
     for note in document["notes"]:
-        out.print(f"note: {printable(note)}", markup=False)
-    out.print(f"receipt {document['receipt']}", markup=False)
+        out.print(f"note: {printable(note)}")
+    out.print(f"receipt {document['receipt']}")

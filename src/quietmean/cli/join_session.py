@@ -121,17 +121,16 @@ def show(document: dict[str, Any], account: Account | None, json: bool) -> None:
     cost = f"epsilon {spent} at delta {document['delta']:g} at most"
     out.print(
         f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
-        markup=False,
     )
     if model := document.get("model"):
         from quietmean.statistics.tidy_tables import TidyTerms
 
-        out.print(repr(TidyTerms.of([model["ratios"]])), markup=False)
+        out.print(repr(TidyTerms.of([model["ratios"]])))
         for message in model["ratios"]["messages"]:
-            out.print(message, markup=False)
-    out.print(f"receipt {document['receipt']}", markup=False)
+            out.print(message)
+    out.print(f"receipt {document['receipt']}")
     if absent := document.get("not_in_at_start"):
-        out.print(f"{', '.join(absent)} took no part: not in at the start", markup=False)
+        out.print(f"{', '.join(absent)} took no part: not in at the start")
     if account is not None:
         show_balance(account)
 

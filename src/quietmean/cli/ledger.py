@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
@@ -38,6 +38,7 @@ _OVERLAP = (
 _WORTH_SAYING = 0.01
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BudgetOptions:
     """The budget that an account is given, and what a new account is about.
@@ -104,9 +105,9 @@ def command(
     ledger: Path | None = None,
     policy: Path | None = None,
     account: str | None = None,
-    about: Annotated[BudgetOptions, Parameter(name="*")] = BudgetOptions(),
+    about: BudgetOptions = BudgetOptions(),
     lift: str | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Show this party's privacy budgets and the studies charged to them, set a budget, or lift a freeze.
 
@@ -148,7 +149,7 @@ def command(
     for each in accounts:
         _show(each, twins[each.name])
         if is_new:
-            out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}", markup=False)
+            out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}")
     if not accounts:
         out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
 
@@ -234,12 +235,11 @@ def balance_text(account: Account) -> str:
 
 def show_balance(account: Account) -> None:
     """The balance; on standard error as well if the account is frozen, which nobody may overlook."""
-    out.print(balance_text(account), markup=False)
+    out.print(balance_text(account))
     if account.frozen is not None:
         err.print(
             f"quietmean: account {printable(account.name)} is frozen, nothing more is reserved on it until a person lifts it: "
             f"{printable(account.frozen.reason)}",
-            markup=False,
             style="red",
         )
 
@@ -271,18 +271,15 @@ def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
 
 def _show(account: Account, twins: Sequence[str]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     from quietmean.studies.party import twins_text
 
-    out.print(balance_text(account), markup=False, style="red" if account.overspent or account.frozen else None)
+    out.print(balance_text(account), style="red" if account.overspent or account.frozen else None)
     if twins:
-        out.print(printable(twins_text(twins)), markup=False, style="red")
+        out.print(printable(twins_text(twins)), style="red")
     for freeze in account.freezes:
         if freeze.lifted_at is not None:
-            out.print(
-                f"was frozen from {freeze.since} to {freeze.lifted_at} ({freeze.reason}): {freeze.lifted_reason}", markup=False
-            )
+            out.print(f"was frozen from {freeze.since} to {freeze.lifted_at} ({freeze.reason}): {freeze.lifted_reason}")
     if not account.entries:
         return
     table = Table(box=None, pad_edge=False)
@@ -301,9 +298,8 @@ def _show(account: Account, twins: Sequence[str]) -> None:
             mu,
             epsilon_text(account.budget.epsilon_of(entry.charged)),
         )
-        # A study's name comes from others: it is text, not markup.
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*map(printable, cells))
     out.print(table)
     for entry in account.entries:
         if entry.note:
-            out.print(f"{printable(entry.name)}: {printable(entry.note)}", markup=False)
+            out.print(f"{printable(entry.name)}: {printable(entry.note)}")

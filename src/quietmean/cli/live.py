@@ -121,7 +121,7 @@ class NodeDisplay:
         if kind == "refused" or (this == topic and now < told_at + pause):
             return
         self._last_line[kind] = this, now
-        err.print(f"quietmean: {printable(text)}", markup=False)
+        err.print(f"quietmean: {printable(text)}")
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 
 import quietmean
 from quietmean.cli.columns import attach
@@ -78,6 +79,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 # With these a newcomer begins; `quietmean --help` shows them, and with --all every other one.
 FIRST = ("demo", "run", "plan", "accept", "check", "join", "new", "desk", "certify")
 _ALL = "--all"
+# No option has one that takes it back, such as --no-json.
+_ONE_WAY = Parameter(negative="")
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 # What goes on where it stopped, if it is given again.
 _CONTINUED = {
@@ -110,8 +113,8 @@ def make_app(first_word: str | None, shown: Collection[str] = COMMANDS) -> App:
         for name, (module, purpose) in commands.items():
             path = f"quietmean.cli.{module}:command"
             order = list(COMMANDS).index(name)
-            below, show = epilogue(name), name in shown
-            app.command(path, name=name, help=purpose, help_epilogue=below, group=group, sort_key=order, show=show)
+            about: dict[str, Any] = {"help": purpose, "help_epilogue": epilogue(name), "show": name in shown}
+            app.command(path, name=name, group=group, sort_key=order, default_parameter=_ONE_WAY, **about)
     app["--help"].group = app["--version"].group = Group("Options", sort_key=len(GROUPS) + 1)
     if first_word not in COMMANDS:
         _add_extensions(app, first_word)

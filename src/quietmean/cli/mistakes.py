@@ -168,7 +168,7 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
-    near = "" if instead else _near(name, [each for each in names if not each.startswith("--empty-")])
+    near = "" if instead else _near(name, names)
     return f"{name} is no option of {command or 'quietmean'}{near}{instead}: {listed}"
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.dictionary import Dictionary
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MeetingOptions:
     """When a study starts, and how its parties reach each other.
@@ -80,6 +81,7 @@ class MeetingOptions:
         return {"deadlines": usual | {name: value for name, value in deadlines.items() if value is not None}}
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CommitteeOptions(CommitteeShape):
     """A committee whose members open the sum of what others contribute, in one message each.
@@ -117,14 +119,14 @@ def command(
     name: str | None = None,
     column: list[str] | None = None,
     dictionary: Path | None = None,
-    columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
-    target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
-    meeting: Annotated[MeetingOptions, Parameter(name="*", negative="")] = MeetingOptions(),
-    committee: Annotated[CommitteeOptions, Parameter(name="*", negative="")] = CommitteeOptions(),
-    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    no_privacy: Annotated[bool, Parameter(negative="")] = False,
+    columns: ColumnOptions = NO_COLUMN_OPTIONS,
+    target: TargetOptions = NO_TARGET_OPTIONS,
+    meeting: MeetingOptions = MeetingOptions(),
+    committee: CommitteeOptions = CommitteeOptions(),
+    options: ProtocolOptions = NO_OPTIONS,
+    no_privacy: bool = False,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Write a study file. Without --column it asks, at a terminal, for what it needs.
 
@@ -178,14 +180,10 @@ def command(
         print_json({"study": str(save), **more, **({"format": str(beside)} if codes else {})})
     else:
         if codes:
-            out.print(
-                f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml", markup=False
-            )
-        out.print(
-            f"{save} holds the study; quietmean invite {quote(str(save))} --key YOUR.key makes the invitation", markup=False
-        )
+            out.print(f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml")
+        out.print(f"{save} holds the study; quietmean invite {quote(str(save))} --key YOUR.key makes the invitation")
         if proposed is not None:
-            out.print(proposed, markup=False)
+            out.print(proposed)
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
@@ -257,7 +255,7 @@ def _ask(prompt: str, read: Callable[[str], Any], default: Any = ...) -> Any:
     """The answer to a question; asked again until it can be read."""
     shown = f" [{default}]" if default not in (..., "", None, []) else ""
     while True:
-        err.print(f"{printable(prompt)}{shown}: ", end="", markup=False)
+        err.print(f"{printable(prompt)}{shown}: ", end="")
         text = input().strip()
         if not text and default is not ...:
             return default

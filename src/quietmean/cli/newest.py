@@ -21,5 +21,5 @@ def execution_or_newest(path: Path | None) -> Path:
     receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
     if not receipts:
         raise InputError("which execution is not clear: name a receipt or an execution file; there is no run in this folder")
-    err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", markup=False, soft_wrap=True)
+    err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
     return receipts[-1]

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cyclopts import Parameter
 
 from quietmean.cli.answers import print_answers
+from quietmean.cli.common import Out
 from quietmean.cli.console import choice_document, out, output_options, print_json, print_privacy, printable
 from quietmean.cli.pages import Pages
 from quietmean.core.errors import InputError
@@ -35,6 +36,7 @@ class Opened(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OpenedOptions:
     """Where it is written.
@@ -48,7 +50,7 @@ class OpenedOptions:
     """
 
     receipt: Path | None = None
-    folder: Annotated[Path | None, Parameter(name="--out")] = None
+    folder: Out = None
 
     def receipt_of(self, study: Path) -> Path:
         """Raises :class:`InputError` where both are given."""
@@ -130,12 +132,12 @@ class OpenedPages:
         self._pages.write(self.sealed.study.name, outcome, tell=not json, **shown_to, **measured)
 
     def _show(self, opened: Opened, document: dict[str, Any]) -> None:
-        out.print(printable(opened.headline), markup=False)
+        out.print(printable(opened.headline))
         print_answers(opened.outcome.answers, document)
         print_privacy(opened.outcome, document, self.sealed.study)
         for note in opened.notes:
-            out.print(f"note: {printable(note)}", markup=False)
-        out.print(f"result  {self.result.path}\nreceipt {self.path}", markup=False)
+            out.print(f"note: {printable(note)}")
+        out.print(f"result  {self.result.path}\nreceipt {self.path}")
 
 
 def _is_result_of(receipt: Path, content: bytes) -> bool:

@@ -70,16 +70,15 @@ class ChosenOptions:
 def _protocol_options() -> type[ChosenOptions]:
     """A dataclass with a field for every option of every registered protocol; None where it is not given."""
     group = Group("Options of protocols", help="Each goes to the protocols named behind it; others do not have it.")
-    fields = [
-        (
-            flag.replace("-", "_"),
-            Annotated[option.annotation | None, Parameter(name=f"--{flag}", help=option.text, group=group, negative_none=())],
-            field(default=None),
-        )
-        for flag, option in _collect().items()
-    ]
+    fields = []
+    for flag, option in _collect().items():
+        # Where a protocol does something by default, it can be told not to.
+        no = f"--no-{flag}" if option.annotation is bool else ""
+        about = Parameter(name=f"--{flag}", help=option.text, group=group, negative_none=(), negative=no)
+        fields.append((flag.replace("-", "_"), Annotated[option.annotation | None, about], field(default=None)))
     here = {"__module__": __name__}
-    return make_dataclass("ProtocolOptions", fields, bases=(ChosenOptions,), namespace=here, kw_only=True, frozen=True)
+    made = make_dataclass("ProtocolOptions", fields, bases=(ChosenOptions,), namespace=here, kw_only=True, frozen=True)
+    return Parameter(name="*")(made)
 
 
 if TYPE_CHECKING:

@@ -69,11 +69,11 @@ class Pages:
         with only_shown(f"report {self.report}", warn):
             write_report(self.report, title, outcome, self.receipt, names=names, origin=origin, account=account, **run)
             if tell:
-                out.print(f"report  {self.report}", markup=False)
+                out.print(f"report  {self.report}")
         with only_shown(f"page {self.privacy}", warn):
             write_privacy_page(self.privacy, title, outcome, self.receipt, names=names, origin=origin, account=account)
             if tell:
-                out.print(f"privacy {self.privacy}", markup=False)
+                out.print(f"privacy {self.privacy}")
 
 
 def write_report(

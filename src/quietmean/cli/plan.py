@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
 from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
+from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_study import StudyOptions, plan_study
@@ -37,6 +37,7 @@ class Domain(StrEnum):
     UNIT_BALL = "unit-ball"
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AskedTarget(PromiseOptions):
     """What to plan for, where no study says it.
@@ -116,6 +117,7 @@ class AskedTarget(PromiseOptions):
         return ball_sensitivity(1.0, self.convention or SensitivityConvention.REPLACEMENT)
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """How candidates are searched for and compared.
@@ -145,8 +147,8 @@ class SearchOptions:
     max_messages: int | None = None
     calibration: CalibrationMethod = CalibrationMethod.EXACT
     trials: int | None = None
-    no_privacy: Annotated[bool, Parameter(negative="")] = False
-    details: Annotated[bool, Parameter(negative="")] = False
+    no_privacy: bool = False
+    details: bool = False
 
     @property
     def named(self) -> list[str] | None:
@@ -167,13 +169,13 @@ class SearchOptions:
 def command(
     *,
     parties: int | None = None,
-    about: Annotated[StudyOptions, Parameter(name="*", negative="")] = StudyOptions(),  # noqa: B008 - it is frozen
-    wanted: Annotated[AskedTarget, Parameter(name="*", negative="")] = AskedTarget(),
-    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    search: Annotated[SearchOptions, Parameter(name="*", negative="")] = SearchOptions(),
-    committee: Annotated[CommitteeShape, Parameter(name="*", negative="")] = NO_COMMITTEE,
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    about: StudyOptions = StudyOptions(),  # noqa: B008 - it is frozen
+    wanted: AskedTarget = AskedTarget(),
+    options: ProtocolOptions = NO_OPTIONS,
+    search: SearchOptions = SearchOptions(),
+    committee: CommitteeShape = NO_COMMITTEE,
+    save: Out = None,
+    json: bool = False,
 ) -> None:
     """Calibrate protocols for a target and rank them by predicted mean squared error.
 
@@ -341,7 +343,7 @@ def _show(answer: dict[str, Any]) -> None:
 
     chosen = answer["candidates"][answer["chosen"]]
     if first := chosen.get("above_target", chosen.get("nats_kept")):
-        out.print(first, markup=False)
+        out.print(first)
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.
     for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages per party", "bytes per party", "trust"):
@@ -361,20 +363,19 @@ def _show(answer: dict[str, Any]) -> None:
     out.print(whole_words(table))
     if answer.get("ways"):
         _show_ways(answer["ways"])
-    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
+    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
     if (moved := answer.get("influence")) is not None:
         out.print(
             f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
             f"same; what is held against the bounds: {moved['checked']}",
-            markup=False,
         )
         for sentence in moved.get("unnoticed", ()):
-            out.print(sentence, markup=False)
+            out.print(sentence)
     gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
     drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
     proposed = [answer["proposed"]] if "proposed" in answer else []
     for sentence in (answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())):
-        out.print(sentence, markup=False)
+        out.print(sentence)
 
 
 def _show_ways(ways: list[dict[str, Any]]) -> None:

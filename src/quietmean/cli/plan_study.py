@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cyclopts import Parameter
+
 from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome.influence import StudyInfluence
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
     """A study to plan, and what is known or wanted of it.
@@ -124,7 +127,7 @@ def plan_study(
         print_json(planned.document())
         return
     for sentence in planned.sentences():
-        out.print(sentence, markup=False)
+        out.print(sentence)
 
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:

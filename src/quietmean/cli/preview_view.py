@@ -28,7 +28,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
         return
     show(preview)
     if preview.proposed:
-        out.print(f"{proposal(preview)}: see quietmean data {quote(printable(Location.of(data).path.name))} STUDY", markup=False)
+        out.print(f"{proposal(preview)}: see quietmean data {quote(printable(Location.of(data).path.name))} STUDY")
 
 
 def proposal(preview: Preview) -> str:
@@ -44,27 +44,24 @@ def proposal(preview: Preview) -> str:
 def show(preview: Preview) -> None:
     """Counts by column, what needs attention, and the first and last rows."""
     from rich.table import Table
-    from rich.text import Text
 
     out.print(
         f"{printable(preview.place)}: {count_of(preview.records, 'record')} (for you only: the next lines have "
         "cells of your data)",
-        markup=False,
     )
     for sentence in preview.sentences:
-        err.print(f"quietmean: {printable(sentence)} (for you only)", markup=False)
+        err.print(f"quietmean: {printable(sentence)} (for you only)")
     table = Table(box=None, pad_edge=False)
     for title in ("column", "holds", "missing", "outside", "not understood", "least", "most"):
         table.add_column(title, justify="left" if title in ("column", "holds") else "right")
     for column in preview.columns:
         counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
-        table.add_row(Text(printable(column.name)), column.kind, *counts, *column.ends)
+        table.add_row(printable(column.name), column.kind, *counts, *column.ends)
     out.print(whole_words(table))
     rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
     rows.add_column("")
     for column in preview.columns:
-        rows.add_column(Text(printable(column.name)))
+        rows.add_column(printable(column.name))
     for row in (*preview.first, *preview.last):
-        # Cells are text, and no markup.
-        rows.add_row(*(Text(printable(cell)) for cell in row))
+        rows.add_row(*map(printable, row))
     out.print(whole_words(rows))

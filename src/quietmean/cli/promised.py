@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cyclopts import Parameter
+
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 
@@ -38,6 +40,7 @@ class PromiseOptions:
             raise InputError(f"delta {self.delta:g} stands beside nats {self.nats:g}, which have none: leave it out")
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions(PromiseOptions):
     """The privacy target of a study, and the protocol that reaches it.

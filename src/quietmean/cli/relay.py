@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quietmean.node.relay import Admission
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
     """How much a relay does at a time.
@@ -45,8 +46,8 @@ def command(
     private_key: Path | None = None,
     admit: list[Path] | None = None,
     name: list[str] | None = None,
-    limit: Annotated[LimitOptions, Parameter(name="*", negative="")] = LimitOptions(),
-    json: Annotated[bool, Parameter(negative="")] = False,
+    limit: LimitOptions = LimitOptions(),
+    json: bool = False,
 ) -> None:
     """Let parties meet here that nobody can dial: each dials out to this relay, and it passes on what two of them exchange.
 

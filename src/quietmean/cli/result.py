@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
 
@@ -16,8 +13,8 @@ def command(
     files: list[Path],
     /,
     *,
-    written: Annotated[OpenedOptions, Parameter(name="*")] = NO_OPENED_OPTIONS,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    written: OpenedOptions = NO_OPENED_OPTIONS,
+    json: bool = False,
 ) -> None:
     """Check what the members of a committee opened, and certify it. It takes no key: whoever has the files can do it, and again.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome.local import LocalStudy
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RehearsalOptions:
     """Who the parties are, and how long they wait.
@@ -66,21 +67,21 @@ class RehearsalOptions:
     parties: int | None = None
     party_column: str | None = None
     round_timeout: float | None = None
-    no_privacy: Annotated[bool, Parameter(negative="")] = False
-    a_priori_above_target: Annotated[bool, Parameter(negative="")] = False
+    no_privacy: bool = False
+    a_priori_above_target: bool = False
 
 
 def command(
     *,
     data: str | Path,
     column: list[str],
-    columns: Annotated[ColumnOptions, Parameter(name="*", negative="")] = NO_COLUMN_OPTIONS,
-    target: Annotated[TargetOptions, Parameter(name="*", negative="")] = NO_TARGET_OPTIONS,
-    committee: Annotated[CommitteeShape, Parameter(name="*", negative="")] = NO_COMMITTEE,
-    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
-    rehearsal: Annotated[RehearsalOptions, Parameter(name="*", negative="")] = RehearsalOptions(),
+    columns: ColumnOptions = NO_COLUMN_OPTIONS,
+    target: TargetOptions = NO_TARGET_OPTIONS,
+    committee: CommitteeShape = NO_COMMITTEE,
+    options: ProtocolOptions = NO_OPTIONS,
+    rehearsal: RehearsalOptions = RehearsalOptions(),
     out: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
 
@@ -291,4 +292,4 @@ def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> Non
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB{whose}, {math.ceil(document['seconds'] * 10) / 10} s"
     )
-    out.print(f"receipt {document['receipt']}", markup=False)
+    out.print(f"receipt {document['receipt']}")

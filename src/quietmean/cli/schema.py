@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
+from quietmean.cli.common import Out
 from quietmean.cli.console import output, print_json
 from quietmean.core.output import has_fields
 
@@ -14,7 +12,7 @@ from quietmean.core.output import has_fields
 def command(
     document: Literal["result", "receipt"],
     *,
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
+    save: Out = None,
 ) -> None:
     """Print a JSON Schema (draft 2020-12), for programs that read results.
 

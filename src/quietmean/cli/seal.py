@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
+from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, printable, progress, warn
 from quietmean.cli.identity import load_identity
 
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 def command(
     invitation: Path,
-    entries: Annotated[list[str], Parameter(negative=())],
+    entries: list[str],
     /,
     *,
     key: Path = Path("quietmean.key"),
-    save: Annotated[Path | None, Parameter(name="--out")] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    save: Out = None,
+    json: bool = False,
 ) -> None:
     """Seal a study: its invitation, all entries in the order of their keys, and 32 random bytes, signed. Shows its words.
 
@@ -60,7 +59,7 @@ def command(
     if json:
         print_json({"sealed": str(path), **document})
     else:
-        out.print(f"{path} is the sealed study: send it to all parties", markup=False)
+        out.print(f"{path} is the sealed study: send it to all parties")
         show(document)
 
 
@@ -96,16 +95,16 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
 
 def show(document: dict[str, Any]) -> None:
     """The same for people."""
-    out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}", markup=False)
+    out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}")
     for party in document["parties"]:
         member = " (member)" if party.get("member") else ""
         replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
-        out.print(f"  {party['name']}: {party['key']}{member}{replaced}", markup=False)
+        out.print(f"  {party['name']}: {party['key']}{member}{replaced}")
     if "registrar" in document:
-        out.print(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}", markup=False)
-    out.print(f"digest {document['digest']}", markup=False)
-    out.print(f"words  {document['words']}", markup=False)
-    out.print(f"or     {document['characters']}", markup=False)
+        out.print(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}")
+    out.print(f"digest {document['digest']}")
+    out.print(f"words  {document['words']}")
+    out.print(f"or     {document['characters']}")
     out.print(
         "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys."
     )

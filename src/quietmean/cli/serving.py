@@ -36,7 +36,7 @@ def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
     if json:
         sys.stdout.write(f"{dumps(about)}\n")
     else:
-        out.print(sentence, markup=False)
+        out.print(sentence)
     sys.stdout.flush()
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.file_kinds import FileKind
@@ -18,9 +15,9 @@ def command(
     runs: int = 1000,
     seed: int = 0,
     dropouts: float | None = None,
-    gate: Annotated[bool, Parameter(negative="")] = False,
+    gate: bool = False,
     workers: str = "1",
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Simulate independent runs of a plan on random values: mean squared error against the prediction.
 

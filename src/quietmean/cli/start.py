@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, printable
 from quietmean.cli.identity import load_identity
@@ -18,7 +15,7 @@ def command(
     roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     store: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Start a study with start_by before its time, as soon as its minimum of parties is there. For its first convener only.
 
@@ -58,6 +55,4 @@ def command(
     if json:
         print_json({"asked": str(request)})
     else:
-        out.print(
-            f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are there", markup=False
-        )
+        out.print(f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are there")

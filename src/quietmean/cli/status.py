@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.codec import convert
@@ -22,7 +20,7 @@ def command(
     store: Path | None = None,
     *,
     study: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Show where a node is that runs on this machine, or where it was when it stopped. It is not disturbed.
 
@@ -84,23 +82,23 @@ def _show(node: dict[str, Any]) -> None:
         traffic = traffic_text(view)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
-    out.print(f"{printable(str(node.get('study')))}, {headline(view)}", markup=False)
+    out.print(f"{printable(str(node.get('study')))}, {headline(view)}")
     reason = f": {printable(view.reason)}" if view.reason else ""
     alive = {True: f"process {node['pid']}", False: "no process", None: f"process {node['pid']}, which cannot be seen from here"}
-    out.print(f"  {node['state']} ({alive[node['alive']]}){reason}", markup=False)
+    out.print(f"  {node['state']} ({alive[node['alive']]}){reason}")
     if node["state"] == "running" and age > _SILENCE:
         out.print(f"  no sign from the process for {age:.0f} s: it hangs, or its machine has no time for it", style="yellow")
-    out.print(f"  {traffic}", markup=False)
+    out.print(f"  {traffic}")
     for peer in view.peers:
         if peer.late or peer.name in view.waiting_for:
             heard = "never heard of"
             if peer.last_heard is not None:
                 heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
-            out.print(f"  {printable(peer.name)}: {heard}, late {count_of(peer.late, 'time')}", markup=False)
+            out.print(f"  {printable(peer.name)}: {heard}, late {count_of(peer.late, 'time')}")
     for line in view.refused[-3:]:
-        out.print(f"  refused {printable(line)}", markup=False)
+        out.print(f"  refused {printable(line)}")
     if view.last_event is not None:
-        out.print(f"  last: {printable(sentence(view.last_event))}", markup=False)
+        out.print(f"  last: {printable(sentence(view.last_event))}")
 
 
 def _state(node: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from quietmean.cli.console import out, print_json, printable
 from quietmean.core.errors import InputError
@@ -20,8 +18,8 @@ def command(
     folder: Path = Path(),
     *,
     remove: list[Path] | None = None,
-    abandon: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    abandon: bool = False,
+    json: bool = False,
 ) -> None:
     """List the stores of a folder, with their studies and whether they are still needed; or remove some.
 
@@ -55,7 +53,7 @@ def command(
         print_json({"removed": [str(path) for path in removed]})
     else:
         for path in removed:
-            out.print(f"removed {path}", markup=False)
+            out.print(f"removed {path}")
 
 
 def _described(store: Path) -> dict[str, Any]:
@@ -93,6 +91,6 @@ def _list(stores: list[dict[str, Any]], json: bool) -> None:
         use = ", in use" if store["in_use"] else ""
         about = f"{store['study'] or 'a study'}, {store['party'] or 'a party'}"
         text = f"{store['store']}: {about}: {store['state']}{use}; {store['bytes'] / 1000:.0f} kB, changed {store['changed']}"
-        out.print(printable(text), markup=False)
+        out.print(printable(text))
     if not stores:
         out.print("no stores here: they are beside the study file, named STUDY-PARTY.store")

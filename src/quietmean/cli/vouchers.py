@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
+from quietmean.cli.common import Out
 from quietmean.cli.console import out, print_json
 from quietmean.cli.identity import load_identity
 from quietmean.cli.opened import make_folder
@@ -28,9 +27,9 @@ def command(
     number: int | None = None,
     own_keys: Path | None = None,
     weight: float | None = None,
-    folder: Annotated[Path | None, Parameter(name="--out")] = None,
-    qr: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    folder: Out = None,
+    qr: bool = False,
+    json: bool = False,
 ) -> None:
     """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
 
@@ -100,7 +99,6 @@ def command(
         return
     out.print(
         f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
-        markup=False,
     )
     if own_keys is None:
         out.print("Hand each to one contributor, unseen by others: whoever has it can contribute in its place.")

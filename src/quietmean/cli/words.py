@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json
 from quietmean.cli.seal import about, show
@@ -16,7 +13,7 @@ def command(
     *,
     key: Path | None = None,
     store: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
 ) -> None:
     """Show the words of a sealed study, to be compared with other parties before anybody joins.
 
@@ -46,4 +43,4 @@ def command(
     if own is None:
         out.print("Your own entry was not looked for: give --key and --store as for accept.")
     else:
-        out.print(f"Your own entry, {own!r}, is in it as you signed it.", markup=False)
+        out.print(f"Your own entry, {own!r}, is in it as you signed it.")
