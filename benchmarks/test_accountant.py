@@ -7,13 +7,13 @@ algebra. The largest size is marked ``slow``.
 from __future__ import annotations
 
 import math
-import resource
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.measuring import by_workers, peak_gb, seconds
 
 from quietmean.core.bound import Bound
 from quietmean.core.threads import one_thread
@@ -27,7 +27,6 @@ from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
 from support.bars import Bar
-from support.other_processes import largest_other
 
 # Parties, rounds, neighbours: one of them varies at a time.
 SCALING = {
@@ -55,28 +54,14 @@ def colluding(parties: int) -> Adversary:
     return Adversary.collusion(range(parties // 10))
 
 
-def seconds(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
-    """The least time, and the last result."""
-    times, result = [], None
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - begun)
-    return min(times), result
-
-
-def peak_gb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-
-
 def test_against_the_dense_theorem(table: Callable[[str], None], bar: Bar) -> None:
     execution, adversary = make_execution(200), colluding(200)
     document, transcript = execution.to_json(), execution.transcript()
     with one_thread():
-        dense, exact = seconds(lambda: theorem41(document, adversary.corrupt), 1)
-        sparse, _ = seconds(lambda: certificate_of(transcript, adversary, 1.0, "sparse").mu_upper, 1)
+        dense, exact = seconds(lambda: theorem41(document, adversary.corrupt))
+        sparse, _ = seconds(lambda: certificate_of(transcript, adversary, 1.0, "sparse").mu_upper)
         mine, mu = seconds(lambda: certificate_of(transcript, adversary, 1.0).mu_upper, 7)
-        once, levels = seconds(lambda: noise_levels(transcript, adversary))
+        once, levels = seconds(lambda: noise_levels(transcript, adversary), 3)
         pair, again = seconds(lambda: levels.mu(0.5, 1.0, 1.0), 20)
     reference = np.sqrt(list(exact.values()))
     assert np.abs(mu**2 - reference**2).max() <= 1e-8 * (reference**2).max()
@@ -126,9 +111,9 @@ def test_bound_of_all_coalitions(parties: int, size: int, rounds: int, table: Ca
     protocol = execution.protocol
     assert isinstance(protocol, IncA)
     with one_thread():
-        begun = time.process_time()
-        bound = protocol.worst_coalition(execution.schedule, execution.trace, 1.0, size)
-        took = time.process_time() - begun
+        took, bound = seconds(
+            lambda: protocol.worst_coalition(execution.schedule, execution.trace, 1.0, size), clock=time.process_time
+        )
         stars = Stars(protocol, execution.schedule, execution.trace)
         alone = max(
             stars.of(party).worst_information(size, parties) for party in np.nonzero(execution.trace.finished)[0].tolist()
@@ -146,9 +131,7 @@ def test_every_triple(parties: int, table: Callable[[str], None], bar: Bar) -> N
     """All triples decided by bounds from their pairs, and those that are left tried; processor seconds of one thread."""
     privacy = PrivacyAnalysis.of_gaussian(make_execution(parties).transcript(), 1.0, 1e-6)
     every = math.comb(parties, 3)
-    begun = time.process_time()
-    certificate = privacy.coalitions(3, limit=20, effort=Effort(180))
-    mine = time.process_time() - begun
+    mine, certificate = seconds(lambda: privacy.coalitions(3, limit=20, effort=Effort(180)), clock=time.process_time)
     table(
         f"n={parties}: all {every} triples {mine:.1f} s; to try all of them is counted as"
         f" {privacy.solver.seconds(3, every):.0f} s; worst epsilon {certificate.max_epsilon:.4f}; peak memory {peak_gb():.2f} GB"
@@ -159,31 +142,23 @@ def test_every_triple(parties: int, table: Callable[[str], None], bar: Bar) -> N
 
 
 def test_pairs_by_workers(table: Callable[[str], None]) -> None:
-    """All pairs by this process, by two others and by four; seconds of the clock, which a loaded machine makes longer."""
+    """All pairs; a loaded machine makes seconds of the clock longer."""
     parties = 200
     batches = CoalitionSolver(make_execution(parties).transcript()).batches
     assert batches is not None
-    took, largest = [], []
-    for workers in (1, 2, 4):
-        begun = time.perf_counter()
-        tried = batches.tried(range(parties), 2, Workers(workers))
-        largest.append(max(float(batch.information.max()) for batch in tried))
-        took.append(time.perf_counter() - begun)
-    others = largest_other() / 1024**2
-    one, two, four = took
-    table(
-        f"n={parties}: all pairs by one process {one:.1f} s, by two {two:.1f} s ({one / two:.2f}x), by four {four:.1f} s"
-        f" ({one / four:.2f}x), their start included; memory {peak_gb():.2f} GB here, {others:.2f} GB in each other at its most"
-    )
-    assert largest == largest[:1] * 3
+
+    def largest(workers: int) -> float:
+        return max(float(batch.information.max()) for batch in batches.tried(range(parties), 2, Workers(workers)))
+
+    table(by_workers(f"n={parties}: all pairs", largest))
 
 
 def test_a_thousand_parties(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(1000).transcript(), colluding(1000)
     with one_thread():
-        mine, certificate = seconds(lambda: certificate_of(transcript, adversary, 1.0), 1)
+        mine, certificate = seconds(lambda: certificate_of(transcript, adversary, 1.0))
         table(f"n=1000 T=20 k=1: exact {mine:.2f} s, peak {peak_gb():.2f} GB, max mu {certificate.max_mu:.6g}")
-        sampled, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(500, 564)), 1)
+        sampled, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(500, 564)))
     widest = max(bound.relative_width for bound in bounds)
     table(f"n=1000: bounds for 64 parties {sampled:.1f} s, relative width at most {widest:.1e}")
     mu = dict(zip(certificate.honest, certificate.mu, strict=True))
@@ -200,7 +175,7 @@ def test_scaling(what: str, table: Callable[[str], None]) -> None:
         with one_thread():
             exact.append(_certifying(transcript, adversary))
             sample = range(parties // 2, parties // 2 + 8)
-            iterated.append(seconds(lambda: bound_mu(transcript, adversary, 1.0, sample), 1)[0])  # noqa: B023
+            iterated.append(seconds(lambda: bound_mu(transcript, adversary, 1.0, sample))[0])  # noqa: B023
         varied.append({"n": parties, "T": rounds, "k": out_degree}[what])
         table(f"{parties:>6} {rounds:>4} {out_degree:>3} {exact[-1]:>9.3f} {iterated[-1]:>11.3f}")
     slopes = [np.polyfit(np.log(varied), np.log(times), 1)[0] for times in (exact, iterated)]
@@ -208,7 +183,7 @@ def test_scaling(what: str, table: Callable[[str], None]) -> None:
 
 
 def _certifying(transcript: Transcript, adversary: Adversary) -> float:
-    return seconds(lambda: certificate_of(transcript, adversary, 1.0).max_mu, 1)[0]
+    return seconds(lambda: certificate_of(transcript, adversary, 1.0).max_mu)[0]
 
 
 def _describe(bounds: list[Bound]) -> str:
@@ -218,7 +193,7 @@ def _describe(bounds: list[Bound]) -> str:
 
 def test_ten_thousand_parties_sampled(table: Callable[[str], None], bar: Bar) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
-    taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(1000, 10_000, 141)), 1)
+    taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(1000, 10_000, 141)))
     table(f"n=10000 T=20 k=1: bounds for {len(bounds)} parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
     bar("n=10000: bounds for some parties, s", taken, 600)
     assert math.isfinite(max(bound.upper for bound in bounds))
@@ -229,7 +204,7 @@ def test_ten_thousand_parties_sampled(table: Callable[[str], None], bar: Bar) ->
 def test_ten_thousand_parties_all(table: Callable[[str], None], bar: Bar) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
     with one_thread():
-        taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0), 1)
+        taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0))
     table(f"n=10000 T=20 k=1: all {len(bounds)} honest parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
     bar("n=10000: all parties, s", taken, 600)
     bar("n=10000: all parties, GB", peak_gb(), 4)

@@ -5,11 +5,11 @@ Ratios are to drawing as many Gaussians with ``numpy.random.Generator(PCG64).sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+from benchmarks.measuring import seconds
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from quietmean.core.party import PartyId
@@ -21,12 +21,6 @@ PARTIES, DIMENSION = 100, 100_000
 KEYS = [ExchangeKey(insecure_seed(party, "key")) for party in range(PARTIES)]
 
 
-def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
 def numpy_seconds() -> float:
     """Drawing n vectors of d Gaussians: the own one and n - 1 shared ones."""
     generator, buffer = np.random.Generator(np.random.PCG64(1)), np.empty(DIMENSION)
@@ -35,7 +29,7 @@ def numpy_seconds() -> float:
         for _ in range(PARTIES):
             generator.standard_normal(out=buffer)
 
-    return min(seconds(draw) for _ in range(3))
+    return seconds(draw, 3)[0]
 
 
 def agree() -> dict[PartyId, Seed]:
@@ -59,7 +53,7 @@ def test_offline_expansion(benchmark: BenchmarkFixture, table: Callable[[str], N
     step = benchmark(machine.start)
     assert benchmark.stats is not None
     spent = benchmark.stats.stats.min
-    online = min(seconds(lambda: machine.end_round(step.state, [], frozenset())) for _ in range(5))
+    online, _ = seconds(lambda: machine.end_round(step.state, [], frozenset()), 5)
     benchmark.extra_info |= {"ratio_to_numpy_draw": spent / baseline, "online_seconds": online}
     table(
         f"n={PARTIES} d={DIMENSION}: {spent:.3f} s offline, {spent / baseline:.2f} x numpy's drawing of as many Gaussians "

@@ -8,16 +8,14 @@ rounds. ``make bench-flower`` names the Python that has Flower.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.measuring import FLOWER, flower
 
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
@@ -28,8 +26,6 @@ from support.flower_star import UNCHARGED
 PARTIES, DIMENSION, ROUNDS = 10, 1000, 3
 EPSILON, DELTA = 4.0, 1e-5
 GONE = 0
-FLOWER = "QUIETMEAN_FLOWER_PYTHON"
-SCRIPT = Path(__file__).parent / "flower_secagg.py"
 
 
 def make_agreement(root: Path) -> FlowerAgreement:
@@ -72,12 +68,8 @@ def test_a_round_beside_secagg_plus(tmp_path: Path, table: Callable[[str], None]
     error = float(np.sqrt(((found.mean - values[staying].mean(axis=0)) ** 2).mean()))
     epsilon = SessionAccount(agreement.terms, Home(tmp_path / "1").account).terms.charge(ROUNDS).epsilon(DELTA)
     rows = [("quietmean over the star", server, seconds[staying].mean(), sent[staying].mean(), error, epsilon)]
-    python = os.environ.get(FLOWER)
-    if python:
-        arguments = {"parties": PARTIES, "dimension": DIMENSION, "shares": 5, "threshold": 3, "dropped": 1}
-        command = [python, str(SCRIPT), *(text for name, number in arguments.items() for text in (f"--{name}", str(number)))]
-        raw = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.splitlines()[-1]
-        theirs = json.loads(raw)
+    theirs = flower(parties=PARTIES, dimension=DIMENSION, shares=5, threshold=3, dropped=1)
+    if theirs is not None:
         cost = (theirs["server_seconds"], theirs["client_seconds"], theirs["client_bytes_sent"], theirs["error"], math.inf)
         rows.append(("Flower's SecAgg+", *cost))
     table(f"{'':<26} {'server':>10} {'client':>11} {'sent':>10} {'error':>9} {'epsilon':>8}")
@@ -85,5 +77,5 @@ def test_a_round_beside_secagg_plus(tmp_path: Path, table: Callable[[str], None]
         table(f"{label:<26} {one:8.3f} s {1000 * client:8.1f} ms {size / 1000:7.1f} kB {wrong:9.1e} {loss:8.3g}")
     assert found.weight == len(staying)
     assert epsilon <= EPSILON
-    if not python:
+    if theirs is None:
         pytest.skip(f"{FLOWER} is not set: only our side was measured, run make bench-flower")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.measuring import node, steps_of
 
 from quietmean.core.domain import Links
-from quietmean.node.local import run_local
 from quietmean.node.net import Payload, Transfer
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
@@ -71,35 +71,15 @@ def test_study(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> 
     plan = Plan(
         Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension), IncA(rounds=8, sigma_star=0.1, sigma_delta=1.0)
     )
-    values = np.random.default_rng(0).normal(size=(parties, dimension))
-    schedule = plan.schedule(Seed.public("throughput"))
-    others = {"to": [], "expected": parties - 1, "bytes": 8 * dimension}
-    steps = [
-        [
-            {"to": schedule.recipients(t, party), "expected": len(schedule.senders(t, party)), "bytes": 8 * dimension}
-            for t in range(1, schedule.rounds + 1)
-        ]
-        + [others | {"to": [other for other in range(parties) if other != party]}]
-        for party in range(parties)
-    ]
+    steps = steps_of(plan.schedule(Seed.public("throughput")), 8 * dimension)
     bare: list[float] = []
     times: dict[Links, list[float]] = {links: [] for links in Links}
     sent: dict[Links, int] = {}
     for turn in range(5):
         bare.append(over_bare_tls(tmp_path / f"bare-{turn}", steps)[0])
         for links in Links:
-            begun: list[float] = []
-            ended: list[float] = []
-
-            def watch(name: str, event: dict[str, object], begun: list[float] = begun, ended: list[float] = ended) -> None:
-                if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == 1:
-                    begun.append(time.perf_counter())
-                elif event["event"] == "closing":
-                    ended.append(time.perf_counter())
-
-            outcome = asyncio.run(run_local(plan, values, tmp_path / f"{links}-{turn}", report=watch, links=links))
-            times[links].append(max(ended) - min(begun))
-            sent[links] = outcome.bytes_sent
+            took, sent[links] = node(plan, tmp_path / f"{links}-{turn}", links=links)
+            times[links].append(took)
     plain, hybrid = (statistics.median(times[links]) for links in (Links.X25519, Links.HYBRID))
     straight = statistics.median(bare)
     megabytes = [sent[links] / 1e6 for links in (Links.X25519, Links.HYBRID)]

@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from benchmarks.measuring import node, steps_of
 
-from quietmean.graphs import Schedule
-from quietmean.node.local import run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -28,42 +23,6 @@ PARTIES, ROUNDS = 20, 8
 def plan(dimension: int) -> Plan:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=dimension)
     return Plan(target, IncA(rounds=ROUNDS, sigma_star=0.1, sigma_delta=1.0))
-
-
-def steps_of(schedule: Schedule, party: int, size: int) -> list[dict[str, Any]]:
-    """The mixing rounds, then the broadcast."""
-    mixing = [
-        {"to": schedule.recipients(t, party), "expected": len(schedule.senders(t, party)), "bytes": size}
-        for t in range(1, schedule.rounds + 1)
-    ]
-    others = [other for other in range(PARTIES) if other != party]
-    return [*mixing, {"to": others, "expected": len(others), "bytes": size}]
-
-
-def bare_tls(directory: Path, dimension: int, *, durable: bool = False) -> tuple[float, float]:
-    """The messages of the plan: see :func:`over_bare_tls`."""
-    schedule = plan(dimension).schedule(Seed.public("throughput"))
-    return over_bare_tls(directory, [steps_of(schedule, party, 8 * dimension) for party in range(PARTIES)], durable=durable)
-
-
-def node(directory: Path, dimension: int, measured: bool = False) -> tuple[float, int]:
-    """Seconds from the first mixing round of the first party to the closing of the last one, and the bytes sent."""
-    values = np.random.default_rng(0).normal(size=(PARTIES, dimension))
-    begun: list[float] = []
-    ended: list[float] = []
-
-    def watch(name: str, event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == 1:
-            begun.append(time.perf_counter())
-        elif event["event"] == "closing":
-            ended.append(time.perf_counter())
-
-    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else None
-    outcome = asyncio.run(
-        run_local(plan(dimension), values, directory, round_timeout=120.0, start_timeout=180.0, report=watch, program=program)
-    )
-    assert len(outcome.results) == PARTIES
-    return max(ended) - min(begun), outcome.bytes_sent
 
 
 def breakdown(directory: Path) -> tuple[float, str]:
@@ -80,11 +39,13 @@ def breakdown(directory: Path) -> tuple[float, str]:
 
 @pytest.mark.parametrize("dimension", [10, 1_000, 100_000])
 def test_node_throughput(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> None:
-    bare, bare_processor = bare_tls(tmp_path / "bare", dimension)
-    durable, _ = bare_tls(tmp_path / "durable", dimension, durable=True)
-    ours, sent = node(tmp_path / "run", dimension)
+    asked, program = plan(dimension), [str(Path(__file__).with_name("measured_node.py"))]
+    steps = steps_of(asked.schedule(Seed.public("throughput")), 8 * dimension)
+    bare, bare_processor = over_bare_tls(tmp_path / "bare", steps)
+    durable, _ = over_bare_tls(tmp_path / "durable", steps, durable=True)
+    ours, sent = node(asked, tmp_path / "run")
     # Apart, since the stopwatch costs time too.
-    node(tmp_path / "measured", dimension, measured=True)
+    node(asked, tmp_path / "measured", program=program)
     processor, parts = breakdown(tmp_path / "measured")
     table(
         f"{PARTIES} processes, d = {dimension}, {sent / 1e6:.1f} MB: bare TLS {bare:.3f} s, node {ours:.3f} s, "

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.measuring import milliseconds
 
 from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace, churn
@@ -33,19 +34,9 @@ from quietmean.randomness import Seed
 from quietmean.randomness.noise import SecureNoise
 from support.bars import Bar
 
-PARTIES, DIMENSION, REPEATS = 100, 100_000, 5
+PARTIES, DIMENSION = 100, 100_000
 # Milliseconds for dealing with noise, by the number of colluders.
 BARS = {10: 15.0, 50: 25.0}
-
-
-def milliseconds(call: Callable[[], Any]) -> float:
-    """Processor time of the fastest of a few calls."""
-    best = np.inf
-    for _ in range(REPEATS):
-        begun = time.process_time()
-        call()
-        best = min(best, time.process_time() - begun)
-    return 1000 * best
 
 
 def target(colluding: int, parties: int = PARTIES) -> Target:

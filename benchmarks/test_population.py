@@ -5,12 +5,12 @@ parties x rounds x coordinates per second, and the ratio to ``numpy.random.Gener
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.measuring import by_workers, peak_gb
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from quietmean.graphs import ExecutionTrace
@@ -20,7 +20,6 @@ from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate
-from support.other_processes import largest_other
 
 SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
 
@@ -53,27 +52,15 @@ def test_population_simulation(
     benchmark.extra_info |= {
         "values_per_second": parties * rounds * dimension / seconds,
         "ratio_to_numpy_draw": seconds / baseline,
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_memory_mb": 1024 * peak_gb(),
     }
     table(
         f"n={parties} T={rounds} d={dimension}: {parties * rounds * dimension / seconds:.3g} values/s,"
-        f" {seconds / baseline:.2f} x numpy's drawing, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        f" {seconds / baseline:.2f} x numpy's drawing, peak {1024 * peak_gb():.0f} MB"
     )
 
 
 def test_simulate_by_workers(table: Callable[[str], None]) -> None:
-    """Runs of a plan, each history certified, by this process, by two others and by four; seconds of the clock."""
+    """Runs of a plan, each history certified."""
     plan = IncA(rounds=10).calibrate(Target(parties=60, epsilon=1.0, delta=1e-6, colluding=2), executions=2)
-    took, errors = [], []
-    for workers in (1, 2, 4):
-        begun = time.perf_counter()
-        errors.append(simulate(plan, runs=40, gate=True, workers=workers).mse)
-        took.append(time.perf_counter() - begun)
-    others = largest_other() / 1024
-    one, two, four = took
-    table(
-        f"n=60, 40 runs with their gate: by one process {one:.1f} s, by two {two:.1f} s ({one / two:.2f}x), by four {four:.1f} s"
-        f" ({one / four:.2f}x), their start included; memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
-        f" here, {others:.0f} MB in each other"
-    )
-    assert errors == errors[:1] * 3
+    table(by_workers("n=60, 40 runs with their gate", lambda workers: simulate(plan, runs=40, gate=True, workers=workers).mse))

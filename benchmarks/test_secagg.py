@@ -11,18 +11,15 @@ and what CorDP-DME costs for the same task.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.measuring import FLOWER, flower
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.core.threads import one_thread
@@ -32,13 +29,13 @@ from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
+from quietmean_reproduction.inca.machines import Meter
 from support.bars import Bar
 
 PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 22, 12
 # Values lie in [-1, 1]; one step of the grid as Flower has it.
 STEP, RADIUS = 2.0**-21, math.sqrt(DIMENSION)
 EPSILON, DELTA, COLLUDING = 2.0, 1e-5, 1
-FLOWER = "QUIETMEAN_FLOWER_PYTHON"
 MASKED = 5
 
 
@@ -86,31 +83,13 @@ def run_machines(protocol: Mechanism, dropped: int, label: str, epsilon: float =
     data = values()
     schedule, noise = protocol.draw_schedule(PARTIES, Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)
     machines = [protocol.machine(schedule, p, data[p], 1.0, noise.party(p)) for p in range(PARTIES)]
-    gone = set(range(1, dropped + 1))
-    seconds, sent = np.zeros(PARTIES), np.zeros(PARTIES)
-
-    def timed(party: PartyId, call: Callable[..., Any], *arguments: Any) -> Any:
-        begun = time.process_time()
-        result = call(*arguments)
-        seconds[party] += time.process_time() - begun
-        return result
-
-    steps = [timed(party, machine.start) for party, machine in enumerate(machines)]
-    for round_ in range(1, protocol.rounds + 1):
-        here = [party for party in range(PARTIES) if round_ < MASKED or party not in gone]
-        inboxes: dict[PartyId, list[Message]] = {party: [] for party in here}
-        delivered: dict[PartyId, set[PartyId]] = {party: set() for party in here}
-        for party in here:
-            for message in steps[party].send:
-                for other in set(message.recipients) & inboxes.keys():
-                    inboxes[other].append(message)
-                    delivered[party].add(other)
-                    sent[party] += len(message.content)
-        for party in here:
-            arrived = frozenset(delivered[party])
-            steps[party] = timed(party, machines[party].end_round, steps[party].state, inboxes[party], arrived)
+    gone, online = set(range(1, dropped + 1)), np.ones((protocol.rounds + 1, PARTIES), dtype=np.bool_)
+    online[MASKED:, 1 : dropped + 1] = False
+    meter = Meter.of(PARTIES)
+    meter.drive(machines, online)
+    seconds, sent = meter.seconds, meter.sent
     staying = [party for party in range(1, PARTIES) if party not in gone]
-    release = steps[0].release
+    release = meter.releases[0]
     error = release.vector / release.weight - data[[0, *staying]].mean(axis=0)
     client = float(seconds[staying].mean())
     # Dropped clients have sent nothing since: the mean over the others is what a whole run costs.
@@ -191,16 +170,9 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
 
 def run_flower(dropped: int) -> Cost:
     """Flower's workflow and client, unmodified, by its own Python."""
-    python = os.environ.get(FLOWER)
-    if not python:
+    found = flower(parties=PARTIES, dimension=DIMENSION, shares=NEIGHBOURS + 1, threshold=THRESHOLD, dropped=dropped)
+    if found is None:
         pytest.skip(f"{FLOWER} is not set: run make bench-flower")
-    sizes = {"parties": PARTIES, "dimension": DIMENSION, "shares": NEIGHBOURS + 1, "threshold": THRESHOLD, "dropped": dropped}
-    arguments = [f"--{name}={size}" for name, size in sizes.items()]
-    script = Path(__file__).with_name("flower_secagg.py")
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
     return Cost("Flower SecAgg+", found["server_seconds"], found["client_seconds"], found["client_bytes_sent"], found["error"])
 
 
@@ -224,17 +196,17 @@ def run_ours(dropped: int) -> list[Cost]:
 @pytest.mark.slow
 @pytest.mark.parametrize("dropped", [0, PARTIES // 10])
 def test_secure_aggregation_against_flower(dropped: int, table: Callable[[str], None], bar: Bar) -> None:
-    flower = best([run_flower(dropped) for _ in range(2)])
+    theirs = best([run_flower(dropped) for _ in range(2)])
     # Idle threads of the linear algebra would count as processor time.
     with one_thread():
-        costs = [flower, *run_ours(dropped)]
+        costs = [theirs, *run_ours(dropped)]
     plain, noisy = costs[1:3]
     lines = [HEADER, *(cost.line() for cost in costs)]
-    ratios = f"{flower.server / plain.server:.0f}x server, {flower.client / plain.client:.1f}x client (no noise), "
-    ratios += f"{flower.server / noisy.server:.0f}x server, {flower.client / noisy.client:.1f}x client (noise)"
+    ratios = f"{theirs.server / plain.server:.0f}x server, {theirs.client / plain.client:.1f}x client (no noise), "
+    ratios += f"{theirs.server / noisy.server:.0f}x server, {theirs.client / noisy.client:.1f}x client (noise)"
     table(f"{PARTIES} clients, {DIMENSION} coordinates, {dropped} dropped\n" + "\n".join(lines) + f"\n{ratios}")
     assert plain.error < STEP
-    assert flower.error < STEP
+    assert theirs.error < STEP
     for ours in (plain, noisy):
-        bar(f"{ours.label}, {dropped} dropped: server, tenths of Flower's", 10 * ours.server / flower.server, 1)
-        bar(f"{ours.label}, {dropped} dropped: client, thirds of Flower's", 3 * ours.client / flower.client, 1)
+        bar(f"{ours.label}, {dropped} dropped: server, tenths of Flower's", 10 * ours.server / theirs.server, 1)
+        bar(f"{ours.label}, {dropped} dropped: client, thirds of Flower's", 3 * ours.client / theirs.client, 1)

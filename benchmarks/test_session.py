@@ -177,17 +177,17 @@ with qm.session(terms, "roster.toml", key, no_ledger=True) as rounds:
 """
 
 
-def large_rounds(folder: Path, parties: int) -> list[list[Any]]:
-    """For each party (seconds, bytes sent, seconds of its processor) of each round."""
+def parties_of(folder: Path, parties: int, program: str, terms: dict[str, Any]) -> list[list[Any]]:
+    """What each party's own process printed, a JSON document a line."""
     identities, entries = consortium(parties)
     (folder / "roster.toml").write_text(Roster(entries).to_toml())
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(qm.__file__).parents[1])}
     processes = []
     for place, identity in enumerate(identities):
         identity.save(folder / f"{place}.key")
-        command = [sys.executable, "-c", PROGRAM, json.dumps(LARGE), f"{place}.key"]
+        command = [sys.executable, "-c", program, json.dumps(terms), f"{place}.key"]
         processes.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment))
-    outputs = [process.communicate(timeout=900)[0] for process in processes]
+    outputs = [process.communicate(timeout=3600)[0] for process in processes]
     return [[json.loads(line) for line in output.splitlines()] for output in outputs]
 
 
@@ -203,7 +203,8 @@ def bare_tls(folder: Path, parties: int, bytes_each: int, *, durable: bool) -> t
 @pytest.mark.slow
 @pytest.mark.parametrize("parties", [4, 10])
 def test_a_large_round(tmp_path: Path, parties: int, table: Callable[[str], None], bar: Bar) -> None:
-    found = large_rounds(tmp_path, parties)
+    # Seconds, bytes sent and processor seconds of each round of each party.
+    found = parties_of(tmp_path, parties, PROGRAM, LARGE)
     # The first two have the connections, the tables of the sampler and the first memory.
     rounds = np.array(found)[:, 2:]
     assert rounds.shape == (parties, LARGE["rounds"] - 2, 3)
@@ -237,16 +238,8 @@ print(json.dumps([before, memory("VmHWM")]))
 @pytest.mark.parametrize("dimension", [100_000, 1_000_000, 10_000_000, pytest.param(100_000_000, marks=pytest.mark.long)])
 def test_memory_of_a_round(tmp_path: Path, dimension: int, table: Callable[[str], None], bar: Bar) -> None:
     """Of one of three parties, in the second of two rounds, beside what it has when the session only stands."""
-    identities, entries = consortium(3)
-    (tmp_path / "roster.toml").write_text(Roster(entries).to_toml())
-    processes = []
-    for place, identity in enumerate(identities):
-        identity.save(tmp_path / f"{place}.key")
-        asked = json.dumps(LARGE | {"dimension": dimension, "rounds": 2, "round_timeout": 3000.0, "start_timeout": 3000.0})
-        command = [sys.executable, "-c", MEMORY, asked, f"{place}.key"]
-        processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
-    outputs = [process.communicate(timeout=3600)[0] for process in processes]
-    peaks = [json.loads(output) for output in outputs]
+    asked = LARGE | {"dimension": dimension, "rounds": 2, "round_timeout": 3000.0, "start_timeout": 3000.0}
+    peaks = [found for (found,) in parties_of(tmp_path, 3, MEMORY, asked)]
     before, most = peaks[0]
     each = (most - before) / dimension
     table(f"packed-sharing, n = 3, d = {dimension:,}: {most / 1e6:.0f} MB at most, {before / 1e6:.0f} MB before the first round:")

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.measuring import seconds
 
 import quietmean as qm
 from quietmean.randomness import Seed
@@ -62,12 +63,14 @@ def test_a_plan_of_many(parties: int, table: Callable[[str], None], bar: Bar) ->
 
 def values(one: SamplingTable, count: int) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
     """Processor seconds, the least of five, and what is drawn; in blocks that stay in the cache."""
-    seed, block, times = Seed.public("bench"), 8192, []
-    for _ in range(5):
-        stream, begun = BitStream(seed.derive("high")), time.process_time()
-        found = [invert(one, stream.words(min(block, count - begin)), seed, begin) for begin in range(0, count, block)]
-        times.append(time.process_time() - begun)
-    return min(times), np.concatenate(found)
+    seed, block = Seed.public("bench"), 8192
+
+    def drawn() -> list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+        stream = BitStream(seed.derive("high"))
+        return [invert(one, stream.words(min(block, count - begin)), seed, begin) for begin in range(0, count, block)]
+
+    least, found = seconds(drawn, 5, time.process_time)
+    return least, np.concatenate(found)
 
 
 @pytest.mark.parametrize("scale", [50.0, 2476.0, 10_000.0, 32_000.0])

@@ -144,7 +144,7 @@ WHOLE = ((1000, 100, Committee(15, 3, 3)), (100_000, 5, Committee(15, 3, 3)), (1
 
 
 def milliseconds(call: Callable[[], Any], times: int) -> float:
-    measured: float = benchmark("test_committee").milliseconds(call, times)
+    measured: float = benchmark("measuring").milliseconds(call, times)
     return measured
 
 

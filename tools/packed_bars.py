@@ -47,8 +47,8 @@ def target(parties: int, colluding: int, dropouts: float, dimension: int) -> Tar
 
 def benchmark(name: str) -> ModuleType:
     """A module of the benchmarks: what it measures is measured here in the same way."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    return importlib.import_module(name)
+    sys.path.insert(0, str(ROOT))
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 # --- error ---
