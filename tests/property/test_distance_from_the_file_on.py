@@ -35,6 +35,7 @@ from quietmean.studies.data import cells, database, delimited, json_lines, postg
 from quietmean.studies.data.fields import Record
 from quietmean.studies.data.location import _CHOICES, Location
 from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.table import Cells
 from quietmean.studies.data.text import Encoding, unpacked
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
 from support.every_kind import all_statistics
@@ -102,6 +103,7 @@ SIGNS = [
 TELLING = ["13/04/2001", "04/13/2001", "01/12/2001", "61,5", "1.234", "0,123", "0.9", "0,9", "ja", "ä", 0.9, 20010203]
 
 Values: TypeAlias = NDArray[np.float64]
+Understood: TypeAlias = tuple[Values, NDArray[np.bool_]]
 Row: TypeAlias = dict[str, Any]
 
 
@@ -441,23 +443,22 @@ def test_no_farther_apart_than_the_sensitivity(
 # --- what the search is worth: ways to read in which rows decide about others, as there have been --------------------
 
 
-def _mark_of_most(cells_of: Any, numerals: Numerals) -> Values:
-    texts = [cell for cell in cells_of if isinstance(cell, str)]
+def _mark_of_most(cells_of: Cells, column: Column, numerals: Numerals, location: Location) -> Understood:
+    texts = [cell for cell in cells_of.values if isinstance(cell, str)]
     clear = [mark for text in texts for mark in ",." if re.search(rf"\{mark}\d(\d|\d{{3}})?$", text)]
     mark = Counter(clear).most_common(1)[0][0] if clear else "."
-    return NUMBERS(cells_of, Numerals(mark, ""))
+    return ONE_BY_ONE(cells_of, column, Numerals(mark, ""), location)
 
 
-def _all_or_nothing(cells_of: Any, numerals: Numerals) -> Values:
-    values = NUMBERS(cells_of, numerals)
-    strange = any(isinstance(cell, str) and np.isnan(value) for cell, value in zip(cells_of, values, strict=True))
-    return np.full(len(values), np.nan) if strange else values
+def _all_or_nothing(cells_of: Cells, column: Column, numerals: Numerals, location: Location) -> Understood:
+    values, strange = ONE_BY_ONE(cells_of, column, numerals, location)
+    return np.full(len(values), np.nan) if column.numeric and strange.any() else values, strange
 
 
-def _order_that_fits(cells_of: Any, column: Column, location: Any) -> Values:
-    firsts = [int(cell[:2]) for cell in cells_of if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
+def _order_that_fits(cells_of: Cells, column: Column, numerals: Numerals, location: Location) -> Understood:
+    firsts = [int(cell[:2]) for cell in cells_of.values if isinstance(cell, str) and re.match(r"\d\d/\d\d/", cell)]
     order = "day-first" if any(first > 12 for first in firsts) else "month-first"
-    return DAYS(cells_of, column, type(location)(location.path, {**location.settings, "dates": order}))
+    return ONE_BY_ONE(cells_of, column, numerals, Location(location.path, {**location.settings, "dates": order}))
 
 
 def _one_encoding(encoding: Encoding, chunks: Iterable[bytes], end: str) -> Iterator[str | None]:
@@ -487,13 +488,13 @@ def _by_first_bytes(path: Path, by_name: bool) -> Iterator[bytes]:
     return unpacked(path)
 
 
-NUMBERS, DAYS, RECORDS = cells._numbers, cells._days, delimited._records
+ONE_BY_ONE, RECORDS = cells._read_one_by_one, delimited._records
 MUTANTS: list[tuple[str, Any, str, Any]] = [
-    ("text", cells, "_numbers", _mark_of_most),
-    ("Polars", cells, "_numbers", _mark_of_most),
-    ("text", cells, "_days", _order_that_fits),
-    ("pandas", cells, "_numbers", _all_or_nothing),
-    ("SQLite", cells, "_numbers", _all_or_nothing),
+    ("text", cells, "_read_one_by_one", _mark_of_most),
+    ("Polars", cells, "_read_one_by_one", _mark_of_most),
+    ("text", cells, "_read_one_by_one", _order_that_fits),
+    ("pandas", cells, "_read_one_by_one", _all_or_nothing),
+    ("SQLite", cells, "_read_one_by_one", _all_or_nothing),
     ("text", Encoding, "records", _one_encoding),
     ("text", delimited, "_records", _delimiter_of_first),
     ("text", delimited, "MultilineRecords", _one_reader_of_all),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.table import MOST_NAMED, Cells, Table, Texts, where
+from quietmean.studies.data.table import MOST_NAMED, Cells, Table, where
 from quietmean.studies.data.text import Notify
 
 # Texts for a missing value, in small letters. A declared level of that name takes precedence.
@@ -37,22 +37,15 @@ _EPOCH = Column(name="day", low=0.0, high=1.0, since="1970-01-01")
 # Numbers outside this range are neither codes nor levels.
 _LARGEST, _SMALLEST = 1e300, 1e-30
 Value = TypeVar("Value")
-# Messages about cells that cannot be read.
-_STRANGE_WORDS = {
-    "numbers": "no number and count as missing",
-    "dates": "no date and count as missing",
-    "truth": "neither true nor false",
-    "levels": "none of the declared levels",
+# What is said of cells that cannot be read; and of a column of which none can: what no cell holds, and a remedy.
+_SAID = {
+    "numbers": ("no number and count as missing", "a number", "Declare its levels if it holds names (--levels)"),
+    "dates": ("no date and count as missing", "a date", "Say how its dates are written, or declare something else"),
+    "truth": ("neither true nor false", "a truth value", "Declare its levels (--levels)"),
+    "levels": ("none of the declared levels", "a declared level", "Declare the levels as they are spelled (--levels)"),
 }
-
-
-# And about a column of which none can.
-_UNREADABLE = {
-    "numbers": ("a number", "Declare its levels if it holds names (--levels)"),
-    "dates": ("a date", "Say how its dates are written, or declare something else"),
-    "truth": ("a truth value", "Declare its levels (--levels)"),
-    "levels": ("a declared level", "Declare the levels as they are spelled (--levels)"),
-}
+# Reads one cell: its value, NaN where it is missing, None where it is not understood.
+CellReader: TypeAlias = Callable[[Any], float | None]
 
 
 @dataclass
@@ -91,7 +84,7 @@ class ColumnReader:
         """What is wrong where there are cells and none holds a value, in a sentence; empty elsewhere."""
         if self.understood or not self.strange:
             return ""
-        what, remedy = _UNREADABLE[kind_of(self.column)]
+        _, what, remedy = _SAID[kind_of(self.column)]
         remedy = "Say how its cells are written" if self.unclear else remedy
         return f"Column {self.column.name!r}: no cell of {place} holds {what}. {remedy}"
 
@@ -99,7 +92,7 @@ class ColumnReader:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
         if not self.strange:
             return
-        many, words = "cells hold" if self.strange > 1 else "cell holds", _STRANGE_WORDS[kind_of(self.column)]
+        many, words = "cells hold" if self.strange > 1 else "cell holds", _SAID[kind_of(self.column)][0]
         if self.strange == 1:
             words = words.replace("count", "counts")
         stands = where(word, self.lines, self.strange)
@@ -112,7 +105,7 @@ class ColumnReader:
 
 
 def understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
-    """The values of the cells of a column, each (rows,), and which of them are not understood.
+    """Return the values of the cells of a column, each (rows,), and which of them are not understood.
 
     NaN, or -1 for levels, where a cell holds no value; strange is one that holds none of the usual spellings or declared codes of
     missing either. Codes of the site stand for the texts that it maps them to, and numbers are in the unit of the study.
@@ -120,11 +113,42 @@ def understood(cells: Cells, column: Column, numerals: Numerals, location: Locat
     mapping = location.mapping.of(column.name)
     if mapping.codes:
         cells = _recoded(cells.distinct(), mapping.codes, numerals)
-    values, strange = _understood(cells, column, numerals, location)
+    values, strange = _read(cells, column, numerals, location)
     if mapping.factor != 1:
         with np.errstate(over="ignore"):
             values = values * mapping.factor
     return values, strange
+
+
+def _read(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
+    """Return the same of cells with the study's codes, in the unit of the site: what is plainly a number is read at once."""
+    values, rest = None, None
+    if kind_of(column) == "numbers":
+        values = cells.numbers(numerals.mark)
+        if values is None and isinstance(cells.values, np.ndarray):
+            values, rest = cells.spread(cells.values.copy()), np.empty(0, dtype=np.intp)
+    if values is None:
+        return _read_one_by_one(cells.distinct(), column, numerals, location)
+    values[np.isin(values, _codes_of_numbers(column))] = np.nan
+    rest = np.flatnonzero(np.isnan(values)) if rest is None else rest
+    strange = np.zeros(len(values), dtype=bool)
+    if len(rest):
+        values[rest], strange[rest] = _read_one_by_one(cells.distinct(rest), column, numerals, location)
+    return values, strange
+
+
+def _read_one_by_one(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
+    kind = kind_of(column)
+    if kind == "numbers":
+        read = _reader_of_numbers(column, numerals)
+    elif kind == "dates":
+        read = _reader_of_days(column, location)
+    else:
+        read = _reader_of_levels(column, numerals)
+    nothing = math.nan if column.numeric else -1.0
+    found = [read(cell) for cell in cells.values]
+    values = np.array([nothing if value is None else value for value in found], dtype=np.float64)
+    return cells.spread(values), cells.spread(np.array([value is None for value in found], dtype=bool))
 
 
 def _recoded(cells: Cells, codes: Mapping[str, str], numerals: Numerals) -> Cells:
@@ -139,31 +163,6 @@ def _recoded(cells: Cells, codes: Mapping[str, str], numerals: Numerals) -> Cell
         return cell if meaning is None else by_meaning.get(meaning, cell)
 
     return Cells([text(cell) for cell in cells.values], cells.codes)
-
-
-def _understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:
-    """The same of cells with the study's codes, in the unit of the site."""
-    if column.numeric and not column.since:
-        if isinstance(cells.values, Texts):
-            values = cells.values.numbers(numerals.mark)
-            values[_coded((), values, column)] = np.nan
-            strange = np.zeros(len(values), dtype=bool)
-            rest = np.flatnonzero(np.isnan(values))
-            if len(rest):
-                values[rest], strange[rest] = _understood(cells.values.distinct(rest), column, numerals, location)
-            return values, strange
-        if isinstance(cells.values, np.ndarray):
-            values = np.where(_coded((), cells.values, column), np.nan, cells.values)
-            return cells.spread(values), np.zeros(len(cells), dtype=bool)
-    once = cells.distinct()
-    once_each = list(once.values)
-    if not column.numeric:
-        values = _levels(once_each, column, numerals)
-        return once.spread(values), once.spread(values < 0)
-    values = _days(once_each, column, location) if column.since else _numbers(once_each, numerals)
-    coded = _coded(once_each, values, column)
-    values = np.where(coded, np.nan, values)
-    return once.spread(values), once.spread(_strange(once_each, values) & ~coded)
 
 
 def is_unclear(cell: Any, column: Column, numerals: Numerals, location: Location) -> bool:
@@ -181,15 +180,9 @@ def kind_of(column: Column) -> str:
     return "truth" if column.boolean else "levels"
 
 
-def _strange(cells: Sequence[Any], values: Array) -> Mask:
-    """Which cells without a value hold none of the usual spellings of missing either."""
-
-    def strange(cell: Any) -> bool:
-        text = text_of_cell(cell)
-        return text is not None and text.lower() not in MISSING_TEXTS
-
-    nothing = np.isnan(values)
-    return np.array([empty and strange(cell) for empty, cell in zip(nothing, cells, strict=True)], dtype=bool)
+def is_missing(text: str | None) -> bool:
+    """Return whether a text is one of the usual spellings of missing."""
+    return text is None or plain_name(text).lower() in MISSING_TEXTS
 
 
 def text_of_cell(cell: Any) -> str | None:
@@ -220,19 +213,32 @@ def _text_of_number(number: float | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _numbers(cells: Sequence[Any], numerals: Numerals) -> Array:
-    @cache
-    def of_text(text: str) -> float:
-        number = numerals.value(text.strip())
-        return np.nan if number is None else number
+def _reader_of_numbers(column: Column, numerals: Numerals) -> CellReader:
+    texts, codes = {plain_name(code) for code in column.missing_codes}, set(_codes_of_numbers(column))
 
-    def value(cell: Any) -> float:
+    @cache
+    def of_text(text: str) -> float | None:
+        number = numerals.value(text.strip())
+        if plain_name(text) in texts or (number is None and is_missing(text)):
+            return math.nan
+        return math.nan if number in codes else number
+
+    def read(cell: Any) -> float | None:
         cell = plain(cell)
         if isinstance(cell, str):
             return of_text(cell)
-        return _float(cell) if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) else math.nan
+        if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool):
+            number = _float(cell)
+            return math.nan if number in codes else number
+        return math.nan if cell is None else None
 
-    return np.array([value(cell) for cell in cells], dtype=np.float64)
+    return read
+
+
+def _codes_of_numbers(column: Column) -> list[float]:
+    """Return the codes for missing that are numbers, also as single precision has them."""
+    numbers = [float(code) for code in map(plain_name, column.missing_codes) if is_number(code)]
+    return [same for number in numbers for same in (number, in_single(number))]
 
 
 def _float(number: Any) -> float:
@@ -245,58 +251,45 @@ def _float(number: Any) -> float:
 
 
 def days_in(cells: Iterable[Any], location: Location) -> Array:
-    """Dates as days since 1970-01-01; NaN for what is none. Times of the day are left out."""
-    return _days(list(cells), _EPOCH, location)
+    """Return dates as days since 1970-01-01; NaN for what is none. Times of the day are left out."""
+    read = _reader_of_days(_EPOCH, location)
+    return np.array([math.nan if (day := read(cell)) is None else day for cell in cells], dtype=np.float64)
 
 
-def _days(cells: Sequence[Any], column: Column, location: Location) -> Array:
-    """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
+def _reader_of_days(column: Column, location: Location) -> CellReader:
+    """Return the reader of dates as days since the column's public day. Times of the day are left out."""
     order, start = stated_order(location), days_of(datetime.date.fromisoformat(column.since))
+    texts = {plain_name(code) for code in column.missing_codes}
+    by_meaning = _by_meaning(dict.fromkeys(texts, True))
+    codes = {days_of(day) - start for code in texts if (day := date_of(code, "")) is not None}
 
     @cache
-    def of_text(text: str) -> float:
+    def of_text(text: str) -> float | None:
         day = date_of(text.strip(), order)
-        return math.nan if day is None else days_of(day) - start
+        if text in texts or meaning_of(text) in by_meaning or (day is None and is_missing(text)):
+            return math.nan
+        return None if day is None else without_codes(days_of(day) - start)
 
-    def value(cell: Any) -> float:
+    def without_codes(days: float) -> float:
+        return math.nan if days in codes else days
+
+    def read(cell: Any) -> float | None:
         cell = plain(cell)
-        if isinstance(cell, datetime.date):
-            return _days_between(cell, start)
+        if isinstance(cell, datetime.date) and not texts:
+            try:
+                return days_of(cell) - start
+            # Libraries have dates that Python has not.
+            except (ValueError, OverflowError):
+                return None
         # A number may be a date without separators: 20240131.
         text = text_of_cell(cell)
         return math.nan if text is None else of_text(text)
 
-    return np.array([value(cell) for cell in cells], dtype=np.float64)
+    return read
 
 
-def _days_between(day: datetime.date, start: float) -> float:
-    try:
-        return days_of(day) - start
-    # Libraries have dates that Python has not.
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _coded(cells: Sequence[Any], values: Array, column: Column) -> Mask:
-    """Which ``values`` are a code for missing, as the same number or day, or as one of these ``cells`` spells it, if given."""
-    texts = {plain_name(code) for code in column.missing_codes}
-    named = np.zeros(len(values), dtype=bool)
-    if not texts:
-        return named
-    if column.since:
-        by_meaning = _by_meaning(dict.fromkeys(texts, True))
-        spelled = map(text_of_cell, cells)
-        named[: len(cells)] = [text is not None and (text in texts or meaning_of(text) in by_meaning) for text in spelled]
-        start = days_of(datetime.date.fromisoformat(column.since))
-        days = [days_of(day) - start for code in texts if (day := date_of(code, "")) is not None]
-        return named | np.isin(values, days)
-    named[: len(cells)] = [isinstance(cell, str) and plain_name(cell) in texts for cell in cells]
-    numbers = [float(code) for code in texts if is_number(code)]
-    return named | np.isin(values, [same for number in numbers for same in (number, in_single(number))])
-
-
-def _levels(cells: Sequence[Any], column: Column, numerals: Numerals) -> Array:
-    """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
+def _reader_of_levels(column: Column, numerals: Numerals) -> CellReader:
+    """Return the reader of places of levels."""
     if column.boolean:
         places = {text: float(index) for index, level in enumerate(column.categories) for text in TRUTH[level]}
     else:
@@ -305,18 +298,18 @@ def _levels(cells: Sequence[Any], column: Column, numerals: Numerals) -> Array:
     by_meaning = _by_meaning({**places, **dict.fromkeys(codes, math.nan)})
 
     @cache
-    def place(text: str | None) -> float:
+    def of_text(text: str | None) -> float | None:
         if text is None or text in codes:
-            return np.nan
+            return math.nan
         level = text.lower() if column.boolean else text
         if level in places:
             return places[level]
         meaning = meaning_of(level, numerals)
         if meaning is not None and meaning in by_meaning:
             return by_meaning[meaning]
-        return np.nan if text.lower() in MISSING_TEXTS else -1.0
+        return math.nan if is_missing(text) else None
 
-    return np.array([place(text_of_cell(cell)) for cell in cells], dtype=np.float64)
+    return lambda cell: of_text(text_of_cell(cell))
 
 
 def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:

@@ -150,7 +150,7 @@ class _Reading:
         at_once = cells_of_plain(records.block, self._heading.delimiter, self._cells, places)
         self._records += int(plain.sum())
         order = np.where(plain, np.cumsum(plain) - 1, plain.sum() + np.cumsum(~plain) - 1)
-        columns = {place: Cells(in_order(at_once[place + first], one_by_one[place], order)) for place in self._places}
+        columns: dict[int, Cells] = {place: in_order(at_once[place + first], one_by_one[place], order) for place in self._places}
         return replace(self._table, lines=numbers, take=columns.__getitem__)
 
     def _columns(self, records: Iterable[Record]) -> dict[int, list[str | None]]:

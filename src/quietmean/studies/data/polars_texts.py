@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Sequence
 
 import numpy as np
 import polars
@@ -13,38 +12,29 @@ from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
 from quietmean.studies.data.numerals import LONGEST
-from quietmean.studies.data.table import Cells, Texts
+from quietmean.studies.data.table import Cells
 
 # As Polars calls columns without names.
 _NAME = "column_{}"
 
 
-class PolarsTexts(Texts):
-    """The cells of one column; an empty text is none."""
+class PolarsTexts(Cells):
+    """Cells of one column as Polars holds their texts; an empty text is none."""
 
     def __init__(self, series: polars.Series) -> None:
+        super().__init__([])
         self._series = series
 
     def __len__(self) -> int:
         return len(self._series)
 
-    @overload
-    def __getitem__(self, row: int) -> str | None: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> PolarsTexts: ...
-
-    def __getitem__(self, row: int | slice) -> str | PolarsTexts | None:
-        if isinstance(row, slice):
-            return PolarsTexts(self._series[row])
+    def __getitem__(self, row: int) -> str | None:
         cell: str | None = self._series[int(row)]
         return None if cell is None else cell[:LONGEST_CELL]
 
-    def __iter__(self) -> Iterator[str | None]:
-        return iter(None if cell is None else cell[:LONGEST_CELL] for cell in self._series.to_list())
-
-    def before(self, others: Sequence[PolarsTexts]) -> PolarsTexts:
-        return PolarsTexts(polars.concat([self._series, *(other._series for other in others)]))
+    def joined(self, others: Sequence[Cells]) -> Cells:
+        series = [other._series for other in others if isinstance(other, PolarsTexts)]
+        return PolarsTexts(polars.concat([self._series, *series])) if len(series) == len(others) else super().joined(others)
 
     def numbers(self, mark: str) -> Array:
         texts = self._series

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -26,53 +25,56 @@ ROWS = 2**16
 MOST_NAMED = 3
 
 
-class Texts(ABC, Sequence[str | None]):
-    """The cells of a column of texts, as a library holds them: what is not plainly a number is handed over once."""
-
-    @abstractmethod
-    def numbers(self, mark: str) -> Array:
-        """The values of those that are plainly numbers, with no ``mark`` but the decimal one, (rows,); NaN for any other."""
-
-    @abstractmethod
-    def before(self, others: Sequence[Any]) -> Texts:
-        """These, and behind them ``others`` of the same library."""
-
-    @abstractmethod
-    def distinct(self, rows: NDArray[np.intp] | None = None) -> Cells:
-        """The cells of these ``rows``, by default of all: each text once, and which one a row has."""
-
-
-@dataclass(frozen=True)
 class Cells:
-    """The cells of one column: plain objects, float64 of shape (rows,) with NaN for missing where all are numbers, or texts.
+    """The cells of one column: plain objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
 
     ``codes``: where ``values`` are the distinct ones, which of them stands in each row, (rows,).
     """
 
-    values: Sequence[Any] | Array = field(repr=False)
-    codes: NDArray[np.integer[Any]] | None = field(default=None, repr=False)
+    def __init__(self, values: Sequence[Any] | Array, codes: NDArray[np.integer[Any]] | None = None) -> None:
+        self.values, self.codes = values, codes
 
     def __len__(self) -> int:
         return len(self.values) if self.codes is None else len(self.codes)
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, range(len(self)))
-
     def __getitem__(self, row: int) -> Any:
         return self.values[row if self.codes is None else self.codes[row]]
 
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
     def spread(self, of_values: NDArray[Any]) -> NDArray[Any]:
-        """What is known of each of ``values``, for each row."""
+        """Return what is known of each of ``values``, for each row."""
         return of_values if self.codes is None else of_values[self.codes]
 
-    def distinct(self) -> Cells:
-        """The same cells, each once where that is quickly known."""
-        if isinstance(self.values, Texts):
-            return self.values.distinct()
+    def numbers(self, mark: str) -> Array | None:
+        """Return the values of cells that are plainly numbers, (rows,), with no ``mark`` but the decimal one; NaN for any other.
+
+        None where that is not quickly known of texts.
+        """
+        return None
+
+    def distinct(self, rows: NDArray[np.intp] | None = None) -> Cells:
+        """Return the cells of these ``rows``, by default of all: each once where that is quickly known."""
+        if rows is not None:
+            return Cells([self[int(row)] for row in rows])
         if self.codes is not None or not isinstance(self.values, np.ndarray):
             return self
         values, codes = np.unique(self.values, return_inverse=True)
         return Cells(values, codes)
+
+    def joined(self, others: Sequence[Cells]) -> Cells:
+        """Return these cells and those of ``others`` behind them."""
+        parts = [self, *others]
+        if all(isinstance(part.values, np.ndarray) and part.codes is None for part in parts):
+            return Cells(np.concatenate([part.values for part in parts]))
+        parts = [part.distinct() for part in parts]
+        starts = itertools.accumulate((len(part.values) for part in parts), initial=0)
+        codes = [
+            start + (np.arange(len(part)) if part.codes is None else part.codes)
+            for start, part in zip(starts, parts, strict=False)
+        ]
+        return Cells(list(itertools.chain.from_iterable(part.values for part in parts)), np.concatenate(codes))
 
 
 @dataclass(frozen=True)
@@ -133,20 +135,9 @@ def joined(pieces: Pieces, width: int) -> Table:
     if len(all_pieces) == 1:
         return first
     lines = list(itertools.chain.from_iterable(piece.lines for piece in all_pieces))
-    return replace(first, lines=lines, take=lambda index: _one_behind_the_other([piece.take(index) for piece in all_pieces]))
-
-
-def _one_behind_the_other(parts: Sequence[Cells]) -> Cells:
-    if all(isinstance(part.values, np.ndarray) and part.codes is None for part in parts):
-        return Cells(np.concatenate([part.values for part in parts]))
-    first = parts[0].values
-    if isinstance(first, Texts) and all(type(part.values) is type(first) for part in parts):
-        return Cells(first.before([part.values for part in parts[1:]]))
-    starts = itertools.accumulate((len(part.values) for part in parts), initial=0)
-    codes = [
-        start + (np.arange(len(part)) if part.codes is None else part.codes) for start, part in zip(starts, parts, strict=False)
-    ]
-    return Cells(list(itertools.chain.from_iterable(part.values for part in parts)), np.concatenate(codes))
+    return replace(
+        first, lines=lines, take=lambda index: first.take(index).joined([piece.take(index) for piece in all_pieces[1:]])
+    )
 
 
 def wanted_places(source: str, heading: Iterable[str], column_names: Collection[str]) -> tuple[tuple[str, ...], list[int]]:
