@@ -23,12 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quietmean.core.portability import user_of_process
 from quietmean.randomness import fresh_bytes
+from quietmean.report.rendering import TEMPLATES
 
 # Seconds for which the printed link is valid, once.
 LINK_LASTS = 60.0
 LOGIN = "/login"
-# Files that are served without a session, by their type.
-STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
+# Files that are served without a session, by their names.
+_FILES = Path(__file__).parent / "static"
+STATIC = {path.name: path for path in (TEMPLATES / "style.css", *(_FILES / name for name in ("desk.css", "desk.js", "login.js")))}
 _OPEN = frozenset({LOGIN, *(f"/static/{name}" for name in STATIC)})
 # The pages of the board, which show nothing private: for those who may only watch.
 BOARD = frozenset({"/board", "/board/part", *(f"/static/{name}" for name in STATIC)})

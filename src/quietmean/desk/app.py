@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -35,7 +34,6 @@ from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
 from quietmean.studies.party.audit import verify
 from quietmean.studies.party.fingerprint import Fingerprint
 
-_HERE = Path(__file__).parent
 # Days for which an approval is valid by default.
 _USUAL_DAYS = 30
 # A report is one file with its pictures and styles; no script runs in it, and no frame may hold it.
@@ -305,7 +303,9 @@ class Desk:
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        return FileResponse(_HERE / "static" / name, media_type=STATIC[name]) if name in STATIC else self.missing(request)
+        if name not in STATIC:
+            return self.missing(request)
+        return FileResponse(STATIC[name], media_type="text/css" if name.endswith(".css") else "text/javascript")
 
     async def _answer(
         self, request: Request, name: str, template: str, content: Callable[[], dict[str, Any]], fields: Mapping[str, str]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from quietmean.core.readable import plain
 from quietmean.desk.languages import Language
+from quietmean.report.rendering import TEMPLATES
+from quietmean.report.rendering import templates as report_templates
 from quietmean.report.words import moment, rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -18,36 +20,38 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @cache
 def templates(language: Language) -> Environment:
-    """All templates, whose sentences are in this language."""
-    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+    """All templates, whose sentences are in this language; every text in them is shown by :func:`shown`."""
+    from jinja2 import FileSystemLoader
+    from markupsafe import Markup
 
-    environment = Environment(
-        loader=ChoiceLoader([FileSystemLoader(_TEMPLATES), PackageLoader("quietmean.report")]),
-        extensions=["jinja2.ext.i18n"],
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = report_templates()
+    environment.extend(newstyle_gettext=True)
     environment.policies["ext.i18n.trimmed"] = True
-    install = environment.install_gettext_callables  # type: ignore[attr-defined]
-    install(language.sentence, lambda one, many, n: language.sentence(one if n == 1 else many), newstyle=True)
-    environment.globals["language"] = language
+    environment = environment.overlay(
+        loader=FileSystemLoader([_TEMPLATES, TEMPLATES]),
+        extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
+        finalize=_of_strangers,
+    )
+
+    def sentence(english: str, /, **values: Any) -> Markup:
+        ours = Markup(language.sentence(english))  # noqa: S704 - of our own table
+        return ours % {name: _of_strangers(value) for name, value in values.items()}
+
+    environment.globals |= {"gettext": sentence, "language": language}
     environment.filters |= {
         "shown": shown,
-        "moment": _moment,
+        "moment": lambda value: moment(value) if isinstance(value, str) else value,
         "plain": plain,
         "rounded_up": rounded_up,
         "rounded_down": rounded_down,
+        "day": lambda value: value.strftime("%Y-%m-%d %H:%M UTC"),
+        "shown_lines": lambda text: Markup("\n").join(map(shown, text.splitlines())),
     }
-    environment.filters["day"] = lambda value: value.strftime("%Y-%m-%d %H:%M UTC")
-    environment.filters["shown_lines"] = lambda text: "\n".join(map(shown, text.splitlines()))
     return environment
 
 
-def _moment(value: Any) -> Any:
-    """Return a time as a text to be read; anything but text stays."""
-    return moment(value) if isinstance(value, str) else value
+def _of_strangers(value: Any) -> Any:
+    return shown(value) if type(value) is str else value
 
 
 def shown(text: object) -> str:

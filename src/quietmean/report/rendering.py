@@ -12,6 +12,7 @@ from quietmean.report.words import unbroken
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+TEMPLATES = Path(__file__).parent / "templates"
 # The bytes at the beginning of a page within which it says what it is.
 _HEAD = 4096
 
@@ -45,10 +46,10 @@ def _whole_figures(value: Any) -> Any:
 
 def templates() -> Environment:
     """The templates of the pages: everything is escaped, and a missing field is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("quietmean.report"),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
