@@ -326,12 +326,6 @@ def test_who_gave_up_takes_no_part() -> None:
     assert machine(2).announce(over) == Announcement()
 
 
-def test_required_parties_are_in_every_set() -> None:
-    rules = Rules(SESSION, (0, 1, 2, 3), 1, 3, 3, frozenset({3}))
-    assert machine(0, rules).propose(StartProgress(), 1, frozenset({0, 1, 2})).attempt is None
-    assert machine(0, rules).propose(StartProgress(), 1, frozenset({0, 1, 3})).attempt is not None
-
-
 def test_only_the_convener_of_an_attempt_proposes() -> None:
     assert machine(1).propose(StartProgress(), 1, frozenset({0, 1, 2})).attempt is None
     assert machine(1).propose(StartProgress(), 2, frozenset({0, 1, 2})).attempt is not None

@@ -177,4 +177,4 @@ def _state(store: Path) -> object:
     if attempt is not None:
         inside = attempt.agreed, frozenset(attempt.commits), frozenset(attempt.openings), attempt.bound_there
         place = attempt.proposal.attempt, attempt.members, inside
-    return place, progress.bound, progress.never, frozenset(progress.elsewhere.items()), files
+    return place, progress.bound, progress.never, frozenset(progress.others_bound.items()), files

@@ -340,7 +340,7 @@ def test_own_mistakes(make: Make) -> None:
     assert not here(document, "address")["passed"]
     assert not here(document, "store")["passed"]
     assert "cannot listen" in errors
-    assert "exists already and is no store" in errors
+    assert "exists already and is not a store" in errors
     silence_timeout = consortium.start("check", "ada", "--wait", "-1")
     assert "wait is -1" in end(silence_timeout, 2)[1]
 

@@ -245,7 +245,7 @@ def test_a_study_that_has_not_ended_keeps_its_store(state: str, tmp_path: Path, 
 def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     notes = tmp_path / "notes.store"
     notes.write_text("dear diary")
-    assert "is no store of quietmean" in ends(["stores", "--remove", str(notes), "--abandon"], capsys)[1]
+    assert "is not a store of quietmean" in ends(["stores", "--remove", str(notes), "--abandon"], capsys)[1]
     import sqlite3
 
     with closing(sqlite3.connect(tmp_path / "other.store")) as base:

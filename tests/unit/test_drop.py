@@ -220,7 +220,7 @@ def overwritten(folder: Path) -> None:
         (lacks, "lacks what was acknowledged"),
         (partial(without, "drop-0001.m03.parts"), "lacks what was acknowledged"),
         (partial(without, JOURNAL), "is missing"),
-        (overwritten, "something else among what it acknowledged"),
+        (overwritten, "something else between what it acknowledged"),
     ],
 )
 def test_a_folder_that_was_changed_is_refused(harm: Callable[[Path], None], reason: str, tmp_path: Path) -> None:

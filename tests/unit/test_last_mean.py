@@ -1,8 +1,7 @@
-"""The last mean of a session beside its store: whole, read also as it was written before, and not several times in memory."""
+"""The last mean of a session beside its store: whole, and not several times in memory."""
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.series.last_mean import keep_last, kept_last
-from quietmean.node.series.record import RoundEnd
+from quietmean.node.series.record import RoundEnd, keep_last, kept_last
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -46,14 +44,6 @@ def test_it_is_read_as_it_was(total: list[float], plan: Plan, tmp_path: Path) ->
     assert read is not None
     assert read.number == 4
     assert read.result.total_vector.tobytes() == end.result.total_vector.tobytes()
-    assert read.result.to_json() == end.result.to_json()
-
-
-def test_a_file_of_before_is_read(plan: Plan, tmp_path: Path) -> None:
-    path, end = tmp_path / "last", ended(plan, np.array([0.25, 0.5]))
-    path.write_text(json.dumps({"number": end.number, "result": end.result.to_json()}))
-    read = kept_last(path, plan)
-    assert read is not None
     assert read.result.to_json() == end.result.to_json()
 
 

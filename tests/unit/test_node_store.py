@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import stat
 from dataclasses import dataclass
@@ -72,21 +71,13 @@ def test_unknown_schema_is_refused(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match="schema version 99"):
-        opened(path)
-
-
-def test_a_store_of_the_release_before_names_who_can_finish_it(path: Path) -> None:
-    opened(path).close()
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA user_version = 8")
-    with pytest.raises(InputError, match="finish it with the release that began it, with protocol version 10"):
+    with pytest.raises(InputError, match=r"schema version 99.*finish it with the release that made it"):
         opened(path)
 
 
 def test_what_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"no database at all, but long enough to look like a file with some content" * 20)
-    with pytest.raises(InputError, match="is no store"):
+    with pytest.raises(InputError, match="is not a store"):
         opened(path)
     with pytest.raises(InputError, match="cannot be opened"):
         opened(tmp_path / "nowhere" / "store")

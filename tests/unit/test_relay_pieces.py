@@ -286,7 +286,7 @@ def test_a_close_frame_is_read_whole() -> None:
         (["--listen", "127.0.0.1:8443", "--rate", "0"], "choose numbers above 0"),
         (["--listen", "127.0.0.1:8443", "--certificate", "relay.pem"], "give both --certificate and --private-key, or neither"),
         (["--listen", "127.0.0.1:8443", "--admit", "missing.sealed"], "missing.sealed cannot be read"),
-        (["--listen", "127.0.0.1:8443", "--admit", "wrong.keys"], "is no public key"),
+        (["--listen", "127.0.0.1:8443", "--admit", "wrong.keys"], "is not a public key"),
         (["--listen", "192.0.2.1:8443", "--admit", "good.keys"], "cannot listen on 192.0.2.1:8443"),
         (["--listen", "127.0.0.1:8443", "--admitt", "good.keys"], "--admit"),
     ],

@@ -148,7 +148,7 @@ def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) ->
 
 def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "my.store"
-    for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "no status of this version")):
+    for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "not a status of this version")):
         if content is not None:
             status_path(store).write_text(content)
         _fails(["status", str(store)], capsys, word)

@@ -1,7 +1,7 @@
 """The folder of a drop: segments that members read, and a journal of what was acknowledged, which comes last.
 
 A contribution is in the segments of all members, on the disk, before the journal names it, and the journal is on the disk before
-anybody is told. After a crash the journal counts: what segments hold beyond it was told to nobody, and is cut off. What was
+anybody learns it. After a crash the journal counts: what segments hold beyond it was said to nobody, and is cut off. What was
 written last is written anew when the drop starts again: it may have ended after an fsync that failed.
 """
 
@@ -101,7 +101,7 @@ class DropBox:
         return self._first.get(dealer)
 
     def add(self, batch: Sequence[WholeContribution], time: float) -> list[Dropped | ContributionError]:
-        """Of each contribution the first one of its contributor, durable when this returns, or why there is no place for it.
+        """Take the first contribution of each contributor, durable when this returns, or why it finds room nowhere.
 
         Raises :class:`OSError` where the disk fails: then nothing of it is here.
         """
@@ -222,7 +222,7 @@ class DropBox:
             self._first[dealer] = Dropped(digest, time)
             place += size
         if len(content) - place > BATCH * size:
-            raise self._changed(f"{JOURNAL} has something else among what it acknowledged")
+            raise self._changed(f"{JOURNAL} has something else between what it acknowledged")
         self._vouchered = self._vouchers()
         self._require_segments(dict(ends))
         self._remove_behind(self._number)

@@ -67,7 +67,7 @@ class DropServer:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Whoever runs it has handlers of its own."""
+        """Anyone who runs it has handlers of its own."""
         yield
 
 

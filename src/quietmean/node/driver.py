@@ -27,7 +27,7 @@ from quietmean.node.tasks import Tasks
 async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) -> NodeResult:
     """Take part in a study until its end. After that the result is in the store, and is returned without any network.
 
-    ``on_start`` is called once it is settled who is in; parties in the result have their places among these. Raises
+    ``on_start`` is called once it is settled who is in; parties in the result have their places of these. Raises
     :class:`InputError` for what the user can correct (address in use, another study's store, other data than before),
     :class:`NotStarted` for a study that goes on without this party, and :class:`ProtocolFailure` if it did not start or nothing
     of it came back.
@@ -79,7 +79,7 @@ async def over_connections(
     agreed = Agreed.of(settings.roster, settings.plan)
 
     def ended(peer: PartyId, why: Ending) -> None:
-        # Whoever is done leaves, which is no news.
+        # Anyone who is done leaves, which is not news.
         if why is not Ending.OVER:
             monitor.event(PeerEnded(settings.names[peer], why.in_words))
 
@@ -96,7 +96,7 @@ async def over_connections(
 
 
 def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
-    """Of the party of these settings, as which ``member`` answers; ``fields``: what both ends of a connection compare first."""
+    """The endpoint of a party, as which ``member`` answers; ``fields``: what both ends of a connection compare first."""
     credentials = Credentials(settings.identity, settings.roster, settings.study)
     return Endpoint(
         party=settings.party,

@@ -1,7 +1,7 @@
-"""All of one party's connections: a link to each of the others, whoever dialled it, and the place where they reach this party.
+"""All of one party's connections: a link to each of the others, dialled by either, and the place where they reach this party.
 
-Whoever takes part is at their end as a :class:`Member`: a single study, one that starts with those who are there, or a series of
-rounds. They are opened in one order and closed in one, whatever runs over them.
+At their end is a :class:`Member`: a single study, one that starts with those who are there, or a series of rounds. They
+are opened in one order and closed in one, whatever runs over them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Member(Protocol):
 class Mesh:
     """One party's connections with all others of its roster; :meth:`bind`, :meth:`start`, then :meth:`close` however it ends.
 
-    ``member``: who answers; without one there are no links, and whoever calls is only told about ``readiness``.
-    ``on_check``: called with each party that was told.
+    ``member``: who answers; without one there are no links, and a caller only learns ``readiness``.
+    ``on_check``: called with each party that asked.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Mesh:
             self._listener.drop()
 
     async def close(self, why: Ending | None = None) -> None:
-        """End all of it: first what begins something new, then what lasts; the others are told ``why``.
+        """End all of it: first what begins something new, then what lasts; the others learn ``why``.
 
         Each step is taken also where a cancellation ends the one before it: a socket that goes on listening would keep the party
         from taking its part again in this process.

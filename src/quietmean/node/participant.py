@@ -83,7 +83,7 @@ class Participant:
         if (before := kept_result(self._store)) is not None:
             return before
         if self._beginning.started is not None:
-            # From the first moment on: who connects is told where it is.
+            # From the first moment on: who connects learns where it is.
             self._begin(self._beginning.started)
         return None
 
@@ -101,11 +101,11 @@ class Participant:
 
     @property
     def settings(self) -> NodeSettings:
-        """Of this party in the study of who is in, once that is settled."""
+        """The settings of this party in the study of who is in, once that is settled."""
         return self._beginning.settings
 
     async def stop(self) -> None:
-        """Tell the others nothing any more."""
+        """Announce nothing to the others any more."""
         await self._beginning.stop()
 
     def _begin(self, started: Started) -> None:
@@ -186,7 +186,7 @@ class Participant:
         return attempt is not None and attempt.all_committed
 
     async def _held(self, sender: PartyId, request: AnyRequest) -> AnyRequest | None:
-        """The request, once this party is bound: who is goes on at once, and what it told of all others makes this one follow.
+        """The request, once this party is bound: who is goes on at once, and what it said of all others makes this one follow.
 
         Of the messages of one sender only the last one is held, as in a session: None for one that another one follows.
         """

@@ -24,7 +24,7 @@ class ServerAnswer:
 def post_file(place: str, content: bytes, seconds: float) -> tuple[int, bytes]:
     """Status and body of the answer, whose certificate is checked as the system does; it leads nowhere else.
 
-    ``place``: a URL that was checked. Raises :class:`OSError` where there is no answer.
+    ``place``: a URL that was checked. Raises :class:`OSError` where none answers.
     """
     request = urllib.request.Request(place, data=content, method="POST")  # noqa: S310 - the caller names the schemes
     request.add_header("Content-Type", "application/octet-stream")
@@ -33,7 +33,7 @@ def post_file(place: str, content: bytes, seconds: float) -> tuple[int, bytes]:
 
 
 def ask_server(place: str, seconds: float) -> ServerAnswer:
-    """What a server says at a ``place``, as :func:`post_file`. Raises :class:`OSError` where there is no answer."""
+    """What a server says at a ``place``, as :func:`post_file`. Raises :class:`OSError` where none answers."""
     return _answer(urllib.request.Request(place), seconds)  # noqa: S310 - the caller names the schemes
 
 

@@ -33,7 +33,7 @@ class Rehearsal:
     ``left_out``: (contributor's number, why).
 
     ``contribution_bytes``: of the largest file; ``member_bytes``: what the busiest member sent; ``messages`` and ``bytes_sent``:
-    of all, contributions and what members told each other. ``seconds`` of this process, in all: contributing, taking what was
+    of all, contributions and what members said to each other. ``seconds`` of this process, in all: contributing, taking what was
     contributed, and the members' session.
     """
 
@@ -69,7 +69,7 @@ def rehearse(
     ``weights``: their public weights; ``absent_members``: numbers of members that never come; ``noise``: makes that of a member
     from a secret that is new; ``statement``: what is verified of a value of weight 1, by default the plan's ranges. All keys are
     made for it and forgotten. Raises :class:`InputError` for a weight or a value that does not fit the parameters,
-    :class:`ProtocolFailure` if there is no result.
+    :class:`ProtocolFailure` where it ends without a result.
     """
     members = [Identity.generate() for _ in range(parameters.members)]
     mailboxes = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in members]

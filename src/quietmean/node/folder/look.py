@@ -15,7 +15,7 @@ from quietmean.node.mailbox import Mailbox
 
 # Looked at so many files of one slot at a time.
 CANDIDATES: Final = 256
-# No more is opened in a look once so many bytes were read in vain (8 MiB): whoever writes there chooses how long its files are.
+# No more is opened in a look once so many bytes were read in vain (8 MiB): who writes there chooses how long its files are.
 _IN_VAIN: Final = 8 << 20
 # Files remembered as refused, by slot; then all are looked at again.
 _REMEMBERED: Final = 100_000
@@ -53,7 +53,7 @@ class Poller:
         # By hashes of name, size and time, which nobody outside knows: files that are not valid, own ones that are as put.
         self._refused: dict[Slot, set[int]] = {}
         self._intact: dict[Slot, int] = {}
-        # Bytes that the last look read of files that are none of a party's: among many there may be one that is.
+        # Bytes that the last look read of files that are none of a party's: of many, one may be valid.
         self.in_vain = 0
         # A look whose caller was cancelled goes on in its thread: the next one waits for its end.
         self._looking = Lock()

@@ -28,7 +28,7 @@ class OtherSession(InputError):
 
 
 class Outbox:
-    """A file beside the store. Messages whose receipt was told keep their number, the digest of what was asked, and the answer.
+    """A file beside the store. Messages whose receipt was confirmed keep number, digest of what was asked, and answer.
 
     A process that is started again, by hand or by cron, asks the same as the one before: it goes on waiting for that answer.
     """
@@ -73,7 +73,7 @@ class Outbox:
             return {int(number) for (number,) in rows}
 
     def waiting(self) -> Iterator[tuple[Slot, bytes]]:
-        """What was put, or not yet, and nobody told that it was received."""
+        """What was put, or not yet, and nobody confirmed that it was received."""
         rows = self._rows("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
         with self._decoded():
             return iter(

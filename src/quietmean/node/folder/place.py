@@ -71,7 +71,7 @@ class DiskPlace:
         return content if len(content) <= limit else None
 
     def put(self, round_: str, name: str, file: bytes) -> None:
-        # Whoever rules the folder must not lead this party elsewhere.
+        # Anyone who rules the folder must not lead this party to another place.
         root, session = self._folder.parent, self._folder.name
         put_inside(root, (session, round_), name, f".{fresh_bytes(8).hex()}", file)
 
@@ -85,7 +85,7 @@ def parse_folder(text: str) -> Callable[[str], FolderStorage]:
         raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places: name one place")
     parts = urlsplit(text)
     if "://" in text:
-        # Whose account it is at the other end of ssh is no secret.
+        # Whose account it is at the other end of ssh is public.
         if parts.password is not None or (parts.username is not None and parts.scheme != "sftp"):
             raise InputError(
                 "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"

@@ -3,7 +3,7 @@
 The requests of each party to each other one are numbered, and read in that order; an answer has the number of its request. So a
 party knows at any time which files are due, lists only those, and reads nothing twice: old files, however often they are shown,
 are of numbers that its own store has. Each message is durable in the outbox before it is put, and is put again until its receiver
-told that it has it.
+said that it has it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Peer:
     expected: int = 1
     answering: int = 0
     waiting: dict[int, list[tuple[asyncio.Future[AnswerFrame], OnAnswer]]] = field(default_factory=dict)
-    # Own requests whose answers have not come; those of processes that died among them.
+    # Own requests whose answers have not come; those of processes that died included.
     unanswered: set[int] = field(default_factory=set)
     # Why nothing of it is read any more.
     refused: str = ""
@@ -111,7 +111,7 @@ class _Peer:
 
 
 class FolderTransport:
-    """All links of one party. ``handle`` answers requests; ``answered`` is told of every answer that somebody waits for.
+    """All links of one party. ``handle`` answers requests; ``answered`` gets every answer that somebody waits for.
 
     Raises :class:`InputError` without a mailbox key, and, from :meth:`watch`, where files of this party are there that its outbox
     does not have.
@@ -246,7 +246,7 @@ class FolderTransport:
             await self._look_ended.wait_for(lambda: self._quiet_look > begun or self._looks >= begun + _LAST_LOOKS)
 
     def came(self) -> set[PartyId]:
-        """Of whom anything ever came that this party has answered, in whichever process of it."""
+        """The parties of whom anything came that this party has answered, in any process of it."""
         return {party for party, peer in self._peers.items() if peer.answered}
 
     async def _once(self) -> bool:
@@ -340,7 +340,7 @@ class FolderTransport:
             self._endpoint.refusal(self._endpoint.roster.name(slot.sender), str(error))
             return
         except ConnectionAbortedError:
-            # Whoever handles requests knows: they are read again once there is another session.
+            # Anyone who handles requests knows: they are read again once there is another session.
             return
         finally:
             peer.answering -= 1

@@ -30,7 +30,7 @@ OVERHEAD: Final = len(_MAGIC) + _SIGNATURE + SEAL_BYTES
 
 
 class SlotKind(StrEnum):
-    """Each request has a number of its own among those of its sender to one receiver; its answer has the same."""
+    """Each request has a number of its own, of those of its sender to one receiver; its answer has the same."""
 
     REQUEST = "q"
     ANSWER = "a"

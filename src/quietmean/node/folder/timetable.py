@@ -23,7 +23,7 @@ class Timetable:
 
     @classmethod
     def of(cls, plans: Iterable[Plan], first: float, interval: float) -> Self:
-        """Of the rounds that any of the plans has, with one more where shares that are in doubt at the end are resolved.
+        """The timetable of the rounds that any of the plans has, with one more to resolve shares that are in doubt at the end.
 
         Where one has a gate, its stages are waits like rounds.
         """
@@ -40,7 +40,7 @@ class Timetable:
         return cls(((int(Phase.AGREEMENT), 0), *between, (int(Phase.FINALIZATION), 0)), first, interval)
 
     def of_round(self, number: int) -> Timetable:
-        """Of one round of many, from 1, in which each has the same waits after one start for all."""
+        """The timetable of one round of many, from 1, in which each has the same waits after one start for all."""
         return replace(self, first=self.first + (number - 1) * self.round_seconds)
 
     @property

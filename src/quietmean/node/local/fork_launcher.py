@@ -139,7 +139,7 @@ class ForkLauncher:
             if not started.done():
                 started.set_exception(ProtocolFailure(_GONE))
         self._starting.clear()
-        # Whoever was not heard to end is killed with the server.
+        # Anyone who was not heard to end is killed with the server.
         for process in self._running.values():
             process.ended(-signal.SIGKILL)
         self._running.clear()

@@ -55,7 +55,7 @@ def write_status(path: Path, status: Mapping[str, Any]) -> None:
 def read_status(path: Path) -> dict[str, Any]:
     """A status file, with "alive" as it is now: true, false, or None where this cannot be determined.
 
-    Raises :class:`InputError` if the file is missing, cannot be read, or is no status file of this version.
+    Raises :class:`InputError` if the file is missing, cannot be read, or is not a status file of this version.
     """
     try:
         raw = path.read_bytes()
@@ -65,7 +65,7 @@ def read_status(path: Path) -> dict[str, Any]:
         raise _unreadable(path, reason_of(error)) from None
     document = decode_json(raw, object, partial(_unreadable, path))
     if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
-        raise InputError(f"file {path} is no status of this version ({FORMAT}): look with the version that runs the node")
+        raise InputError(f"file {path} is not a status of this version ({FORMAT}): look with the version that runs the node")
     document["alive"] = _alive(document)
     return document
 

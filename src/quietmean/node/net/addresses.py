@@ -21,7 +21,7 @@ _LONGEST_HOST = 253
 
 
 class RelayAddress(NamedTuple):
-    """Of a relay, where a party can be called that nobody can dial."""
+    """The address of a relay, where a party can be called that nobody can dial."""
 
     host: str
     port: int

@@ -166,7 +166,7 @@ class Duplex:
             self.abort()
             return
         except ConnectionAbortedError:
-            # It stays unanswered, which whoever handles requests knows: it comes again, on a new connection.
+            # It stays unanswered, which anyone who handles requests knows: it comes again, on a new connection.
             self.abort()
             return
         except BaseException:
@@ -180,7 +180,7 @@ class Duplex:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, outgoing: _Outgoing) -> None:
-        """Send it at once if nothing is before it. An answer must be on its way before its request has any effect elsewhere.
+        """Send it at once if nothing is before it. An answer must be on its way before its request has any other effectwhere.
 
         Else a process that dies right then has taken part in something of which the peer never learns that it did: parties that
         have agreed, and one that waits for an answer of the dead one.

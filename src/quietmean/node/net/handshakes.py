@@ -41,8 +41,8 @@ class PendingHandshake:
 class HandshakePool(Generic[S]):
     """At most ``places`` handshakes at a time. Addresses are kept only while their handshakes last, so memory is bounded.
 
-    There is no limit per address: all parties of a study may be behind one. When no place is left, the oldest handshake of the
-    network with the most handshakes is evicted. A new connection is therefore accepted at once, and whoever opens many
+    No limit holds per address: all parties of a study may be behind one. When no place is left, the oldest handshake of the
+    network with the most handshakes is evicted. A new connection is therefore accepted at once, and anyone who opens many
     connections evicts its own first.
     """
 
@@ -67,10 +67,6 @@ class HandshakePool(Generic[S]):
         """The oldest handshake of the network with the most; of networks with equally many, the one with the oldest handshake."""
         fullest = max(self._by_network.values(), key=lambda handshakes: (len(handshakes), -next(iter(handshakes.values()))))
         return next(iter(fullest))
-
-    def of_network(self, host: str) -> tuple[S, ...]:
-        """Those of the same network as this host, oldest first."""
-        return tuple(self._by_network.get(network_of(host), ()))
 
     def add(self, handshake: S, host: str) -> None:
         network = network_of(host)

@@ -39,7 +39,7 @@ _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
 
 
 class Purpose(StrEnum):
-    """What an identity key signs. Each signature is over a label of its own, so that none can stand for another."""
+    """What an identity key signs. Each signature is over a label of its own, so that none passes for another."""
 
     INVITATION = "invitation"
     ENTRY = "entry"
@@ -161,7 +161,7 @@ def public_key_bytes(text: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
-        raise InputError(f"key {text[:80]!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
+        raise InputError(f"key {text[:80]!r} is not a public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
     if format_public_key(raw) != text:
         raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}: use that one spelling")
     y = int.from_bytes(raw, "little") % 2**255

@@ -1,4 +1,4 @@
-"""Keys of one connection that whoever records it cannot compute later, also with a quantum computer.
+"""Keys of one connection that anyone who records it cannot compute later, also with a quantum computer.
 
 Inside the pinned TLS 1.3, whose own secrets come from X25519, the dialling side sends a nonce and a fresh ML-KEM-768 key, and the
 listening side a nonce and what it encapsulated to the key. Each signs the transcript with its identity key: nobody in between,
@@ -59,13 +59,13 @@ class _Transcript:
         return hashlib.sha256(msgspec.msgpack.encode([_LABEL, VERSION, self.study, *sides, self.key, self.ciphertext])).digest()
 
     def ciphers(self, secret: bytes) -> tuple[FrameCipher, FrameCipher]:
-        """Of what the dialling side sends, and of what the listening side sends."""
+        """The ciphers of what the dialling side sends, and of what the listening side sends."""
         both = HKDF(SHA256(), 2 * _KEY_BYTES, salt=self.digest, info=_LABEL.encode()).derive(secret)
         return FrameCipher(both[:_KEY_BYTES]), FrameCipher(both[_KEY_BYTES:])
 
 
 def _signed_by(role: str, transcript: _Transcript) -> bytes:
-    """What a side signs: with its role, so that neither signature stands for the other."""
+    """What a side signs: with its role, so that neither signature passes for the other."""
     return role.encode() + b"\0" + transcript.digest
 
 
@@ -123,7 +123,7 @@ async def answer_offer(endpoint: Endpoint, connection: Connection, peer: PartyId
     try:
         secret, ciphertext = MLKEM768PublicKey.from_public_bytes(offer.key).encapsulate()
     except ValueError:
-        raise PeerError("it offered something that is no ML-KEM-768 key") from None
+        raise PeerError("it offered something that is not an ML-KEM-768 key") from None
     nonce = fresh_bytes(32)
     transcript = _transcript(endpoint, connection, peer, False, offer, nonce, ciphertext)
     signature = endpoint.credentials.identity.sign(Purpose.LINK, _signed_by(_LISTENS, transcript))

@@ -1,4 +1,4 @@
-"""The link to one peer: one connection at a time, whoever dialled it, and another one after every loss.
+"""The link to one peer: one connection at a time, dialled by either, and another one after every loss.
 
 Both parties may dial. If both do at once, the connection dialled by the party with the smaller key stays, and each side comes to
 that by itself: the other one waits for a connection of the first that is about to begin, and gives way to it at any time. The
@@ -156,7 +156,7 @@ class Link:
         return True
 
     def lost(self, duplex: Duplex) -> None:
-        """The connection is no more; another one is dialled at once, since the peer may not be able to."""
+        """The connection has ended; another one is dialled at once, since the peer may not be able to."""
         if self._current is duplex:
             self._current = None
             if duplex.farewell is not None:

@@ -139,7 +139,7 @@ class Listener:
         self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
         self._connections: dict[PartyId, list[Duplex]] = {}
         self._links = links or {}
-        # By party: who was told an earlier position with its welcome is cut off.
+        # By party: who got an earlier position with its welcome is cut off.
         self._barred: dict[PartyId, Position] = {}
         self.fail = endpoint.fail
         self._tasks = Tasks(self.fail)
@@ -149,7 +149,7 @@ class Listener:
             self._acceptor.start()
 
     def disconnect(self, parties: Iterable[PartyId]) -> None:
-        """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
+        """Drop all connections with these parties: nothing that is on its way is read. Who comes back learns the position."""
         for party in parties:
             self._barred[party] = self._position()
             if party in self._links:
@@ -177,7 +177,7 @@ class Listener:
             await self._tasks.stop()
 
     def take(self, accepted: socket.socket, address: str, host: str) -> None:
-        """Serve whoever is at the other end; ``address``: what to call it until then, ``host``: whom it shares places with."""
+        """Serve anyone who is at the other end; ``address``: what to call it until then, ``host``: whom it shares places with."""
         accepted.setblocking(False)
         if self._handshakes.full:
             self._evict(self._handshakes.next_to_evict())

@@ -73,7 +73,7 @@ def _is_shown(sign: str) -> bool:
 
 def _script(sign: str) -> str:
     """The script of a letter, a digit or a mark, from its name in Unicode; empty where all scripts share it."""
-    # Wide, raised and mathematical letters belong to the script of what they stand for.
+    # Wide, raised and mathematical letters belong to the script of their plain form.
     plain = unicodedata.normalize("NFKC", sign)[0]
     if plain.isascii() and not plain.isalpha():
         return ""

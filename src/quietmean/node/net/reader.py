@@ -18,7 +18,7 @@ class Reader(Protocol):
 
 
 class FrameReader:
-    """Puts the frames of one connection together. ``cipher`` opens them, from when on they are sealed."""
+    """Puts the frames of one connection together. ``cipher`` opens them, once they are sealed."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -33,7 +33,7 @@ class Refusals:
         if causes is None or (reason not in causes and len(causes) >= _CAUSES_PER_PEER):
             self._further += 1
             # Once, so that a reader of the log knows that it is not complete.
-            return ("others", "more refusals than are told one by one; they are counted") if self._further == 1 else None
+            return ("others", "more refusals than are named one by one; they are counted") if self._further == 1 else None
         causes[reason] = causes.get(reason, 0) + 1
         if causes[reason] > 1:
             return None

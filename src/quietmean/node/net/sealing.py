@@ -2,7 +2,7 @@
 
 ``4 bytes header length | 4 bytes payload length | AES-256-GCM of header and payload, 16 bytes longer``. The lengths are those of
 what is sealed, and are authenticated with it. The nonce is the number of the frame in its direction of this connection, which
-nobody sends: a frame that is repeated, left out, or put elsewhere does not open. Each direction of each connection has a key of
+nobody sends: a frame that is repeated, left out, or moved does not open. Each direction of each connection has a key of
 its own, so no number comes twice under one key.
 """
 
@@ -45,7 +45,7 @@ class FrameCipher:
             raise _forged() from None
 
     def open_into(self, lengths: Payload, sealed: Payload, buffer: memoryview) -> None:
-        """The same, written to ``buffer``, which is as long as the content."""
+        """Open a frame into ``buffer``, which is as long as the content."""
         try:
             self._cipher.decrypt_into(self._next(), sealed, lengths, buffer)
         except InvalidTag:

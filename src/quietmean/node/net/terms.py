@@ -1,4 +1,4 @@
-"""The terms of a study, field by field, so that two parties that differ can be told in which field.
+"""The terms of a study, field by field, so that two parties that differ can learn in which field.
 
 Parties exchange the names of fields and digests of their values, never values, and only with parties of the roster.
 """

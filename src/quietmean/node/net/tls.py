@@ -1,6 +1,6 @@
 """TLS 1.3, mutual, pinned to the roster's keys.
 
-A node presents a short-lived leaf key that its identity key has signed. Whoever checks it trusts one anchor per roster key: a
+A node presents a short-lived leaf key that its identity key has signed. Anyone who checks it trusts one anchor per roster key: a
 certificate that exists only in memory, names the identity key, and needs no valid signature, because OpenSSL does not check the
 signature of its trust anchors. So the identity key is never handed to OpenSSL, and no authority is needed.
 """

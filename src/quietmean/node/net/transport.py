@@ -123,11 +123,11 @@ class Connection:
         self._frames.cipher = cipher
 
     async def send(self, frame: AnyFrame, payload: Payload = b"") -> None:
-        """A frame whose payload is no longer than a part."""
+        """A frame whose payload is at most as long as a part."""
         await self._write(encode_frame(frame, len(payload)), payload)
 
     def send_now(self, frame: AnyFrame, payload: Payload = b"") -> bool:
-        """Send a frame whose payload is no longer than a part, if nothing is before it; whether it was sent."""
+        """Send a frame whose payload is at most as long as a part, if nothing is before it; whether it was sent."""
         if self.aborted or self._writing.locked() or not self._stream.has_room:
             return False
         self._stream.write_now(self._sealed(encode_frame(frame, len(payload)), payload))

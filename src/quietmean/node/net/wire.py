@@ -124,7 +124,7 @@ class Begin(Frame, frozen=True, tag="b"):
 
 
 class Ending(IntEnum):
-    """Why the process of a party ends, as far as others are told."""
+    """Why the process of a party ends, as far as others learn it."""
 
     OVER = 0
     STOPPED = 1
@@ -144,7 +144,7 @@ class Ending(IntEnum):
 
     @classmethod
     def of(cls, kind: type[BaseException] | None) -> Ending:
-        """Of a process that ends with this kind of error, or without one."""
+        """The ending of a process with this kind of error, or without one."""
         if kind is None:
             return cls.OVER
         if issubclass(kind, NotYet):
@@ -350,7 +350,7 @@ class Limits:
 
     @classmethod
     def before_reply(cls) -> Limits:
-        """Of what the dialled party answers to a greeting or a check."""
+        """The limits of what the dialled party answers to a greeting or a check."""
         return cls(REPLY_LIMIT, 0, 0, 0)
 
     @classmethod
@@ -406,12 +406,12 @@ def decode_header(raw: Payload) -> AnyFrame:
 
 
 def in_round(request: AnyRequest, round_: int) -> InRound:
-    """The same request, of a round."""
+    """Wrap a request in one of a round."""
     return InRound(0, round_, _encode(request))
 
 
 def inner_request(frame: InRound) -> AnyRequest:
-    """The inverse of :func:`in_round`. Raises :class:`PeerError` for what is no request."""
+    """The inverse of :func:`in_round`. Raises :class:`PeerError` for what is not a request."""
     inner = decode_header(frame.request)
     if not isinstance(inner, Request) or isinstance(inner, InRound):
         raise PeerError("something else than a request in a round")

@@ -139,7 +139,7 @@ class CheckSession:
             self._notify()
 
     def _refused(self, peer: str, reason: str) -> None:
-        # A party that has joined already dials until this one joins too: that is no refusal.
+        # A party that has joined already dials until this one joins too: that is not a refusal.
         if reason != ONLY_CHECKS:
             self.refusals.note(peer, reason)
 
@@ -206,7 +206,7 @@ class CheckSession:
             raise _NoNodeError(NOT_A_PARTY) from None
 
     async def _refuse_proxy(self, party: PartyId) -> None:
-        """Raises :class:`_NoNodeError` where what is shown at the address is no party's certificate at all."""
+        """Raises :class:`_NoNodeError` where the certificate at the address is of no party at all."""
         route, issuer = self._mesh.route(party), None
         if isinstance(route, DirectRoute):
             with contextlib.suppress(OSError, EOFError):

@@ -11,7 +11,7 @@ from quietmean.node.net import Group
 @dataclass(frozen=True)
 class Admission:
     """``sessions``: by the tag of a sealed study's group, the keys (32 bytes) of its members; ``keys``: identities that may meet
-    in any session; ``anybody``: whoever proves any identity.
+    in any session; ``anybody``: anyone who proves any identity.
     """
 
     sessions: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)

@@ -60,7 +60,7 @@ class Owner(Protocol):
 
     @property
     def counts(self) -> Counts:
-        """Of all connections."""
+        """The counts of all connections."""
 
     def now(self) -> float:
         """In seconds, of a clock that never goes back."""
@@ -72,7 +72,7 @@ class Owner(Protocol):
         """Let a party do what it asks for. Raises :class:`PeerError` where it may not."""
 
     def lost(self, connection: RelayConnection) -> None:
-        """A connection is no more."""
+        """A connection has ended."""
 
 
 class RelayConnection(asyncio.BufferedProtocol):

@@ -73,7 +73,7 @@ def connections_possible(count: int) -> int:
 
 _SWEEP_SECONDS = 1.0
 _SHUTDOWN_SECONDS = 1.0
-# At the end parties are told, and who takes longer to read that is dropped.
+# At the end parties are informed, and who takes longer to read that is dropped.
 _GOODBYE_SECONDS = 2.0
 
 
@@ -123,7 +123,7 @@ class RelayServer:
         self.exchange = RelayExchange(admission, self.limits, names, settled=self._settled)
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Until ``stop`` is set; then everybody is told, and the sockets are closed."""
+        """Until ``stop`` is set; then everybody is informed, and the sockets are closed."""
         if self._tls is not None:
             _keep_tls_buffers_small()
         self._acceptor.start()

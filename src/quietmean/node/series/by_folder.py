@@ -60,7 +60,7 @@ class _Conversation:
 
 
 class RoundsByFolder:
-    """Of a party with this ``folder``."""
+    """Carry the rounds of a party with this ``folder``."""
 
     def __init__(self, party: SeriesParty, folder: FolderSettings) -> None:
         self._party, self._folder = party, folder
@@ -70,7 +70,7 @@ class RoundsByFolder:
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         party = self._party
         if party.started is not None and not self._is_in_time(1):
-            # Whoever is in knows it by now.
+            # Anyone who is in knows it by now.
             party.beginning.attach({})
             await party.beginning.open()
             return
@@ -108,7 +108,7 @@ class RoundsByFolder:
         """Nothing: the clock says where the others are."""
 
     def is_past(self, number: int) -> bool:
-        """Never: what the others put is there for whoever comes late."""
+        """Never: what the others put is there for anyone who comes late."""
         return False
 
     async def next_round(self) -> int:
@@ -147,7 +147,7 @@ class RoundsByFolder:
         self._party.session = None
 
     def _folder_of(self, number: int) -> FolderSettings:
-        """Of one round, with the mailboxes of those who are in."""
+        """The folder of one round, with the mailboxes of those who are in."""
         folder, members = self._folder, self._party.members
         mailboxes = {index: folder.mailboxes[member] for index, member in enumerate(members)}
         return replace(folder, mailboxes=mailboxes, timetable=folder.timetable.of_round(number))

@@ -27,7 +27,7 @@ _LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
 
 
 class RoundAhead:
-    """``settings``: of this party among those who are in; ``rounds``: the last one; ``here``: where it says that it is."""
+    """``settings``: of this party as one of those who are in; ``rounds``: the last one; ``here``: where it says that it is."""
 
     def __init__(self, where: Others, settings: NodeSettings, rounds: int, here: int) -> None:
         self._where, self._settings, self._rounds, self._here = where, settings, rounds, here
@@ -100,7 +100,7 @@ _LOOK = 0.02
 class Others:
     """``links`` to all of them; ``colluding``: so many may lie; who says nothing for ``silence`` seconds is silent.
 
-    ``fail`` is told of an error in the background.
+    ``fail`` gets an error in the background.
     """
 
     def __init__(self, links: Mapping[PartyId, Link], colluding: int, silence: float, fail: Fail = report_defect) -> None:

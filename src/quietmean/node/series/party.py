@@ -19,8 +19,7 @@ from quietmean.core.portability import return_free_memory
 from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import Refusals, Roster, Seal
 from quietmean.node.phase import Phase
-from quietmean.node.series.last_mean import keep_last, kept_last
-from quietmean.node.series.record import RoundEnd, SeriesProgress, over_text
+from quietmean.node.series.record import RoundEnd, SeriesProgress, keep_last, kept_last, over_text
 from quietmean.node.session import NodeResult, NodeSettings, StudySession, kept_result, note_refusal
 from quietmean.node.start import Beginning, Started
 from quietmean.node.storage import LAST, ROUND, Store, empty
@@ -91,7 +90,7 @@ class SeriesParty:
 
     @property
     def inside(self) -> NodeSettings:
-        """Of this party among those who are in."""
+        """The settings of this party as one of those who are in."""
         return self.beginning.settings
 
     async def start(self) -> None:
@@ -153,7 +152,7 @@ class SeriesParty:
         self.round_store.unlink(missing_ok=True)
 
     def note_end(self, result: NodeResult, sent: int) -> RoundEnd:
-        """Counted on disk with the next round, or by whoever finds the result in its store."""
+        """Counted on disk with the next round, or by anyone who finds the result in its store."""
         progress, end = self.progress, RoundEnd.of(self.number, result, sent, self.inside.plan)
         if self._last is None or self._last.number != self.number:
             inside = end.execution.contributors()
@@ -220,14 +219,14 @@ class SeriesParty:
     # --- errors ------------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
+        """Note an error of what goes on beside a round; between rounds a defect ends the series when the next round begins."""
         if self.session is not None or self.started is None:
             (self.session or self.beginning).fail(error)
         elif outage_of(error, self.store.path) is None:
             self._defect = self._defect or error
 
     async def go_on(self) -> None:
-        """Before a round: raises what nobody could be told until now, and reads anew what an outage has left of the store."""
+        """Before a round: raises what nobody could learn until now, and reads anew what an outage has left of the store."""
         error = self._defect or self.beginning.error
         if error is not None and outage_of(error, self.store.path) is None:
             raise error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import msgspec
@@ -11,6 +13,7 @@ import numpy as np
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.portability import replacing
 from quietmean.core.readable import count_of
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan
@@ -50,7 +53,7 @@ def what_arrived(result: NodeResult, plan: Plan) -> tuple[frozenset[PartyId], Ex
 
 
 class SeriesOver(InputError):
-    """There is no other round for this party."""
+    """This party has no further round."""
 
 
 class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -77,9 +80,33 @@ class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def over_text(progress: SeriesProgress, rounds: int, most: int) -> str:
-    """Why there is no other round, and what to do."""
+    """Why no round follows, and what to do."""
     if progress.left:
         return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
     if progress.begun >= most < rounds:
         return f"this party has taken part in {count_of(most, 'round')}, as many as it pays for: the session is over here"
     return f"the session's {count_of(rounds, 'round is', 'rounds are')} over: keep what it has, or agree on a new one"
+
+
+# The last mean, kept while the round after it goes on: who comes back makes the same vector from it again. A line of JSON,
+# then the sum, 8 bytes a coordinate: as text it would take several times its size in memory.
+_NUMBERS = np.dtype("<f8")
+
+
+def keep_last(path: Path, end: RoundEnd) -> None:
+    """Write what a round ended with. All of it was released: nothing in the file is secret."""
+    bare = replace(end.result, total_vector=np.zeros(0))
+    with replacing(path) as file:
+        file.write(json.dumps({"number": end.number, "result": bare.to_json()}).encode() + b"\n")
+        file.write(np.ascontiguousarray(end.result.total_vector, dtype=_NUMBERS).data)
+
+
+def kept_last(path: Path, plan: Plan) -> RoundEnd | None:
+    """What is kept there, of a round with this plan; None where there is nothing."""
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        document = json.loads(file.readline())
+        numbers = np.fromfile(file, dtype=_NUMBERS)
+    result = replace(NodeResult.from_json(document["result"]), total_vector=numbers.astype(np.float64, copy=False))
+    return RoundEnd.of(document["number"], result, 0, plan)

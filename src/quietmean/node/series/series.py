@@ -56,7 +56,7 @@ class Series:
     ``settings``: those of the party in every round, without a value; its roster is sealed with what the parties agreed on, and
     its store is that of the series. ``rounds``: the number of the last one; ``most``: how many this party takes part in.
 
-    Who is in is settled before the first round, for all of them. From then on parties are numbered among these; what connections
+    Who is in is settled before the first round, for all of them. From then on parties are numbered in these; what connections
     and the start see counts them as the roster does.
     """
 

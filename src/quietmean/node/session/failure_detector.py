@@ -75,7 +75,7 @@ class FailureDetector:
     def gave_up(self, party: PartyId, phase: int, start: float) -> None:
         """A wait for a party that began at ``start``, in a phase, is over now without what was due.
 
-        If it gave signs of life and nothing else in the longest wait, they prolong no wait of this phase again. Else whoever
+        If it gave signs of life and nothing else in the longest wait, they prolong no wait of this phase again. Else anyone who
         sends nothing delays some honest parties in each round, so that others give those up.
         """
         if self._last_activity.get(party, start) <= start:

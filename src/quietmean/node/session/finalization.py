@@ -63,13 +63,13 @@ def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
 
 
 def keep_refusal(store: Store, record: GateRecord) -> GateRefused:
-    """Make it durable that there is no result, and wipe the party's secrets. Returns the error to raise."""
+    """Make it durable that the study ends without a result, and wipe the party's secrets. Returns the error to raise."""
     store.finish(Phase.MIXING, json.dumps({"refused": record.to_json()}).encode())
     return refusal(record.to_json())
 
 
 def refusal(document: Mapping[str, Any]) -> GateRefused:
-    """The error that stands for a study without a result; ``document``: a record of the gate with its history."""
+    """The error of a study that ended without a result; ``document``: a record of the gate with its history."""
     # Certificates need much that a running party does not: imported when it is due.
     from quietmean.planning.gate import GateRefused
 
@@ -133,7 +133,7 @@ class _Announcements:
         return self._context.store.seen_here(Phase.MIXING) != self._seen
 
     def start(self) -> None:
-        """Tell it as it is now, in place of what it was before."""
+        """Send it as it is now, in place of what it was before."""
         for task in self._tasks:
             task.cancel()
         context = self._context

@@ -2,7 +2,7 @@
 
 Stages, each a wait for the others like a round:
 
-1. All mixing is over here. When the others say the same, or have been waited for, whoever has not is cut off: no share of the
+1. All mixing is over here. When the others say the same, or have been waited for, anyone who has not is cut off: no share of the
    mixing rounds is read here from then on. So this party's log, and what it knows of those who left, is final.
 2. These logs are exchanged.
 3. What each has got is exchanged, so that all who stay have the same.
@@ -155,7 +155,7 @@ class Gate:
     def _absent(self, stage: int) -> set[PartyId]:
         """The others of whom it is not known that they are at a stage, or beyond.
 
-        Through a folder every visit is another process: who told its whole log is known from what is kept. And nobody's is waited
+        Through a folder every visit is another process: who sent its whole log is known from what is kept. And nobody's is waited
         for again where all are here.
         """
         context, gossip = self._context, self._context.gossip
@@ -233,7 +233,7 @@ class Gate:
         await Wait(context, lambda: {other: True for other in context.others if other not in self._informed}).until_over()
 
     def _tell_vote(self, other: PartyId) -> None:
-        """Tell the own vote, if there is one, in the background until the end of this node."""
+        """Send the own vote, if there is one, in the background until the end of this node."""
         own, sending = self._votes.get(self._context.party), self._sending.get(other)
         if own is None or other in self._informed or (sending is not None and not sending.done()):
             return

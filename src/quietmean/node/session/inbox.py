@@ -137,7 +137,7 @@ class Inbox:
         if sender not in self._expected:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
         if transfer.agreement != self._agreement():
-            raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
+            raise PeerError("it was sent other nonces than this node: some party did not send everybody the same")
         self._merge_gossip(transfer.gossip)
         self._store.accept(position[0], arrival.message, arrival.encoded, transfer.gossip)
         self._noted[sender] = position
@@ -172,7 +172,7 @@ class Inbox:
             self._on_change()
 
     def _is_logged(self, position: Position) -> bool:
-        """Shares of the mixing rounds, and releases: whoever was handed one knows it, whether or not it is in any total."""
+        """Shares of the mixing rounds, and releases: anyone who was handed one knows it, whether or not it is in any total."""
         if position[0] == Phase.MIXING:
             return 1 <= position[1] <= self._rounds
         return self._copies and position == (int(Phase.DISSEMINATION), 1)
@@ -210,7 +210,7 @@ class Inbox:
 
 
 def read_vector(transfer: Transfer, payload: Payload, grid: float) -> tuple[Payload, Vector]:
-    """The vector of a message as it came, and its numbers. Raises :class:`PeerError` for what is no message at all."""
+    """The vector of a message as it came, and its numbers. Raises :class:`PeerError` for what is not a message at all."""
     check_finite(transfer.weight, "weight")
     encoded = payload[: transfer.width * transfer.dimension]
     return encoded, decode_vector(encoded, transfer.width, grid)

@@ -65,7 +65,7 @@ def reconstruct(
     taken = _messages((round_, sender, party) for party, log in both.items() for round_, sender in log.received)
     # Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
     final = np.isin(np.arange(schedule.parties), list(logs))
-    # Of a party that left all repeat what anybody told them: what came to those who finished they say themselves.
+    # Of a party that left all repeat what anybody sent them: what came to those who finished they say themselves.
     arrived = np.concatenate([sent[final[sent[:, 1]] | ~final[sent[:, 2]]], taken])
     if before_release:
         released |= {party for party, partial_log in partial.items() if partial_log.until >= schedule.rounds - 1}
@@ -102,7 +102,7 @@ def _places(schedule: Schedule) -> tuple[Ints, Ints, Ints]:
 
 
 def _among(schedule: Schedule, messages: Ints, others: Ints) -> Mask:
-    """Which of some messages, shape (..., 3), are among others, shape (m, 3)."""
+    """Which of some messages, shape (..., 3), are in others, shape (m, 3)."""
     sizes = np.array([schedule.parties**2, schedule.parties, 1])
     return np.isin(messages @ sizes, others @ sizes)
 
@@ -137,7 +137,7 @@ def _online(
         if party in released:
             last = schedule.rounds
         else:
-            # No log covers its last round, in which it may have seen what it was sent. Whoever is online in the very last round
+            # No log covers its last round, in which it may have seen what it was sent. Who is online in the very last round
             # counts as having made a release, so there only a sign counts.
             last = max(last_sign[party], min(max(last_sign[party], logged) + more, schedule.rounds - 1))
         online[logged + 1 : last + 1, party] = True
@@ -147,7 +147,7 @@ def _online(
 def _correct(online: Mask, final: Mask, known: Ints) -> None:
     """What others repeat of parties that left, ``online`` (T + 1, n), by what those who finished, ``final``, know themselves.
 
-    Anybody may have told them anything of who left. ``known``: messages that one of them sent or was handed.
+    Anybody may have said anything to them of who left. ``known``: messages that one of them sent or was handed.
     """
     # It was there in each round in which somebody who finished exchanged something with it.
     for end in (1, 2):

@@ -34,7 +34,7 @@ class NodeResult:
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
     ``gate``: what happened at the gate before the release, if the plan has one. ``audits``: how far the others' audit logs had
     come, as they said, (party, bytes). ``impossible``: (party, digest) of releases that came and cannot be, which are not in the
-    sums; ``equivocating``: (party, digest, other, digest) of releases of which an other party says it was told another.
+    sums; ``equivocating``: (party, digest, other, digest) of releases of which an other party says that it was sent another.
     """
 
     total_vector: Vector
@@ -66,7 +66,7 @@ class NodeResult:
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
         """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
 
-        Messages in doubt are not among them: nothing that their receivers made of them is in this result. The execution has both,
+        Messages in doubt are left out: nothing that their receivers made of them is in this result. The execution has both,
         since a receiver may have seen the message.
         """
         if not self.execution.protocol.transfers_mass:
@@ -123,7 +123,7 @@ class NodeResult:
                 "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
                 "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),
                 "impossible": tuple((party, of) for party, of in raw.get("impossible", ())),
-                "equivocating": tuple((party, of, other, told) for party, of, other, told in raw.get("equivocating", ())),
+                "equivocating": tuple((party, of, other, sent) for party, of, other, sent in raw.get("equivocating", ())),
             }
         )
 

@@ -1,7 +1,7 @@
 """Through an outage of this machine: a session that its disk or memory ended is begun anew, as after the death of a process.
 
 Nothing else is certain: after an error nobody knows what is on the disk, and what was handed to the session before may be lost.
-What is on the disk counts, whoever was not answered sends again, and the rest is as it is with a process that is started again.
+What is on the disk counts, those who were not answered send again, and the rest is as it is with a process that is started again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RetryPolicy:
         self._reported = ""
 
     async def wait(self, outage: StorageError) -> None:
-        """For a little while, longer each time. Raises the outage where there is no patience left."""
+        """For a little while, longer each time. Raises the outage once patience is over."""
         if self._left <= 0:
             raise outage
         if str(outage) != self._reported:
@@ -69,7 +69,7 @@ class CurrentSession:
     @property
     def session(self) -> StudySession:
         if self._session is None:
-            raise RuntimeError("there is no session yet")
+            raise RuntimeError("the session has not begun")
         return self._session
 
     def follow(self, session: StudySession) -> StudySession:

@@ -72,7 +72,7 @@ class StudySession:
     ) -> None:
         """``links`` to the other parties count bytes in ``traffic``. ``report`` gets the events.
 
-        ``closed`` returns when nobody is waited for at a position any more, whoever is there; by default time-outs tell.
+        ``closed`` returns when nobody is waited for at a position any more, present or not; by default time-outs tell.
         ``refusals``: what was refused before, which the result tells, too.
         ``restarted``: a process that died may have been handed messages, even if the store says nothing.
         """
@@ -129,7 +129,7 @@ class StudySession:
             self._merge_gossip(gossip)
         self._gate = Gate(self._context, self._merge_gossip)
         if plan.gated and self._mixing_is_over:
-            # From the first moment on: who connects is told, and sends no share any more.
+            # From the first moment on: who connects learns it, and sends no share any more.
             self._context.inbox.enter((int(Phase.GATE), 0), frozenset())
 
     def at_gate(self, disconnect: CutOff, compute: Compute) -> None:
@@ -219,7 +219,7 @@ class StudySession:
         self._forget_input()
 
     async def _pass_gate(self) -> None:
-        """Returns if this party publishes what it holds, or others may. Raises :class:`GateRefused` if there is no result."""
+        """Returns if this party publishes what it holds, or others may. Raises :class:`GateRefused` if nobody has a result."""
         record = await self._gate.run(self._schedule, self._seed, self._weights)
         if not (record.published or record.may_pass_elsewhere):
             await self._gate.tell_all()

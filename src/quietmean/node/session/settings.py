@@ -32,7 +32,7 @@ from quietmean.randomness import Encapsulated, Seed
 class PairKeys:
     """The ML-KEM-768 keys of the parties' entries: the ``own`` private one, and the ``public`` ones by place in the roster.
 
-    There is no own one after this party has the result.
+    The own one is gone once this party has the result.
     """
 
     own: MLKEM768PrivateKey | None = field(repr=False)
@@ -44,7 +44,7 @@ def _silent(event: Event) -> None:
 
 
 class _MissingError(Exception):
-    """There is no store yet."""
+    """The store has not been made yet."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PlannedValue:
 
 @dataclass(frozen=True)
 class StartTerms:
-    """Of a study that starts with those who are there: ``start_quorum`` is the least number of parties.
+    """The terms of a study that starts with those who are there: ``start_quorum`` is the least number of parties.
 
     They start at ``start_by`` (seconds since 1970), or all as soon as they are there. ``smaller``: for each number of parties
     from the least on, without that of all. ``asked_to_start``: whether this party's person asked for a start before its time,
@@ -81,14 +81,14 @@ class NodeSettings:
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
-    ``wipe_value``: the vector is overwritten with zeros as soon as it is no longer needed, so the
+    ``wipe_value``: the vector is overwritten with zeros as soon as it is not needed any more, so the
     settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
     start, if not with all. ``before_bound`` is called with the digest of the attempt before this party is bound to it, as often
     as it takes: it writes that into the ledger. ``agreed``: what each party revealed at the start, once it is over. ``links``:
     which keys protect what parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``:
     what this party shares by these with each other one, once the start is over. ``weights``: which the parties may state before
     the start. ``passing``: the store goes with its folder, and need not outlive a power cut. ``machine``: of a member of a
-    committee, which has no value: its machine among those of the roster, instead of the plan's. Raises
+    committee, which has no value: its machine, one of those of the roster, instead of the plan's. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
@@ -143,7 +143,7 @@ class NodeSettings:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of all parties, in the roster's order."""
+        """The names of all parties, in the roster's order."""
         return tuple(entry.name for entry in self.roster.entries)
 
     @property
@@ -153,7 +153,7 @@ class NodeSettings:
 
     @property
     def planned_values(self) -> list[PlannedValue]:
-        """What this party brings, whoever else is in; the first one is for all."""
+        """What this party brings for each number of parties; the first one is for all."""
         smaller = {} if self.start is None else self.start.smaller
         return [PlannedValue(self.plan, self.value), *(planned for _, planned in sorted(smaller.items()))]
 

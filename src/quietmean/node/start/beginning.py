@@ -21,13 +21,13 @@ OnStart = Callable[[Started], None]
 
 
 def ignore_start(started: Started) -> None:
-    """The default of who is told that a study has started."""
+    """Ignore that a study has started: the default."""
 
 
 class Beginning:
     """:meth:`attach` its links, :meth:`open` it, then :meth:`run`; :meth:`open` and run it again after an outage.
 
-    ``started`` once it is settled who is in, which ``on_start`` is told once. ``restarted``: a process before this one, or this
+    ``started`` once it is settled who is in, of which ``on_start`` learns once. ``restarted``: a process before this one, or this
     one before an outage, may have been handed messages.
     """
 
@@ -63,19 +63,19 @@ class Beginning:
             )
 
     def load(self) -> None:
-        """The same without any link."""
+        """Read where this party is, without any link."""
         progress = load_progress(self._store.progress())
         self.restarted = self.restarted or progress.attempt is not None
         if progress.bound and progress.attempt is not None:
             self._settle(progress.attempt)
 
     async def run(self) -> Started:
-        """Tell the others, from now on, and return once it is settled who is in. Raises as :meth:`StartPhase.until_bound`."""
+        """Announce, from now on, and return once it is settled who is in. Raises as :meth:`StartPhase.until_bound`."""
         self.gathering.start()
         return self.started or self._settle(await self.gathering.until_bound())
 
     async def stop(self) -> None:
-        """Tell the others nothing any more."""
+        """Announce nothing to the others any more."""
         if self._gathering is not None:
             await self._gathering.stop()
 
@@ -98,11 +98,11 @@ class Beginning:
 
     @property
     def settings(self) -> NodeSettings:
-        """Of this party among those who are in, once that is settled."""
+        """The settings of this party as one of those who are in, once that is settled."""
         return self._settings if self.started is None else self.started.settings
 
     def place(self, party: PartyId) -> PartyId | None:
-        """Where a party of the roster is among those who are in; None of who is not, and before that is settled."""
+        """The index of a party of the roster in those who are in; None of who is not, and before that is settled."""
         return None if self.started is None else self.started.place(party)
 
     def handle(self, sender: PartyId, frame: Start, position: Position) -> AnswerFrame:

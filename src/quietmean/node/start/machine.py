@@ -28,7 +28,7 @@ Fresh: TypeAlias = Callable[[], Opening]
 
 @dataclass(frozen=True)
 class Attempt:
-    """The attempt in which a party is. ``agreed``: the members that sent the same proposal, itself among them.
+    """The attempt in which a party is. ``agreed``: the members that sent the same proposal, itself included.
 
     ``own``: what this party will reveal; ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are
     bound in it.
@@ -62,14 +62,14 @@ class Attempt:
 class StartProgress:
     """``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
 
-    ``never``: it takes no part in this session, in no attempt. ``elsewhere``: who says that it is bound in another attempt
+    ``never``: it takes no part in this session, in no attempt. ``others_bound``: who says that it is bound in another attempt
     or with other members, the number and the members of that.
     """
 
     attempt: Attempt | None = None
     bound: bool = False
     never: bool = False
-    elsewhere: Mapping[PartyId, tuple[int, frozenset[PartyId]]] = field(default_factory=dict)
+    others_bound: Mapping[PartyId, tuple[int, frozenset[PartyId]]] = field(default_factory=dict)
 
     @property
     def latest(self) -> int:
@@ -96,7 +96,7 @@ class Announcement:
 
 
 class Machine:
-    """The changes of one party's standing. All methods are functions of their arguments, but for ``fresh``."""
+    """The changes of one party's progress. All methods are functions of their arguments, but for ``fresh``."""
 
     def __init__(self, party: PartyId, rules: Rules, signatures: Signatures, fresh: Fresh) -> None:
         self.party = party
@@ -144,7 +144,7 @@ class Machine:
     # --- what others announce ----------------------------------------------------------------------------------------
 
     def receive(self, progress: StartProgress, sender: PartyId, announcement: Announcement) -> StartProgress:
-        """The standing after ``sender`` announced where it is. Raises :class:`PeerError` for what a correct party never does."""
+        """The progress after ``sender`` announced where it is. Raises :class:`PeerError` for what a correct party never does."""
         if announcement.proposal is None or progress.never:
             return progress
         self.check(sender, announcement)
@@ -155,7 +155,7 @@ class Machine:
             return progress
         if attempt is None or not attempt.proposal.same_as(announcement.proposal):
             place = announcement.proposal.attempt, announcement.proposal.members
-            return replace(progress, elsewhere={**progress.elsewhere, sender: place}) if announcement.bound else progress
+            return replace(progress, others_bound={**progress.others_bound, sender: place}) if announcement.bound else progress
         return replace(progress, attempt=self._noted(attempt, sender, announcement))
 
     def check(self, sender: PartyId, announcement: Announcement) -> None:
@@ -185,11 +185,11 @@ class Machine:
         before = progress.attempt
         if not progress.free or proposal.attempt <= progress.latest:
             return False
-        # Where one is bound, all can be: what was revealed comes from whoever is.
+        # Where one is bound, all can be: what was revealed comes from those who are.
         return before is None or not (before.bound_there or before.all_revealed)
 
     def _own(self, progress: StartProgress) -> Opening:
-        # A nonce that was revealed in one attempt would let whoever commits last in the next one choose the seed.
+        # A nonce that was revealed in one attempt would let anyone who commits last in the next one choose the seed.
         return self._fresh()
 
     def _commit(self, attempt: Attempt) -> bytes:

@@ -41,7 +41,7 @@ def rules_of(settings: NodeSettings) -> Rules:
 class StartPhase:
     """Answers in :meth:`handle`, announces in the background from :meth:`start` on, and ends in :meth:`until_bound`.
 
-    Each change of the standing is on disk before it is announced. ``fail`` is called with an error in the background, which by
+    Each change of the progress is on disk before it is announced. ``fail`` is called with an error in the background, which by
     default ends :meth:`until_bound`; ``refused`` with whom this party refused and why. ``closed`` returns when nobody is waited
     for any more, by default at the time-out of the start. ``came``: who has ever been there, where that is kept.
     """
@@ -108,7 +108,7 @@ class StartPhase:
         self._tasks.cancel()
 
     async def stop(self) -> None:
-        """Tell nobody anything any more."""
+        """Announce nothing to anybody any more."""
         await self._tasks.stop()
 
     async def until_bound(self) -> Attempt:
@@ -181,7 +181,7 @@ class StartPhase:
         self._changed.set()
 
     def _take_encapsulated(self, progress: StartProgress, sender: PartyId, announcement: Announcement, ciphertext: bytes) -> None:
-        """Of the attempt in which this party is, before the standing in which the commitment counts is kept."""
+        """Take what belongs to the attempt in which this party is, before the progress in which the commitment counts is kept."""
         before, attempt, proposal = self._standing, progress.attempt, announcement.proposal
         if before.bound or attempt is None or proposal is None or not attempt.proposal.same_as(proposal):
             return
@@ -218,7 +218,7 @@ class StartPhase:
 
     @property
     def _may_be_bound(self) -> bool:
-        # Where there is no other attempt, nobody begins before all others have what it revealed, or one of them has begun with
+        # Where a study has one attempt only, nobody begins before all others have what it revealed, or one of them has begun with
         # that: who lost its store has another nonce than before, which they refuse, and must not begin alone.
         attempt = self._standing.attempt
         if not self._rules.for_all or attempt is None or self._informed >= self._links.keys():
@@ -271,7 +271,7 @@ class StartPhase:
                         await news.wait()
 
     def _is_settled(self, peer: PartyId) -> bool:
-        """Whether there is no need to announce anything to it again."""
+        """Whether nothing needs to be announced to it again."""
         if self._occasion.repeats:
             return self._occasion.settled(peer, self._standing)
         return self._taken_in.get(peer) == replace(self._announcement, bound=False)

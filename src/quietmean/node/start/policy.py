@@ -60,7 +60,7 @@ class StartPolicy(Protocol):
         """Another party announced where it is; ``progress``: of this one before."""
 
     def due(self, progress: StartProgress, informed: Collection[PartyId]) -> StartProgress:
-        """The standing after what it is time for; ``informed``: who has taken in where this party is.
+        """The progress after what it is time for; ``informed``: who has taken in where this party is.
 
         Raises :class:`NotStarted` where this party waits no more.
         """
@@ -194,8 +194,8 @@ class ByTime:
         now = self._now()
         if not progress.free:
             return progress
-        # Who is bound elsewhere is in no other attempt.
-        there = frozenset(self._present()) - progress.elsewhere.keys() | {self._me}
+        # Who is bound in another attempt is in no later one.
+        there = frozenset(self._present()) - progress.others_bound.keys() | {self._me}
         attempt = self._attempt_by_time(progress, now)
         may_start = self._terms.asked_to_start() and self._machine.rules.allows(there)
         if attempt is None and (may_start or len(there) == len(self._settings.roster)):
@@ -242,9 +242,9 @@ class ByTime:
                 "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
             )
         colluding, own = self._machine.rules.colluding, progress.attempt
-        for (attempt, members), sayers in Counter(progress.elsewhere.values()).items():
+        for (attempt, members), sayers in Counter(progress.others_bound.values()).items():
             inside = own is not None and own.proposal.same_as(Proposal(attempt, members, b""))
-            # More than may lie say so, and this party is not among them or went on to a later attempt.
+            # More than may lie say so, and this party is not one of them or went on to a later attempt.
             if sayers > colluding and not inside and (self._me not in members or progress.latest > attempt):
                 raise NotStarted(
                     f"the study started without this party, with {self._names(members)}: none of its data left this machine"

@@ -31,12 +31,12 @@ class _Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``elsewhere``: by party, as :class:`StartProgress` has it."""
+    """``others_bound``: by party, as :class:`StartProgress` has it."""
 
     attempt: _Attempt | None
     bound: bool
     never: bool
-    elsewhere: dict[int, tuple[int, tuple[int, ...]]] = {}
+    others_bound: dict[int, tuple[int, tuple[int, ...]]] = {}
 
 
 def dump_progress(party: PartyId, progress: StartProgress) -> bytes:
@@ -54,8 +54,8 @@ def dump_progress(party: PartyId, progress: StartProgress) -> bytes:
             tuple(_opened(*item) for item in sorted(attempt.openings.items())),
             tuple(sorted(attempt.bound_there)),
         )
-    elsewhere = {party: (number, tuple(sorted(members))) for party, (number, members) in progress.elsewhere.items()}
-    return msgspec.msgpack.encode(_Record(inside, progress.bound, progress.never, elsewhere))
+    others_bound = {party: (number, tuple(sorted(members))) for party, (number, members) in progress.others_bound.items()}
+    return msgspec.msgpack.encode(_Record(inside, progress.bound, progress.never, others_bound))
 
 
 def load_progress(raw: bytes | None) -> StartProgress:
@@ -64,9 +64,9 @@ def load_progress(raw: bytes | None) -> StartProgress:
         return StartProgress()
     record = load_state(_Record, raw)
     inside = record.attempt
-    elsewhere = {party: (number, frozenset(members)) for party, (number, members) in record.elsewhere.items()}
+    others_bound = {party: (number, frozenset(members)) for party, (number, members) in record.others_bound.items()}
     if inside is None:
-        return StartProgress(None, record.bound, record.never, elsewhere)
+        return StartProgress(None, record.bound, record.never, others_bound)
     attempt = Attempt(
         Proposal(inside.attempt, frozenset(inside.members), inside.signature),
         _opening(inside.own),
@@ -75,7 +75,7 @@ def load_progress(raw: bytes | None) -> StartProgress:
         {opening.party: _opening(opening) for opening in inside.openings},
         frozenset(inside.bound_there),
     )
-    return StartProgress(attempt, record.bound, record.never, elsewhere)
+    return StartProgress(attempt, record.bound, record.never, others_bound)
 
 
 def to_frames(announcement: Announcement, parties: int, encapsulated: bytes = b"") -> Iterator[Start]:

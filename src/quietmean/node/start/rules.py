@@ -18,9 +18,8 @@ class Rules:
     """What is fixed before the start, the same at every party.
 
     ``session``: what the parties have in common, hexadecimal. ``conveners``: all parties, in the order in which they may
-    propose. ``colluding``: a count on the whole roster. ``start_quorum`` parties start a study, ``least_result`` make a result;
-    ``required``: parties without whom there is no study. Raises :class:`InputError` for numbers with which two results of one
-    session could be made.
+    propose. ``colluding``: a count on the whole roster. ``start_quorum`` parties start a study, ``least_result`` make a result.
+    Raises :class:`InputError` for numbers with which two results of one session could be made.
     """
 
     session: str
@@ -28,13 +27,10 @@ class Rules:
     colluding: int
     start_quorum: int
     least_result: int
-    required: frozenset[PartyId] = frozenset()
 
     def __post_init__(self) -> None:
         if sorted(self.conveners) != list(range(self.parties)):
             raise InputError("the order of conveners does not name every party once: seal the study again")
-        if not self.required <= set(self.conveners):
-            raise InputError("a required party is not in the roster: name parties of the study only")
         if not isinstance(self.colluding, int) or not 0 <= self.colluding < self.parties:
             raise InputError(f"{self.colluding} colluding parties of {self.parties} are impossible: give a number of parties")
         least = self.least
@@ -69,7 +65,7 @@ class Rules:
     def allows(self, members: frozenset[PartyId]) -> bool:
         """Whether a study may start with these parties."""
         in_study = all(0 <= member < self.parties for member in members)
-        return in_study and self.required <= members and len(members) >= self.start_quorum
+        return in_study and len(members) >= self.start_quorum
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from quietmean.randomness import Encapsulated
 
 @dataclass(frozen=True)
 class Started:
-    """A study that started: ``settings`` are those of this party among its members, by whose places all are numbered then.
+    """A study that started: ``settings`` are those of this party as one of its members, by whose places all are numbered then.
 
     ``attempt``: which one it was; ``members``: their places in the roster; ``absent``: names of who was not in at the start.
     """
@@ -51,5 +51,5 @@ class Started:
         return cls(inside, attempt.proposal.attempt, members, absent)
 
     def place(self, party: PartyId) -> PartyId | None:
-        """Where a party of the roster is among the members; None for who is not in."""
+        """The index of a party of the roster in the members; None for who is not in."""
         return self.members.index(party) if party in self.members else None

@@ -48,10 +48,10 @@ class KeptBesideValues(StoreDatabase):
         """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
         if self._fact("result") is None:
             with self._transaction():
-                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, gossip))
+                self._database.execute("INSERT OR REPLACE INTO final_log VALUES (?, ?, ?)", (party, log, gossip))
 
     def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
-        rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
+        rows = self._rows("SELECT party, log, known FROM final_log ORDER BY party")
         with self._decoded():
             return {party: (bytes(log), bytes(gossip)) for party, log, gossip in rows}
 

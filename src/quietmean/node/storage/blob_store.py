@@ -79,7 +79,7 @@ class BlobStore:
         return token[1:] if token[:1] == _SMALL_TAG else b"".join(self._read(token, _slots_of(token)))
 
     def get_long(self, token: bytes) -> Payload:
-        """The same, read a piece at a time: what is read is not twice in memory."""
+        """The content of a token, read a piece at a time: what is read is not twice in memory."""
         if token[:1] == _SMALL_TAG:
             return token[1:]
         # Its pages come into being as it is read.

@@ -18,9 +18,7 @@ from quietmean.node.net import Payload
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 from quietmean.node.storage.housekeeping import require_store
 
-SCHEMA = 9
-# The protocol of the releases that wrote an earlier one: only they can finish what is in it.
-_PROTOCOL_OF = {8: 10}
+SCHEMA = 10
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
@@ -33,7 +31,7 @@ CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTE
                      settled INTEGER, PRIMARY KEY (phase, round, receiver));
 CREATE TABLE reported (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
 CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEGER NOT NULL);
-CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
+CREATE TABLE final_log (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, weight REAL NOT NULL, vector BLOB, content BLOB,
                     PRIMARY KEY (phase, round, sender));
 CREATE TABLE encapsulated (party INTEGER PRIMARY KEY, secret BLOB NOT NULL, ciphertext BLOB NOT NULL);
@@ -148,7 +146,10 @@ class StoreDatabase:
             tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
             self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
         elif version != SCHEMA:
-            raise InputError(_of_another_release(self._path, version))
+            raise InputError(
+                f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with the "
+                "release that made it"
+            )
         if not self._passing:
             sync_folder(self._path.parent)
 
@@ -225,12 +226,12 @@ class StoreDatabase:
         self._database.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
 
     def _content(self, token: bytes) -> bytes:
-        """What a token stands for."""
+        """What a token means."""
         with self._on_disk():
             return self._blobs.get(token)
 
     def _long_content(self, token: bytes) -> Payload:
-        """The same, of a vector."""
+        """The content of a token, of a vector."""
         with self._on_disk():
             return self._blobs.get_long(token)
 
@@ -243,9 +244,3 @@ def _connect(path: Path) -> sqlite3.Connection:
     # SQLite gives its side files the rights of the main file.
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     return sqlite3.connect(path, timeout=0.5, isolation_level=None)
-
-
-def _of_another_release(path: Path, version: int) -> str:
-    protocol = _PROTOCOL_OF.get(version)
-    which = "the release that made it" if protocol is None else f"the release that began it, with protocol version {protocol}"
-    return f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with {which}"

@@ -17,12 +17,10 @@ _MAGIC = b"SQLite format 3\0"
 _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
 # What a session keeps of its last round.
 ROUND = ".round"
-# What releases with protocol version 10 kept of a study that started with those who were there.
-_STARTED = ".started"
 # The mean of the round before the one that goes on, and what a party put into a folder.
 LAST, OUTBOX = ".last", ".outbox"
 _POSTED = tuple(kind + OUTBOX + journal for kind in ("", ROUND) for journal in ("", "-journal"))
-_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (_STARTED, ROUND) for ending in _OWN), ROUND + LAST, *_POSTED)
+_BESIDE = (*_OWN, ".status.json", *(ROUND + ending for ending in _OWN), ROUND + LAST, *_POSTED)
 
 
 def find_stores(folder: Path) -> list[Path]:
@@ -44,7 +42,7 @@ def files_of(store: Path) -> list[Path]:
 
 
 def in_use(store: Path) -> bool:
-    """Does a process have it open? The store is not changed. Raises :class:`InputError` if the file is no store."""
+    """Does a process have it open? The store is not changed. Raises :class:`InputError` if the file is not a store."""
     with closing(_opened(store)) as database:
         try:
             _tables_of(database)
@@ -54,14 +52,14 @@ def in_use(store: Path) -> bool:
 
 
 def remove_store(store: Path) -> list[Path]:
-    """Remove all its files, in one step for whoever would open it. Returns what was removed.
+    """Remove all its files, in one step for anyone who would open it. Returns what was removed.
 
-    Raises :class:`InputError` if it is no store or in use.
+    Raises :class:`InputError` if it is not a store or in use.
     """
     with closing(_opened(store)) as database:
         if not _lock(database, store):
             raise InputError(f"store {store} is in use: stop the process that has it open, then remove it")
-        # Whoever comes now finds it locked, or gone.
+        # Anyone who comes now finds it locked, or gone.
         files = files_of(store)
         for path in files:
             path.unlink(missing_ok=True)
@@ -71,13 +69,13 @@ def remove_store(store: Path) -> list[Path]:
 
 
 def require_store(store: Path) -> None:
-    """Raises :class:`InputError` for a file that is there and is no store: before anything is charged."""
+    """Raises :class:`InputError` for a file that is there and is not a store: before anything is charged."""
     vectors = store.with_name(f"{store.name}.vectors")
     if not store.exists() or (store.is_file() and not store.stat().st_size):
         if vectors.exists():
             raise InputError(f"file {vectors} is there without its store {store}: name another store, nothing is overwritten")
         return
-    other = InputError(f"file {store} exists already and is no store: name another store, nothing is overwritten")
+    other = InputError(f"file {store} exists already and is not a store: name another store, nothing is overwritten")
     try:
         # With its log: a process or a disk may have ended while what is in that was copied here. SQLite takes the log away again.
         with closing(_opened(store, "mode=rw" if _has_log(store) else "immutable=1")) as database:
@@ -125,7 +123,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     if start != _MAGIC and not _has_log(store):
         database.close()
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is no store of quietmean: nothing was removed")
+        raise InputError(f"file {store} is not a store of quietmean: nothing was removed")
     return database
 
 
@@ -146,5 +144,5 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
         raise InputError(f"store {store} cannot be opened: it is damaged") from None
     if not tables >= _TABLES:
         refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
-        raise InputError(f"file {store} is no store of quietmean: nothing was removed")
+        raise InputError(f"file {store} is not a store of quietmean: nothing was removed")
     return True

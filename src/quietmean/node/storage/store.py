@@ -23,7 +23,7 @@ from quietmean.node.storage.database import StoreDatabase
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.randomness import Seed
 
-# The first byte of what stands for kept bytes: are they in it, or in the table?
+# The first byte of a token of kept bytes: are they in it, or in the table?
 _INLINE, _BY_TOKEN = b"\0", b"\1"
 _SHORT = 64
 
@@ -169,7 +169,7 @@ class Store(KeptBesideValues):
         return self._content(self._one("SELECT content FROM kept WHERE token = ?", token)[0])
 
     def _dump(self, phase: int, state: Any) -> bytes:
-        """The state; what it keeps is written if it is not there, and deleted if it is no longer kept."""
+        """The state; what it keeps is written if it is not there, and deleted if it is not kept any more."""
         tokens: set[bytes] = set()
 
         def keep(kept: StableBytes) -> bytes:
@@ -235,7 +235,7 @@ class Store(KeptBesideValues):
                 token = self._blobs.put(self._codec.encode(step.release.vector), public=not withheld)
                 released = (phase, token, step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
-        # After the commit: fill the caches, and free what is no longer needed.
+        # After the commit: fill the caches, and free what is not needed any more.
         self._sent = sent
         if closed is not None:
             key = (phase, closed.round)
@@ -321,7 +321,7 @@ class Store(KeptBesideValues):
         ]
 
     def accept(self, phase: int, message: Message, encoded: Payload, gossip: bytes = b"") -> None:
-        """Make a transfer durable; once this returns it counts, whatever happens.
+        """Make a transfer durable; once this returns it counts.
 
         ``encoded``: the vector's bytes as received, which are stored; ``gossip``: the logs that came with it, encoded.
         """
@@ -416,7 +416,7 @@ class Store(KeptBesideValues):
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
             self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
-            for table in ("state", "kept", "message", "reported", "told", "vote", "encapsulated"):
+            for table in ("state", "kept", "message", "reported", "final_log", "vote", "encapsulated"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

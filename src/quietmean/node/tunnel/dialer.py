@@ -26,7 +26,7 @@ Role: TypeAlias = Literal["attend", "visit"]
 
 
 class Dialer:
-    """The party with this identity among those of the roster. Nothing is dialled before it is asked for."""
+    """The party of the roster with this identity. Nothing is dialled before it is asked for."""
 
     def __init__(self, identity: Identity, roster: Roster) -> None:
         self._identity = identity

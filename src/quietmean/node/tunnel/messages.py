@@ -41,7 +41,7 @@ class Proof(msgspec.Struct, frozen=True, tag="proof", forbid_unknown_fields=True
     """A party's first word.
 
     ``attend``: it can be called under ``label``, its own, from now on instead of any other process of it; ``visit``: only if
-    there is no other. ``call``: it calls ``label``. ``answer``: it answers the call with this ``ticket``.
+    none is there. ``call``: it calls ``label``. ``answer``: it answers the call with this ``ticket``.
 
     ``group`` is that of the session, ``key`` the party's identity (32 bytes), ``relay`` the name under which it dialled.
     """

@@ -203,7 +203,7 @@ class Attendance:
     """This party at its relay: it can be called there. ``callers``: keys (32 bytes) and names of those who may.
 
     ``admit`` is given the socket of each call, and what to call it; ``trouble`` a sentence whenever the relay does not do its
-    part. ``role``: "visit" where another process of this party goes first. ``fail`` is told of an error in the background.
+    part. ``role``: "visit" where another process of this party goes first. ``fail`` gets an error in the background.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class Attendance:
             self._trouble(f"relay {self._access.name}", text)
 
     def _answer(self, call: Call) -> None:
-        # Whoever calls has to prove its key to this party in any case. This keeps the relay's strangers from costing anything.
+        # Anyone who calls has to prove its key to this party in any case. This keeps the relay's strangers from costing anything.
         if call.caller not in self._callers or self._answers[call.caller] >= _ANSWERS_OF_CALLER:
             return
         self._answers[call.caller] += 1

@@ -1,7 +1,7 @@
 """A party's connection to a relay: WebSocket outside, messages first, then the bytes of one other party through a socket pair.
 
-The party's own TLS runs at the other end of the socket pair, as it would over TCP: the relay, and whoever stands in between, sees
-only what that encrypts.
+The party's own TLS runs at the other end of the socket pair, as it would over TCP: relay and proxies see only
+what that encrypts.
 """
 
 from __future__ import annotations
@@ -188,13 +188,13 @@ class RelayStream(asyncio.BufferedProtocol):
         end = head.find(END_OF_HEAD)
         if end < 0:
             if len(head) > LONGEST_HEAD:
-                raise PeerError("it is no relay: its answer is too long")
+                raise PeerError("it is not a relay: its answer is too long")
             return memoryview(b"")
         answer, rest = FrameHead.parse(bytes(head[:end])), bytes(head[end + len(END_OF_HEAD) :])
         self._head = None
         if len(answer.first) < 2 or answer.first[1] != "101" or answer.headers.get("sec-websocket-accept") != self._accept:
             status = answer.first[1] if len(answer.first) > 1 and answer.first[1].isdigit() else "no status"
-            raise PeerError(f"it is no relay, or a proxy on the way does not let WebSocket through (its answer: {status[:9]})")
+            raise PeerError(f"it is not a relay, or a proxy on the way does not let WebSocket through (its answer: {status[:9]})")
         return memoryview(rest)
 
     def _take(self, piece: Piece) -> None:

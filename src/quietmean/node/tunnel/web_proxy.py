@@ -97,7 +97,7 @@ async def _ask(connected: socket.socket, proxy: WebProxy, target: str) -> None:
     while END_OF_HEAD not in answer:
         more = await loop.sock_recv(connected, 4096)
         if not more or len(answer) > LONGEST_HEAD:
-            raise ConnectionError(f"the proxy {proxy.name} closed the connection, or is no HTTP proxy")
+            raise ConnectionError(f"the proxy {proxy.name} closed the connection, or is not an HTTP proxy")
         answer += more
     status = answer.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     code = status[1] if len(status) > 1 else ""
