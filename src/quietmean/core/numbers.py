@@ -49,23 +49,19 @@ class Numbers(ABC):
         """A party's value as the protocol takes it: on a grid rounded to it, towards zero."""
 
     @abstractmethod
-    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
-        """Gaussian noise of standard deviation ``sigma`` at least, as an array that is not to be written to, times a number."""
-
-    @abstractmethod
-    def draw_shared(
-        self, source: Source, other: Any, purpose: str, index: int, sigma: float, dimension: int
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
     ) -> tuple[Vector, float]:
-        """The same, shared with party ``other``; of a population, with ``other`` the pairs (M, 2), an array (M, d)."""
+        """Draw Gaussian noise of standard deviation ``sigma`` at least: an array that is not to be written to, times a number.
 
-    def noise(self, source: NoiseSource, purpose: str, index: int, sigma: float, dimension: int) -> Vector:
-        """Gaussian noise of standard deviation ``sigma`` at least, shape (d,)."""
-        array, factor = self.draw(source, purpose, index, sigma, dimension)
-        return array * factor
+        ``shared_with``: the other party that draws it as well; of a population, the pairs (M, 2), for an array (M, d).
+        """
 
-    def shared_noise(self, source: NoiseSource, other: PartyId, purpose: str, index: int, sigma: float, dimension: int) -> Vector:
-        """The same, shape (d,), as ``other`` draws it as well."""
-        array, factor = self.draw_shared(source, other, purpose, index, sigma, dimension)
+    def noise(
+        self, source: NoiseSource, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: PartyId | None = None
+    ) -> Vector:
+        """Draw the same as one vector, (d,)."""
+        array, factor = self.draw(source, purpose, index, sigma, dimension, shared_with=shared_with)
         return array * factor
 
     @abstractmethod
@@ -91,13 +87,12 @@ class RealNumbers(Numbers):
     def value(self, value: Vector) -> Vector:
         return value
 
-    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
-        return source.normal(purpose, index, dimension), sigma
-
-    def draw_shared(
-        self, source: Source, other: Any, purpose: str, index: int, sigma: float, dimension: int
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
     ) -> tuple[Vector, float]:
-        return source.shared_normal(other, purpose, index, dimension), sigma
+        if shared_with is None:
+            return source.normal(purpose, index, dimension), sigma
+        return source.shared_normal(shared_with, purpose, index, dimension), sigma
 
     def injected(self, vector: Vector) -> Vector:
         return vector
@@ -139,17 +134,15 @@ class WholeNumbers(Numbers):
             )
         return sigma / self.step
 
-    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
-        if not sigma:
-            return np.zeros(dimension), 1.0
-        return source.discrete(purpose, index, self._in_steps(sigma), dimension).astype(np.float64), self.step
-
-    def draw_shared(
-        self, source: Source, other: Any, purpose: str, index: int, sigma: float, dimension: int
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
     ) -> tuple[Vector, float]:
         if not sigma:
             return np.zeros(dimension), 1.0
-        return source.shared_discrete(other, purpose, index, self._in_steps(sigma), dimension).astype(np.float64), self.step
+        steps = self._in_steps(sigma)
+        if shared_with is None:
+            return source.discrete(purpose, index, steps, dimension).astype(np.float64), self.step
+        return source.shared_discrete(shared_with, purpose, index, steps, dimension).astype(np.float64), self.step
 
     def injected(self, vector: Vector) -> Vector:
         return whole_steps(vector, self.step)
@@ -194,10 +187,12 @@ class PortionedNumbers(WholeNumbers):
     def value_step(self) -> float:
         return self._with_values.step
 
-    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
+    ) -> tuple[Vector, float]:
         if purpose in (NoiseGroup.INDEPENDENT, NoiseGroup.GUARD):
-            return self._with_values.draw(source, purpose, index, sigma, dimension)
-        return super().draw(source, purpose, index, sigma, dimension)
+            return self._with_values.draw(source, purpose, index, sigma, dimension, shared_with=shared_with)
+        return super().draw(source, purpose, index, sigma, dimension, shared_with=shared_with)
 
 
 class RoundedNumbers(WholeNumbers):
@@ -215,13 +210,10 @@ class RoundedNumbers(WholeNumbers):
     def value(self, value: Vector) -> Vector:
         return value
 
-    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
-        return REAL.draw(source, purpose, index, sigma, dimension)
-
-    def draw_shared(
-        self, source: Source, other: Any, purpose: str, index: int, sigma: float, dimension: int
+    def draw(
+        self, source: Source, purpose: str, index: int, sigma: float, dimension: int, *, shared_with: Any = None
     ) -> tuple[Vector, float]:
-        return REAL.draw_shared(source, other, purpose, index, sigma, dimension)
+        return REAL.draw(source, purpose, index, sigma, dimension, shared_with=shared_with)
 
 
 REAL = RealNumbers()

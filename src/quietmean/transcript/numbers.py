@@ -168,7 +168,7 @@ class SharedTerms:
         for first in range(0, left.size, together):
             block = slice(first, first + together)
             pairs = self.pairs[left[block]]
-            drawn, factor = self.numbers.draw_shared(self.noise, pairs, self.purpose, self.index, self.sigma, total.shape[1])
+            drawn, factor = self.numbers.draw(self.noise, self.purpose, self.index, self.sigma, total.shape[1], shared_with=pairs)
             total[rows] += np.asarray((few[:, block] * factor) @ drawn)
 
 

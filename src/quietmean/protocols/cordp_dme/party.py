@@ -57,6 +57,6 @@ class CordpDmeParty(PrivateValue[CordpDmeParameters]):
         for other in self._schedule.partners(self._party):
             # One end adds and the other subtracts: the larger number adds.
             sign = 1.0 if other < self._party else -1.0
-            shared = numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, parameters.sigma_pair, size)
+            shared = numbers.noise(self._noise, NoiseGroup.CANCELLING, 0, parameters.sigma_pair, size, shared_with=other)
             hidden = hidden + shared * sign
         return numbers.total([hidden])

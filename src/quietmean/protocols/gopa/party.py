@@ -41,7 +41,7 @@ class MaskedValue(PrivateValue[GopaParameters]):
 
     def _shared(self, other: PartyId) -> Vector:
         size, sigma = self._value.size, self._parameters.sigma_delta
-        shared = self._numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, sigma, size)
+        shared = self._numbers.noise(self._noise, NoiseGroup.CANCELLING, 0, sigma, size, shared_with=other)
         return shared * sign(self._party, other)
 
 
