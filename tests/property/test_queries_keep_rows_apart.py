@@ -53,6 +53,12 @@ class InMemory(Tables):
         names = [name for name, _ in self.columns(table)]
         yield of_rows(table.name, names, self.rows[table.name], range(len(self.rows[table.name])))
 
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        raise AssertionError
+
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        raise AssertionError
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Location:

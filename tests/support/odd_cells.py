@@ -540,22 +540,17 @@ WRITERS: dict[str, Writer] = {
 }
 
 
-def apart_in_this_process(module: Any, arguments: Sequence[str]) -> tuple[int, bytes]:
+def pieces_in_this_process(module: Any, arguments: Sequence[str]) -> Iterator[bytes]:
     """Instead of a process that reads a file, of which thousands take an hour."""
     try:
-        return 0, sheets.packed(arguments[0], int(arguments[1]))
-    except Exception:
-        return 1, b""
-
-
-def pieces_in_this_process(module: Any, arguments: Sequence[str]) -> Iterator[bytes]:
-    """The same of a process that writes piece by piece."""
-    try:
-        yield from module.pieces(arguments[0], arguments[1], int(arguments[2]), arguments[3:])
+        if module is sheets:
+            yield from sheets.pieces(arguments[0], int(arguments[1]))
+        else:
+            yield from module.pieces(arguments[0], arguments[1], int(arguments[2]), arguments[3:])
     except Exception:
         raise EndedError(1) from None
 
 
 def read_files_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.studies.data.workbook.read_apart", apart_in_this_process)
-    monkeypatch.setattr("quietmean.studies.data.frames.pieces_apart", pieces_in_this_process)
+    for module in ("workbook", "frames"):
+        monkeypatch.setattr(f"quietmean.studies.data.{module}.pieces_apart", pieces_in_this_process)

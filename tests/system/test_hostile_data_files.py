@@ -89,17 +89,13 @@ def test_a_process_that_reads_a_file_may_end_as_it_likes(
     limited = "from quietmean.core.portability import limit_process; limit_process(2**30, 1)"
     much, long = f"{limited}; bytearray(2**31)", f"{limited}\nwhile True: pass"
     broken = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    begin, run = subprocess.Popen, subprocess.run
+    begin = subprocess.Popen
     endless = "import time; print('Sentinel', flush=True); time.sleep(60)"
     for program in ("import os; os.abort()", broken, "import sys; sys.exit(1)", much, long, "print('Sentinel')", endless):
-
-        def other(command: list[str], program: str = program, **options: Any) -> Any:
-            return run([command[0], "-c", program], **options | ({"timeout": 0.3} if program == endless else {}))
 
         def started(command: list[str], program: str = program, **options: Any) -> Any:
             return begin([command[0], "-c", program], **options)
 
-        monkeypatch.setattr("quietmean.studies.data.apart.subprocess.run", other)
         monkeypatch.setattr("quietmean.studies.data.apart.subprocess.Popen", started)
         monkeypatch.setattr("quietmean.studies.data.apart.MOST_SECONDS", 0.3 if program == endless else 60)
         with pytest.raises(InputError, match=words) as caught:
@@ -437,7 +433,6 @@ def test_each_process_that_reads_a_file_is_limited(name: str, tmp_path: Path, mo
     other_start = {"t.dta": b"<stata_dta>", "t.xpt": b"HEADER RECORD*******LIB"}
     (tmp_path / name).write_bytes((start | other_start)[name] + bytes(400))
     with monkeypatch.context() as patch:
-        patch.setattr("quietmean.studies.data.apart.subprocess.run", other)
         patch.setattr("quietmean.studies.data.apart.subprocess.Popen", other)
         with pytest.raises(InputError):
             read_columns(tmp_path / name, AGE)

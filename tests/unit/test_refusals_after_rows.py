@@ -84,7 +84,7 @@ ERRORS: dict[str, tuple[int, DependsOn]] = {
     f"{DATA}/text.py:_next_of": (1, DependsOn.OPENED),
     f"{DATA}/text.py:unpacked": (1, DependsOn.OPENED),
     f"{DATA}/workbook.py:_chosen": (3, DependsOn.HEADING),
-    f"{DATA}/workbook.py:_sheets": (3, DependsOn.OPENED),
+    f"{DATA}/workbook.py:_sheets": (2, DependsOn.OPENED),
     f"{DATA}/workbook.py:_table": (1, DependsOn.HEADING),
     "planning/plan.py:Admitted.require_of": (1, DependsOn.CALLER),
     "planning/plan.py:Plan._moved": (1, DependsOn.CALLER),

@@ -25,22 +25,6 @@ class EndedError(Exception):
         self.code = code
 
 
-def read_apart(module: ModuleType, arguments: Sequence[str]) -> tuple[int, bytes]:
-    """How a process that runs the ``module`` ends, negative where a signal or the clock ended it, and what it prints."""
-    try:
-        done = subprocess.run(
-            _command(module, arguments),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=MOST_SECONDS,
-            env=_environment(),
-        )
-    except subprocess.TimeoutExpired:
-        return -1, b""
-    return done.returncode, done.stdout
-
-
 def pieces_apart(module: ModuleType, arguments: Sequence[str]) -> Iterator[bytes]:
     """What a process that runs the ``module`` writes (:func:`columnar.write`), as it comes. Raises :class:`EndedError`."""
     running = subprocess.Popen(

@@ -18,7 +18,7 @@ from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes
-from quietmean.studies.data.query_tables import Listed, Tables, definition_of_view, quoted, type_declared
+from quietmean.studies.data.query_tables import Listed, Tables, definition_of_view, literal, quoted, type_declared
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, require_distinct, too_many_cells, wanted_places
 
 # Types of DuckDB whose cells are all known to Python; any others are read as texts.
@@ -67,7 +67,6 @@ class DatabaseTables(Tables):
         self.place = location.name
 
     def chosen(self, column_names: Collection[str]) -> Listed:
-        """The table that was named, or the only one with the named columns. Raises :class:`InputError` if there is none."""
         tables = {one.name: one for one in self.all() if one.visible}
         named = self._location.settings.get("table")
         if named is not None:
@@ -89,7 +88,7 @@ class DatabaseTables(Tables):
 
     def columns(self, table: Listed) -> list[tuple[str, str]] | None:
         if self._kind == "sqlite":
-            rows = self._base.execute(f"SELECT name, type FROM pragma_table_xinfo({_literal(table.name)})")  # noqa: S608
+            rows = self._base.execute(f"SELECT name, type FROM pragma_table_xinfo({literal(table.name)})")  # noqa: S608
         else:
             rows = self._base.execute(
                 "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'source' AND schema_name = ? AND "
@@ -99,11 +98,10 @@ class DatabaseTables(Tables):
         return [(plain_name(name), type_declared(str(kind))) for name, kind in rows.fetchall()]
 
     def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
-        return self.rows(self._called(table), column_names)
+        return selected(self._base, self._called(table), self._kind, self._location, column_names)
 
-    def rows(self, chosen: str, column_names: Collection[str]) -> Pieces:
-        """Of a table, view or query."""
-        return selected(self._base, chosen, self._kind, self._location, column_names)
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        return selected(self._base, behind_from(query), self._kind, self._location, column_names)
 
     def _listed(self, schema: str, name: str, kind: str, statement: str | None) -> Listed:
         if kind == "view":
@@ -217,7 +215,7 @@ def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]
     def connect(path: Path) -> Any:
         later = ("enable_external_access", "lock_configuration")
         base = duckdb.connect(config={name: value for name, value in CLOSED.items() if name not in later})
-        base.execute(f"ATTACH {_literal(str(path.absolute()))} AS source (READ_ONLY, TYPE duckdb)")
+        base.execute(f"ATTACH {literal(str(path.absolute()))} AS source (READ_ONLY, TYPE duckdb)")
         if location.mixes_rows:
             base.execute("USE source")
         for name in later:
@@ -225,10 +223,6 @@ def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]
         return base
 
     return connect, duckdb.Error
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def query_of(location: Location) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,14 +16,15 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import loaded
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
-from quietmean.studies.data.database import DatabaseTables, behind_from, open_database, query_of
+from quietmean.studies.data.database import open_database, query_of
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.frames import read_columnar, read_foreign
 from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
-from quietmean.studies.data.postgresql import PostgresqlTables, transaction
-from quietmean.studies.data.query import check_query, read_mixed, read_query
+from quietmean.studies.data.postgresql import transaction
+from quietmean.studies.data.query import check_query, read_query
 from quietmean.studies.data.query_file import FileTables
+from quietmean.studies.data.query_tables import Tables
 from quietmean.studies.data.table import Pieces
 from quietmean.studies.data.text import MOST_UNPACKED, Notify
 from quietmean.studies.data.workbook import read_workbook
@@ -77,12 +77,14 @@ def read_file(
     where it cannot be read, for a column that is absent, for a query or view that is not on the list, and for a file that changes
     meanwhile.
     """
-    with _opened(location, tell) as source:
-        chosen = source.query(column_names)
-        if chosen is None or location.mixes_rows:
-            yield from source.rows(column_names)
+    with _opened(location, tell) as tables:
+        query = _query(location, tables, column_names)
+        if query and not location.mixes_rows:
+            yield from read_query(location, tables, query, column_names, unit, tell)
+        elif written := query_of(location):
+            yield from tables.selected(written, column_names)
         else:
-            yield from read_query(location, source.tables, chosen, column_names, unit, tell)
+            yield from tables.pieces(tables.chosen(column_names), column_names)
 
 
 def digests_of_codes(location: Location, column_names: Collection[str], unit: PrivacyUnit) -> dict[str, str]:
@@ -90,45 +92,28 @@ def digests_of_codes(location: Location, column_names: Collection[str], unit: Pr
 
     Raises :class:`InputError` as :func:`read_file` does.
     """
-    with _opened(location, lambda sentence: None) as source:
-        chosen = source.query(column_names)
-        if chosen is None or location.mixes_rows:
-            return {}
-        return check_query(location, source.tables, chosen, unit)
+    with _opened(location, lambda sentence: None) as tables:
+        query = _query(location, tables, column_names)
+        return check_query(location, tables, query, unit) if query and not location.mixes_rows else {}
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """``tables``: what a query may name."""
-
-    location: Location
-    tables: FileTables | DatabaseTables | PostgresqlTables
-
-    def query(self, column_names: Collection[str]) -> str | None:
-        """What is to be computed: the query that was named, or the view that was chosen; None where a table is read."""
-        if query := query_of(self.location):
-            return query
-        if isinstance(self.tables, FileTables):
-            return None
-        chosen = self.tables.chosen(column_names)
-        return None if chosen.is_table else f"SELECT * FROM {chosen.called}"  # noqa: S608
-
-    def rows(self, column_names: Collection[str]) -> Pieces:
-        """Of the table, or of what the source itself makes of a query or view."""
-        query = query_of(self.location)
-        if isinstance(self.tables, FileTables):
-            return read_mixed(self.location, self.tables, query, column_names) if query else self.tables.rows(column_names)
-        if query:
-            return self.tables.rows(behind_from(query), column_names)
-        return self.tables.pieces(self.tables.chosen(column_names), column_names)
+def _query(location: Location, tables: Tables, column_names: Collection[str]) -> str:
+    """Return what is to be computed: the query that was named, or the view that was chosen; nothing where a table is read."""
+    if query := query_of(location):
+        return query
+    chosen = tables.chosen(column_names)
+    return "" if chosen.is_table else f"SELECT * FROM {chosen.called}"  # noqa: S608
 
 
 @contextmanager
-def _opened(location: Location, tell: Notify) -> Iterator[_Opened]:
-    """Raises :class:`InputError` where a source cannot be read, and for a file that changes meanwhile."""
+def _opened(location: Location, tell: Notify) -> Iterator[Tables]:
+    """Yield the tables of a source.
+
+    Raises :class:`InputError` where it cannot be read, and for a file that changes meanwhile.
+    """
     if location.database:
-        with transaction(location) as (_, tables):
-            yield _Opened(location, tables)
+        with transaction(location) as tables:
+            yield tables
         return
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
@@ -139,11 +124,11 @@ def _opened(location: Location, tell: Notify) -> Iterator[_Opened]:
         kind = "" if location.has_json_lines else _kind_of(location.path)
         if kind in (_SQLITE, _DUCKDB):
             # A database itself reads from one point in time.
-            with open_database(location, kind) as tables_of_base:
-                yield _Opened(location, tables_of_base)
+            with open_database(location, kind) as base:
+                yield base
             return
         reader = _reader(location, kind, tell)
-        yield _Opened(location, FileTables(location, kind, reader))
+        yield FileTables(location, kind, reader)
         if state_of(location.path) != before:
             raise InputError(f"{location.name} was changed while it was read: wait until its program has written all of it")
     except InputError:

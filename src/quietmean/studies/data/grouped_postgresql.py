@@ -50,11 +50,11 @@ class GroupsOfPostgresql(CountingEngine):
         query = query_of(self.location)
         # Which table is meant is known by all columns of the study.
         names = self._called(self._wanted).values()
-        with transaction(self.location) as (cursor, tables):
+        with transaction(self.location) as tables:
             listed = None if query else tables.chosen(names)
             if not self.location.mixes_rows and (listed is None or not listed.is_table):
                 raise not_row_by_row("what the server counts groups of", self.location.name)
-            yield cursor, tables.asked(behind_from(query) if listed is None else listed.called, names)
+            yield tables.cursor, tables.asked(behind_from(query) if listed is None else listed.called, names)
 
     def count(self) -> int:
         with self._transaction() as (cursor, selection):

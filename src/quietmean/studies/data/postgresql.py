@@ -18,7 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
-from quietmean.studies.data.database import MOST_SECONDS
+from quietmean.studies.data.database import MOST_SECONDS, behind_from
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query_tables import Listed, Tables, quoted, type_declared
 from quietmean.studies.data.table import Cells, Pieces, Table, wanted_places
@@ -64,11 +64,10 @@ class PostgresqlTables(Tables):
     """Those of a database, of which ``rows`` hold what is known; ``cursor``: in a transaction that writes nothing."""
 
     def __init__(self, cursor: Any, location: Location) -> None:
-        self._cursor, self._location, self._rows = cursor, location, _rows(cursor, _TABLES)
+        self.cursor, self._location, self._rows = cursor, location, _rows(cursor, _TABLES)
         self.place = location.name
 
     def chosen(self, column_names: Collection[str]) -> Listed:
-        """The table that was named, or the only one with the named columns. Raises :class:`InputError` if there is none."""
         called = _chosen([row[:3] for row in self._rows], self._location, column_names)
         return next(self._listed(row) for row in self._rows if row[0] == called)
 
@@ -76,19 +75,18 @@ class PostgresqlTables(Tables):
         return [self._listed(row) for row in self._rows]
 
     def columns(self, table: Listed) -> list[tuple[str, str]] | None:
-        selection = _asked(self._cursor, table.called, self._location, None)
+        selection = _asked(self.cursor, table.called, self._location, None)
         return [(name, type_declared(selection.kinds[place])) for place, name in enumerate(selection.names)]
 
     def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
-        return self.rows(table.called, column_names)
+        return selected_rows(self.cursor, self.asked(table.called, column_names), self._location)
 
-    def rows(self, chosen: str, column_names: Collection[str]) -> Pieces:
-        """Of a table, view or query."""
-        return selected_rows(self._cursor, _asked(self._cursor, chosen, self._location, column_names), self._location)
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        return selected_rows(self.cursor, self.asked(behind_from(query), column_names), self._location)
 
     def asked(self, chosen: str, column_names: Collection[str]) -> SelectedColumns:
         """What the server is asked of a table, view or query."""
-        return _asked(self._cursor, chosen, self._location, column_names)
+        return _asked(self.cursor, chosen, self._location, column_names)
 
     def _listed(self, row: tuple[Any, ...]) -> Listed:
         _, name, _, schema, definition, reason, visible = row
@@ -107,8 +105,8 @@ class SelectedColumns:
 
 
 @contextmanager
-def transaction(location: Location) -> Iterator[tuple[Any, PostgresqlTables]]:
-    """A cursor in a transaction that writes nothing, and the tables. Raises :class:`InputError` where anything fails."""
+def transaction(location: Location) -> Iterator[PostgresqlTables]:
+    """Yield the tables, in a transaction that writes nothing. Raises :class:`InputError` where anything fails."""
     location.only("a database", {"table", "grouped"})
     subject = f"{location.name} is of PostgreSQL, and reading it"
     driver, arrow = (import_extra(module, "postgresql", subject) for module in ("adbc_driver_postgresql.dbapi", "pyarrow"))
@@ -124,7 +122,7 @@ def transaction(location: Location) -> Iterator[tuple[Any, PostgresqlTables]]:
             cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             for name, value in _SETTINGS.items():
                 cursor.execute(f"SET LOCAL {name} = '{value}'")
-            yield cursor, PostgresqlTables(cursor, location)
+            yield PostgresqlTables(cursor, location)
     # Arrow's where the server fails on a later row.
     except (driver.Error, arrow.ArrowException, OSError):
         which = "a table of it" if location.query is None else f"the query in {location.query}"

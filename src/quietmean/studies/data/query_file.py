@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import closing
 
+from quietmean.core.cells import plain_name
 from quietmean.core.columnar import PARQUET
 from quietmean.core.extras import import_extra
 from quietmean.studies.data.database import CLOSED, failing
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.query_tables import Listed, Tables, type_declared
+from quietmean.studies.data.query import read_mixed
+from quietmean.studies.data.query_tables import Listed, Tables, literal, type_declared
 from quietmean.studies.data.table import Pieces
 
 # Signs of a pattern in a path, as DuckDB has them.
@@ -38,15 +40,15 @@ class FileTables(Tables):
     def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
         return self._reader(self._location, column_names)
 
-    def rows(self, column_names: Collection[str]) -> Pieces:
-        """Of the file as it is."""
-        return self._reader(self._location, column_names)
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        return Listed("main", "data")
+
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        return read_mixed(self._location, self, query, column_names)
 
 
 def _types_of_parquet(location: Location) -> dict[str, str]:
     """As the file declares them; of one that the database cannot open none, so that all cells are texts."""
-    from quietmean.core.cells import plain_name
-
     duckdb = import_extra("duckdb", "sql", f"a query over {location.name}")
     path = str(location.path.absolute())
     with failing(location, duckdb.Error), closing(duckdb.connect()) as base:
@@ -57,7 +59,3 @@ def _types_of_parquet(location: Location) -> dict[str, str]:
             base.execute(f"SET {name} = {CLOSED[name]}")
         described = base.execute(f"DESCRIBE SELECT * FROM read_parquet({as_read}, hive_partitioning = false)").fetchall()  # noqa: S608
     return {plain_name(row[0]): type_declared(str(row[1])) for row in described}
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -63,6 +63,14 @@ class Tables(ABC):
         """All tables and views."""
 
     @abstractmethod
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        """Return the table that was named, or the only one with these columns. Raises :class:`InputError` if there is none."""
+
+    @abstractmethod
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        """Yield what the source itself makes of a query, whose owner declares that it lets rows decide about others."""
+
+    @abstractmethod
     def columns(self, table: Listed) -> list[tuple[str, str]] | None:
         """Names and types (:func:`type_declared`); None where a table has whatever column is asked for."""
 
@@ -91,6 +99,11 @@ def definition_of_view(statement: str) -> str | None:
 def quoted(name: str) -> str:
     """A name as statements have it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text as statements have it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def not_row_by_row(what: str, place: str) -> InputError:

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 from quietmean.core import sheets
 from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
+from quietmean.core.columnar import TOO_LARGE
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
-from quietmean.studies.data.apart import read_apart
+from quietmean.studies.data.apart import EndedError, pieces_apart
 from quietmean.studies.data.location import HEADING_LINES, Location
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, of_rows, too_many_cells
 
@@ -53,16 +54,14 @@ def _chosen(location: Location, column_names: Collection[str]) -> Table:
 
 
 def _sheets(location: Location) -> Sheets:
-    """Read by a process of its own: its library may end it, or want more memory than there is."""
     import_extra("python_calamine", "excel", f"{location.name} is a workbook, and reading it")
-    ended, content = read_apart(sheets, [str(location.path.absolute()), str(MOST_CELLS)])
-    if ended == sheets.PASSWORD:
+    try:
+        contents = list(pieces_apart(sheets, [str(location.path.absolute()), str(MOST_CELLS)]))
+    except EndedError as ended:
+        raise too_many_cells(location.name) if ended.code == TOO_LARGE else _unreadable(location) from None
+    if contents == [sheets.PASSWORD]:
         raise InputError(f"{location.name} is protected by a password: save it without")
-    if ended == sheets.TOO_LARGE:
-        raise too_many_cells(location.name)
-    if ended:
-        raise _unreadable(location)
-    return decode(content, list[tuple[str, list[tuple[int, list[Any]]]]], lambda reason: _unreadable(location))
+    return [decode(content, tuple[str, Rows], lambda reason: _unreadable(location)) for content in contents]
 
 
 def _table(rows: Rows, location: Location, wanted: set[str]) -> Table:
