@@ -85,4 +85,4 @@ def test_a_study_without_any_estimate_has_a_page(alone: bool, known: bool) -> No
 
 def nothing(found: Estimates) -> Estimates:
     unknown = np.full(len(found.terms), math.nan)
-    return replace(found, value=unknown, standard_error=unknown, population=unknown, reason="the noise hides all")
+    return replace(found.with_columns(value=unknown, noise=unknown, error=unknown), reason="the noise hides all")

@@ -121,11 +121,11 @@ def test_the_noise_in_a_variance_is_counted(text: str) -> None:
     drawn, asked = released(text, records(), 6000)
     exact, rng = drawn(None), np.random.default_rng(8)
     truth = exact.sampling(asked).variances[-1]
-    slope = exact._at(asked, exact.quantities + 1e-30j * np.eye(len(exact.quantities)))[:, -1].imag / 1e-30
+    slope = exact.of_quantities(asked)(exact.quantities + 1e-30j * np.eye(len(exact.quantities)))[:, -1].imag / 1e-30
     pairs = [drawn(rng) for _ in range(1000)]
     found = [one.sampling(asked) for one in pairs]
     values, stated = (np.array([getattr(one, name)[-1] for one in found]) for name in ("variances", "uncertainty"))
-    forgetful = np.array([one._at(asked, one.quantities[None])[0, -1].real for one in pairs])
+    forgetful = np.array([one.of_quantities(asked)(one.quantities[None])[0, -1].real for one in pairs])
     proportional = np.array([slope @ (one.quantities - exact.quantities) for one in pairs])
 
     def is_right(each: Array) -> bool:

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimates import Estimates
 
 Array = NDArray[np.float64]
 
@@ -242,8 +243,8 @@ def test_what_half_as_many_bins_tell_is_flagged_where_it_is_much_and_a_bound_is_
     estimated: bool, open_: float, much: bool
 ) -> None:
     """An interval of 2 without bins, to which twice the resolution is added."""
-    row = Row("x", 1.0, 0.5, 0.5, -9.0, 9.0, (0.0, 2.0), (0.0, 2.0)).widened(open_, open_, estimated)
-    flags = assembled([row]).flags
+    row = Estimate("x", 1.0, 0.5, 0.5, -9.0, 9.0, (0.0, 2.0), (0.0, 2.0)).widened(open_, open_, estimated)
+    flags = Estimates.of([row]).flags
     assert [(flag.code, flag.terms) for flag in flags] == ([("coarse-bins", ("x",))] if much and estimated else [])
 
 

@@ -52,20 +52,24 @@ def odd_answers(draw: st.DrawFn, answer: Answer) -> Answer:
         )
         for name, one in found.tests.items()
     }
+    columns = {
+        "value": numbers(found.value) if "value" in chosen else found.value,
+        "noise": np.abs(numbers(found.standard_error)) if "standard_error" in chosen else found.standard_error,
+        "of_noise": numbers(np.zeros(shape)) if "noise" in chosen else found.of_noise,
+        "low": ends,
+        "high": found.high if "range" not in chosen else ends,
+    }
+    changed = found
+    if "both" in chosen or both is not None:
+        changed = replace(found, noise_only=False)
+        columns["of_population"] = numbers(np.zeros(shape) if both is None else both) if "both" in chosen else np.asarray(both)
+    if found.p_value is not None and found.test_statistic is not None:
+        columns["statistic"] = numbers(found.test_statistic)
+        columns["p_value"] = numbers(found.p_value) if "p" in chosen else found.p_value
     return replace(
         answer,
         estimates=replace(
-            found,
-            value=numbers(found.value) if "value" in chosen else found.value,
-            standard_error=np.abs(numbers(found.standard_error)) if "standard_error" in chosen else found.standard_error,
-            interval_noise=numbers(np.zeros(shape)) if "noise" in chosen else found.interval_noise,
-            interval_population=numbers(np.zeros(shape) if both is None else both)
-            if "both" in chosen
-            else found.interval_population,
-            low=ends,
-            high=found.high if "range" not in chosen else ends,
-            test_statistic=None if found.test_statistic is None else numbers(found.test_statistic),
-            p_value=None if found.p_value is None else numbers(found.p_value) if "p" in chosen else found.p_value,
+            changed.with_columns(**columns),
             tests=tests if "tests" in chosen else found.tests,
             summary=data(found.summary) if "summary" in chosen else found.summary,
         ),

@@ -303,9 +303,9 @@ def test_what_a_person_at_several_parties_costs_stands_among_the_assumptions() -
 def test_rows_of_persons_leave_no_tests_in_answers(tmp_path: Path) -> None:
     study = terms(statistic=[{"kind": "correlation", "columns": ["sbp", "age"]}], column=[COLUMN, {**COLUMN, "name": "age"}])
     rng = np.random.default_rng(1)
-    mean = rng.uniform(-0.1, 0.1, study.workload.dimension)
-    (of_persons,) = study.workload.decode(mean, 1e-6, 500.0)
     records = Workload(study.workload.columns, study.workload.statistics, PrivacyUnit.RECORD)
+    mean = records.of_records(rng.uniform(0.0, 200.0, (500, 2))).mean(axis=0)
+    (of_persons,) = study.workload.decode(mean, 1e-6, 500.0)
     (of_records,) = records.decode(mean, 1e-6, 500.0)
     assert of_persons.estimates.p_value is None
     assert not of_persons.estimates.tests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -299,7 +298,7 @@ class Bold(Mean):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         found = super().decode(released, columns)
-        return replace(found, standard_error=found.standard_error / 10)
+        return found.with_columns(noise=found.standard_error / 10)
 
 
 class Wild(Mean):
@@ -307,7 +306,7 @@ class Wild(Mean):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         found = super().decode(released, columns)
-        return replace(found, value=found.value + 1e6)
+        return found.with_columns(value=found.value + 1e6)
 
 
 @pytest.mark.parametrize(("kind", "words"), [(Bold, "times as large as stated"), (Wild, "are not all from")])

@@ -113,7 +113,7 @@ def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
         return []
     if not {_FIXED, _RANDOM} <= {estimates.terms[index] for index in kept}:
         return []
-    ends = (estimates.interval_population if estimates.interval_population is not None else estimates.of_noise)[kept]
+    ends = (estimates.of_noise if estimates.of_population is None else estimates.of_population)[kept]
     if estimates.summary.get("ratio"):
         # Ratios are combined on their logarithms.
         with np.errstate(all="ignore"):

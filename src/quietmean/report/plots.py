@@ -59,14 +59,11 @@ def _drawable(estimates: Estimates) -> Estimates:
     def known(values: Array) -> Array:
         return np.where(np.abs(values) < LARGEST, values, np.nan)
 
-    both = estimates.of_population
-    return replace(
-        estimates,
+    return estimates.with_columns(
         value=known(estimates.value),
-        standard_error=known(estimates.standard_error),
-        interval_noise=known(estimates.of_noise),
-        interval_population=None if both is None else known(both),
-        population=None,
+        noise=known(estimates.standard_error),
+        of_noise=known(estimates.of_noise),
+        of_population=known(estimates.of_noise if estimates.of_population is None else estimates.of_population),
     )
 
 

@@ -6,6 +6,7 @@ Those of other distributions register by the entry point group ``quietmean.stati
 from quietmean.statistics.answers import Answer, column_means, combined
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
 from quietmean.statistics.encoded import Encoded, what_did_not_fit
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
@@ -23,6 +24,7 @@ __all__ = [
     "Columns",
     "DeclaredColumn",
     "Encoded",
+    "Estimate",
     "Estimates",
     "Feature",
     "Flag",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,26 +36,14 @@ class Answer:
         return [text if term == WHOLE else f"{text} {term}" for term in self.estimates.terms]
 
     def unknown(self, why: Flag) -> Answer:
-        """The same terms, of which nothing is known, as there are no records."""
-        of, nothing = self.estimates, np.full(len(self.estimates.terms), np.nan)
-        ends = np.column_stack([of.low, of.high])
-        estimates = Estimates(
-            of.terms,
-            nothing,
-            nothing,
-            of.low,
-            of.high,
-            interval_noise=ends,
-            groups=of.groups,
-            headline=of.headline,
-            since=of.since,
-            n=np.zeros((len(nothing), 2)),
-            reason=why.message,
-        )
+        """Say nothing about any term, as there are no records."""
+        own = self.estimates
+        entries = tuple(replace(entry.hidden(), noise=math.nan, resolution=None) for entry in own.entries)
+        estimates = Estimates(entries, True, own.since, headline=own.headline, n=np.zeros((len(entries), 2)), reason=why.message)
         return replace(self, estimates=estimates, records=0.0).flagged(why)
 
     def flagged(self, flag: Flag) -> Answer:
-        """The same, with a flag before its own."""
+        """Put a flag before its own."""
         worded = replace(flag, message=flag.message.replace("records", self.counted))
         return replace(self, estimates=replace(self.estimates, flags=(worded, *self.estimates.flags)))
 
@@ -70,7 +59,7 @@ class Answer:
 
 
 def column_means(answers: Sequence[Answer]) -> dict[str, Estimates]:
-    """The means of columns of all records among the answers, by column."""
+    """The means of columns of all records, by column."""
     return {
         answer.statistic.column: answer.estimates
         for answer in answers
@@ -81,13 +70,11 @@ def column_means(answers: Sequence[Answer]) -> dict[str, Estimates]:
 def combined(answers: Sequence[Answer]) -> Estimates:
     """All terms of all answers in one table. Means are named by their columns where nothing else was asked for."""
     means = column_means(answers)
-    terms = tuple(means) if len(means) == len(answers) else tuple(label for answer in answers for label in answer.labels)
-    estimates = [answer.estimates for answer in answers]
-    parts = [(estimate.value, estimate.standard_error, estimate.low, estimate.high) for estimate in estimates]
-    value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    # Where nothing is said about a population, the interval is unknown.
-    populations = [
-        np.full((len(estimate.terms), 2), np.nan) if estimate.of_population is None else estimate.of_population
-        for estimate in estimates
+    labels = list(means) if len(means) == len(answers) else [label for answer in answers for label in answer.labels]
+    entries = [
+        # Where nothing is said about a population, the interval is unknown.
+        replace(entry, of_population=(math.nan, math.nan)) if answer.estimates.noise_only else entry
+        for answer in answers
+        for entry in answer.estimates.entries
     ]
-    return Estimates(terms, value, error, low, high, interval_population=np.vstack(populations))
+    return Estimates(tuple(replace(entry, term=label, group="") for label, entry in zip(labels, entries, strict=True)))

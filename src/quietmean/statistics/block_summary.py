@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.around import Around
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import least_count, satterthwaite
 from quietmean.statistics.moments_bound import MovedMoments
@@ -61,6 +62,25 @@ class Summary:
             squared = max(self.variance**2 - self.noise_of_variance, 0.0)
             return max(self.fourth - squared, 0.0) / self.present
         return 2 * self.variance**2 / self.present
+
+    def estimate_of_variance(self, term: str, largest: float) -> Estimate:
+        """The variance as a term; where noise hides it, only an upper end is known."""
+        noise = self.noise_of_variance
+        estimate = Estimate.normal(term, self.variance_estimate, noise, self.sampling_of_variance, (0.0, largest))
+        if not noise > 0:
+            return replace(estimate, value=max(estimate.value, 0.0))
+        if self.variance_estimate > 0:
+            return estimate
+        ends = [(0.0, high) for _, high in (estimate.of_noise, estimate.of_population)]
+        return replace(estimate, value=math.nan, of_noise=ends[0], of_population=ends[1])
+
+
+def square_root(variance: Estimate, term: str) -> Estimate:
+    """The standard deviation as a term, from the variance: ends of its intervals are the square roots of those of that."""
+    value = math.sqrt(variance.value) if variance.value >= 0 else math.nan
+    slope = 1 / (2 * value) if value > 0 else math.nan if variance.error > 0 else 0.0
+    ends = [(math.sqrt(low), math.sqrt(high)) for low, high in (variance.of_noise, variance.of_population)]
+    return Estimate(term, value, variance.noise * slope, variance.error * slope, 0.0, math.sqrt(variance.high), ends[0], ends[1])
 
 
 def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tuple[float, float]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,15 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import Estimated, Function, Smooth, SmoothTerm, multinomial, smooth, spread
+from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import least_count
-from quietmean.statistics.robust import Smooth
-from quietmean.statistics.rows import spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
-# From counts (points, *shape) to values (points, terms). They may be complex, for derivatives.
-Function = Callable[[NDArray[Any]], NDArray[Any]]
-
-# An imaginary step of a derivative loses no digits; the other is in deviations of the noise.
-_TINY, _STEP = 1e-30, 0.1
+NOTHING_PRESENT = Flag("nothing-present", "too few records for the noise: nothing is known about them; ask for a larger epsilon")
 _PAIR = 2
 
 
@@ -63,33 +59,24 @@ class CellCounts:
         """The standard deviation of its noise."""
         return math.sqrt(spread(weights.ravel(), self.noise))
 
-    @cached_property
-    def _root(self) -> Array:
-        """A matrix whose product with its transpose is the covariance of the noise."""
-        values, vectors = np.linalg.eigh(self.noise)
-        root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
-
-    def smooth(self, function: Function) -> Smooth:
-        """A function of the counts, (terms,), without what noise adds on average by its curvature, and its slopes by them."""
-        at, shape = self.counts.ravel(), self.counts.shape
+    def smooth(self, function: Function, *, corrected: bool = True) -> Smooth:
+        """A function of counts (points, *shape), without what noise adds on average by its curvature, and its slopes by them."""
 
         def values(points: NDArray[Any]) -> NDArray[Any]:
-            return function(points.reshape(-1, *shape))
+            return function(points.reshape(-1, *self.counts.shape))
 
-        with np.errstate(all="ignore"):
-            here = values(at[None])[0].real
-            slopes = values(at + 1j * _TINY * np.eye(len(at))).imag.T / _TINY
-            curved = np.zeros_like(here)
-            if self.noise.any():
-                steps = _STEP * self._root.T
-                ends = [values(at + sign * steps).real for sign in (1.0, -1.0)]
-                curved = (ends[0] + ends[1] - 2 * here).sum(axis=0) / _STEP**2
-        return Smooth(here - curved / 2, slopes)
+        return smooth(values, self.counts.ravel(), self.noise, corrected=corrected)
 
     def noise_of(self, slopes: Array) -> float:
         """The variance of noise of a value with these slopes, (cells,)."""
         return spread(slopes, self.noise)
+
+    def estimated(self, function: Function, *, corrected: bool = True, by_row: bool = False) -> Estimated:
+        """A function of counts, with what a random sample of records adds by its slopes, or a sample of each row."""
+        known = self.smooth(function, corrected=corrected)
+        samples = self.counts if by_row else self.counts.reshape(1, -1)
+        sampling = np.array([sum(map(multinomial, own.reshape(samples.shape), samples)) for own in known.slopes])
+        return Estimated(known.values, known.noise, sampling, np.full(len(sampling), math.inf))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -101,33 +88,33 @@ class OfCells(Statistic, ABC):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> CellIndicators:
-        sorted_by = self._axes(columns)
-        names = [column.name for column in sorted_by]
-        if len(set(names)) < len(names):
+        axes = self._axes(columns)
+        if len({axis.column.name for axis in axes}) < len(axes):
             raise InputError(f"{self.text} names a column twice: name each once")
-        return CellIndicators(tuple(Axis(column) for column in sorted_by))
+        return CellIndicators(axes)
 
     @abstractmethod
-    def _axes(self, columns: Columns) -> tuple[Column, ...]:
-        """The columns of the table. Raises :class:`InputError` for some that cannot be compared."""
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+        """The axes of the table. Raises :class:`InputError` for columns that cannot be compared."""
 
     def _cells(self, released: Released, columns: Columns) -> CellCounts:
         return CellCounts.of(released, self._table(columns))
 
-    def _two_levels(self, columns: Columns, name: str) -> Column:
+    def _nothing(self, terms: Sequence[SmoothTerm], flag: Flag = NOTHING_PRESENT) -> Estimates:
+        """Nothing is known about its terms; the first one is asked for first."""
+        return Estimates.of([term.unknown for term in terms], flags=(flag,), headline=(terms[0].name,) if terms[0].name else ())
+
+    def _two_levels(self, columns: Columns, name: str) -> Axis:
         column = columns.category(name)
         if len(column.categories) != _PAIR:
             raise InputError(f"{self.text} needs two levels, but column {name!r} has {len(column.categories)}")
-        return column
+        return Axis(column)
 
-    def _alike(self, columns: Columns, first: str, second: str) -> tuple[Column, Column]:
+    def _alike(self, columns: Columns, first: str, second: str) -> tuple[Axis, Axis]:
         """Two columns whose levels mean the same in the same order: those of one name, or as many with no name in common."""
         pair = columns.category(first), columns.category(second)
         levels = [column.categories for column in pair]
         if levels[0] != levels[1] and (len(levels[0]) != len(levels[1]) or set(levels[0]) & set(levels[1])):
             texts = " and ".join(f"{column.name} has {', '.join(column.categories)}" for column in pair)
             raise InputError(f"{self.text} compares the levels of two columns, but {texts}: declare the same levels in one order")
-        return pair
-
-
-NOTHING = "too few records for the noise: nothing is known about them; ask for a larger epsilon"
+        return Axis(pair[0]), Axis(pair[1])

@@ -9,9 +9,10 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.statistics.comparison import Curves
+from quietmean.statistics.delta_method import numerical_slopes
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import NEAR, NEAR_TEXT
-from quietmean.statistics.rows import Row, slopes_of
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 
@@ -27,7 +28,7 @@ _LEAST_POWER = 0.25
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(16)[0] + 1) / 2, np.polynomial.legendre.leggauss(16)[1] / 2
 
 
-def quantile(curve: Curve, level: float, term: str) -> Row:
+def quantile(curve: Curve, level: float, term: str) -> Estimate:
     """When the curve first is at ``level`` or below: events of a bin are spread evenly over its times for the estimate.
 
     The intervals hold all times at which the band has not left the level (Brookmeyer and Crowley, Biometrics 38, 1982), to the
@@ -38,11 +39,11 @@ def quantile(curve: Curve, level: float, term: str) -> Row:
     open_: Interval = _reached(curve, low, high, level)
     noise, population = (_reached(curve, *_columns(curve.interval(sampled)), level) for sampled in (False, True))
     if math.isinf(value):
-        return Row(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
+        return Estimate(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
     # What chance moves, as if events were spread evenly in every bin.
     error, both = (_error(curve, value, curve.band(sampled), level) for sampled in (False, True))
     resolution = (max(value - open_[0], 0.0), max(open_[1] - value, 0.0))
-    return Row(term, value, error, both, 0.0, math.inf, noise, population, resolution=resolution)
+    return Estimate(term, value, error, both, 0.0, math.inf, noise, population, resolution=resolution)
 
 
 def _columns(ends: Array) -> tuple[Array, Array]:
@@ -93,7 +94,7 @@ def _error(curve: Curve, value: float, band: Array, level: float) -> float:
     return (high - low) / (2 * Z) if math.isfinite(high) else (value - low) / Z
 
 
-def restricted_mean(curve: Curve, term: str) -> Row:
+def restricted_mean(curve: Curve, term: str) -> Estimate:
     """The area under the curve to the last time; unknown if the curve ends before.
 
     In a bin of many times the cumulative hazard is taken to be a power of time. The bins leave open what is between the steps of
@@ -102,17 +103,17 @@ def restricted_mean(curve: Curve, term: str) -> Row:
     last = float(curve.bins.ends[-1])
     limits = (0.0, last)
     if curve.usable < len(curve.bins):
-        return Row.unknown(term, limits)
+        return Estimate.unknown(term, limits)
     bins = curve.bins
 
     def smooth(survival: Array) -> Array:
         return np.array([_area(bins, survival, mean_times(bins, survival))])
 
-    value, weights = float(smooth(curve.survival)[0]), slopes_of(smooth, curve.survival)[0]
+    value, weights = float(smooth(curve.survival)[0]), numerical_slopes(smooth, curve.survival)[0]
     low, high = curve.limits
     below, above = value - _area(bins, low, bins.first), _area(bins, high, bins.last) - value
     noise, sampling = (_variance(weights, covariance) for covariance in (curve.noise_covariance, curve.sampling_covariance))
-    return Row.normal(term, value, noise, sampling, limits).widened(max(below, 0.0), max(above, 0.0))
+    return Estimate.normal(term, value, noise, sampling, limits).widened(max(below, 0.0), max(above, 0.0))
 
 
 def _area(bins: TimeBins, survival: Array, times: Array) -> float:
@@ -158,7 +159,7 @@ def _variance(weights: Array, covariance: Array) -> float:
     return float(weights @ covariance @ weights)
 
 
-def difference_of_means(curves: Curves, term: str) -> Row:
+def difference_of_means(curves: Curves, term: str) -> Estimate:
     """The difference of the restricted means of two arms, second minus first.
 
     The bins move both arms alike. So what they leave open is the distance to where in all bins of both arms events come first or
@@ -168,7 +169,7 @@ def difference_of_means(curves: Curves, term: str) -> Row:
     bins, last = curves.bins, float(curves.bins.ends[-1])
     first, second = (restricted_mean(curve, "") for curve in curves.each)
     if math.isnan(first.value + second.value):
-        return Row.unknown(term, (-last, last))
+        return Estimate.unknown(term, (-last, last))
     noise, both = first.noise**2 + second.noise**2, first.error**2 + second.error**2
     value = second.value - first.value
     fewer = [restricted_mean(curve, "").value for curve in curves.halved().each]
@@ -183,4 +184,4 @@ def difference_of_means(curves: Curves, term: str) -> Row:
     alike, limits = (value - min(heaped), max(heaped) - value), (below + more, above + less)
     open_ = [min(max(change, heap), limit) for heap, limit in zip(alike, limits, strict=True)]
     estimated = change > min(max(alike), max(limits))
-    return Row.normal(term, value, noise, both - noise, (-last, last)).widened(open_[0], open_[1], estimated).tested()
+    return Estimate.normal(term, value, noise, both - noise, (-last, last)).widened(open_[0], open_[1], estimated).tested()

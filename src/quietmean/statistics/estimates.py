@@ -1,19 +1,25 @@
-"""Estimates with their errors and intervals, of the noise and of the population."""
+"""The estimates of all terms of a statistic, with what is said of the whole."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.readable import some_of
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
+from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisTest, Z, known
 from quietmean.statistics.intervals import HIDING
+
+# An interval is flagged if bins are known to account for more than this part of it.
+_MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 
 @dataclass(frozen=True)
@@ -61,104 +67,139 @@ def _about(number: float, error: float) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(TableFile):
-    """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
+    """The estimates of a statistic, one entry per term, in the units of the data; arrays of them have shape (terms,).
 
-    ``standard_error`` is that of the privacy noise: of the distance from what the same counted records give without noise.
-    ``low`` and ``high``: what the term can be at the least and at the most, whatever the data. NaN stands for an estimate that
-    the noise does not allow, and for an error or an interval about which nothing is known. A statistic that is one number has the
-    single term ``""``.
-
-    ``population``: standard errors for the population of which the records are a random sample, the noise counted in.
-    ``interval_noise`` and ``interval_population``: (terms, 2), at 95 %; otherwise the normal ones, cut at ``low`` and ``high``.
-    ``reason``: why there is no interval of the population. ``p_value`` and ``test_statistic``: by term, of the test of the term,
-    from the population's error. ``since``: for each term the public day (YEAR-MONTH-DAY) that its value counts days from, ""
-    where it is none; nothing at all where no term is a day.
-    ``summary``: further numbers about the whole, plain JSON data. ``groups``: for each term its group and its name there,
-    where JSON has an object by group. ``headline``: the terms that a reader asks for first; all of them where there are none.
-    ``resolution``: (terms, 2), how far below and above the estimate the answer for the same records without bins may lie; both
-    intervals contain it already.
+    A statistic that is one number has the single term ``""``. ``noise_only``: nothing is said about a population of which the
+    records are a random sample; ``reason`` says why. ``since``: for each term the public day (YEAR-MONTH-DAY) that its value
+    counts days from, "" where it is none; nothing at all where no term is a day.
+    ``summary``: further numbers about the whole, plain JSON data. ``headline``: the terms that a reader asks for first; all of
+    them where there are none.
     ``completeness``: how many records have what the answer needs; None where its features do not tell. ``n``: (terms, 2), how
     many records each term is of, a whole number, and the standard error of the noise in that; NaN where it is not known.
     """
 
-    terms: tuple[str, ...]
-    value: Array
-    standard_error: Array
-    low: Array
-    high: Array
-    population: Array | None = None
-    interval_noise: Array | None = None
-    interval_population: Array | None = None
-    p_value: Array | None = None
-    test_statistic: Array | None = None
+    entries: tuple[Estimate, ...]
+    noise_only: bool = False
     since: tuple[str, ...] = ()
     tests: Mapping[str, HypothesisTest] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
-    groups: tuple[tuple[str, str], ...] = ()
     flags: tuple[Flag, ...] = ()
     headline: tuple[str, ...] = ()
-    resolution: Array | None = None
     completeness: Completeness | None = None
     n: Array | None = None
     reason: str = ""
     method: str = "normal"
 
     @classmethod
+    def of(cls, entries: Iterable[Estimate], *, flags: Iterable[Flag] = (), noise_only: bool = False, **more: Any) -> Self:
+        """The estimates of all terms, with a flag of those of which bins leave too much open."""
+        each = tuple(entries)
+        return cls(each, noise_only, flags=(*flags, *_coarse(each, noise_only)), **more)
+
+    @classmethod
     def number(cls, value: float, standard_error: float, low: float, high: float, **more: Any) -> Self:
-        """The estimates of a statistic that is one number; intervals are pairs, ``population`` a number."""
-        arrays = {
-            name: np.atleast_1d(array) for name, array in more.items() if name in ("population", "p_value") and array is not None
-        }
-        arrays |= {name: np.array([array]) for name, array in more.items() if name.startswith("interval") and array is not None}
-        values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
-        return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
+        """The estimate of a statistic that is one number, of whose population nothing is said."""
+        return cls((Estimate.normal(WHOLE, value, standard_error**2, 0.0, (low, high)),), noise_only=True, **more)
+
+    @classmethod
+    def nothing_present(cls, subject: str, limits: Mapping[str, Interval], headline: tuple[str, ...] = ()) -> Self:
+        """Where noise hides whether anything is present, nothing is known, but between which ``limits`` each term is."""
+        remedy = "ask for a larger epsilon or more records"
+        text = f"{subject} has too few values for its noise: nothing is known about them; {remedy}"
+        entries = tuple(Estimate.unknown(*item) for item in limits.items())
+        return cls(entries, flags=(Flag("nothing-present", text),), headline=headline, reason=text)
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        return tuple(entry.label for entry in self.entries)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, str], ...]:
+        """For each term its group and its name there, where JSON has an object by group."""
+        grouped = any(entry.group for entry in self.entries)
+        return tuple((entry.group, entry.term) for entry in self.entries) if grouped else ()
+
+    def _array(self, name: str) -> Array:
+        return np.array([getattr(entry, name) for entry in self.entries], dtype=np.float64)
+
+    @cached_property
+    def value(self) -> Array:
+        return self._array("value")
+
+    @cached_property
+    def standard_error(self) -> Array:
+        """The standard errors of the noise."""
+        return self._array("noise")
+
+    @cached_property
+    def low(self) -> Array:
+        return self._array("low")
+
+    @cached_property
+    def high(self) -> Array:
+        return self._array("high")
+
+    @cached_property
+    def population(self) -> Array | None:
+        """Standard errors for the population of which the records are a random sample, the noise counted in."""
+        return None if self.noise_only else self._array("error")
+
+    @cached_property
+    def of_noise(self) -> Array:
+        """The interval of the noise, shape (terms, 2)."""
+        return self._array("of_noise")
+
+    @cached_property
+    def of_population(self) -> Array | None:
+        """The interval of the population, shape (terms, 2), or None."""
+        return None if self.noise_only else self._array("of_population")
+
+    @cached_property
+    def p_value(self) -> Array | None:
+        """By term, of the test of the term, from the population's error."""
+        values = self._array("p_value")
+        return None if self.noise_only or np.isnan(values).all() else values
+
+    @property
+    def test_statistic(self) -> Array | None:
+        return None if self.p_value is None else self._array("statistic")
+
+    @cached_property
+    def resolution(self) -> Array | None:
+        """How far below and above the estimate the answer for the same records without bins may lie, (terms, 2)."""
+        binned = any(entry.resolution is not None for entry in self.entries)
+        return np.array([entry.resolution or (0.0, 0.0) for entry in self.entries]) if binned else None
+
+    def with_columns(self, **columns: Array) -> Self:
+        """Replace fields of all entries, by their names, with arrays of shape (terms,), or (terms, 2) of intervals."""
+        rows = zip(*(array.tolist() for array in columns.values()), strict=True)
+        entries = []
+        for entry, row in zip(self.entries, rows, strict=True):
+            own: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in zip(columns, row, strict=True)}
+            entries.append(replace(entry, **own))
+        return replace(self, entries=tuple(entries))
+
+    def changed(self, terms: Collection[str], change: Callable[[Estimate], Estimate]) -> Self:
+        """Change these terms alone."""
+        return replace(self, entries=tuple(change(entry) if entry.label in terms else entry for entry in self.entries))
 
     def without(self, terms: Collection[str], flag: Flag) -> Self:
-        """The same with nothing known about these terms, for which the flag stands; what noise hides of them goes unsaid."""
-        lost = np.array([term in terms for term in self.terms])
-        ends = self.of_population
-
-        def unknown(values: Array | None) -> Array | None:
-            return None if values is None else np.where(lost if values.ndim == 1 else lost[:, None], math.nan, values)
-
+        """Say nothing about these terms, which the flag is about; what noise hides of them goes unsaid."""
         flags = [other for other in self.flags if not (other.terms and set(other.terms) <= set(terms))]
-        return replace(
-            self,
-            value=np.where(lost, math.nan, self.value),
-            standard_error=np.where(lost, math.nan, self.standard_error),
-            population=unknown(self.population),
-            interval_noise=unknown(self.of_noise),
-            interval_population=unknown(ends),
-            p_value=unknown(self.p_value),
-            test_statistic=unknown(self.test_statistic),
-            flags=(*flags, flag),
-        )
+        return replace(self.changed(terms, Estimate.not_told), flags=(*flags, flag))
 
     def as_shown(self) -> Self:
-        """The same without the terms for which no interval holds, as their flags say."""
+        """Leave out the values of terms for which no interval holds, as their flags say."""
         return self.hiding({term for flag in self.flags if flag.code in HIDING for term in flag.terms})
 
     def hiding(self, terms: Collection[str]) -> Self:
-        """The same with these terms as noise hides them: between their limits, whatever the data."""
-        if not terms:
-            return self
-        lost, ends = np.array([term in terms for term in self.terms]), np.column_stack([self.low, self.high])
-        endless, nothing = np.where(lost, math.inf, 0.0), np.where(lost, math.nan, 0.0)
+        """Show these terms as noise hides them: between their limits, whatever the data."""
+        return self.changed(terms, Estimate.hidden) if terms else self
 
-        def hidden(values: Array | None) -> Array | None:
-            return None if values is None else np.where(lost[:, None], ends, values)
-
-        return replace(
-            self,
-            value=self.value + nothing,
-            standard_error=self.standard_error + endless,
-            population=None if self.population is None else self.population + endless,
-            interval_noise=hidden(self.of_noise),
-            interval_population=hidden(self.of_population),
-            p_value=None if self.p_value is None else self.p_value + nothing,
-            test_statistic=None if self.test_statistic is None else self.test_statistic + nothing,
-            resolution=None if self.resolution is None else np.where(lost[:, None], 0.0, self.resolution),
-        )
+    def completed(self, terms: Iterable[str]) -> Self:
+        """The estimates of all ``terms``, in their order: nothing is known about those that it has not."""
+        own = {entry.label: entry for entry in self.entries}
+        return replace(self, entries=tuple(own.get(term) or Estimate.unknown(term) for term in terms))
 
     def in_words(self, said: Callable[[str], str]) -> Self:
         """With every sentence as it is ``said``."""
@@ -183,25 +224,6 @@ class Estimates(TableFile):
 
     def _repr_html_(self) -> str:
         return self._tidy()._repr_html_()
-
-    @property
-    def of_noise(self) -> Array:
-        """The interval of the noise, shape (terms, 2)."""
-        return self._interval(self.standard_error) if self.interval_noise is None else self.interval_noise
-
-    @property
-    def of_population(self) -> Array | None:
-        """The interval of the population, shape (terms, 2), or None."""
-        if self.interval_population is None and self.population is not None:
-            return self._interval(self.population)
-        return self.interval_population
-
-    def _interval(self, error: Array) -> Array:
-        with np.errstate(invalid="ignore", over="ignore"):
-            # Beyond the range an interval of one point would look like certainty.
-            inside = np.clip(self.value, self.low, self.high)
-            ends = np.column_stack([inside - Z * error, inside + Z * error])
-        return np.clip(ends, self.low[:, None], self.high[:, None])
 
     @property
     def coverage_ignoring_noise(self) -> Array | None:
@@ -257,3 +279,26 @@ class Estimates(TableFile):
         if self.summary:
             document["summary"] = dict(self.summary)
         return document | ({"reason": self.reason} if self.reason else {})
+
+
+def _coarse(entries: Sequence[Estimate], noise_only: bool) -> tuple[Flag, ...]:
+    """A flag of the terms in which bins account for more than a quarter of the interval, by an estimate and not a bound.
+
+    Where it is a bound the interval holds wherever in their bins values are, and there is nothing to be warned of.
+    """
+    terms = [entry.label for entry in entries if entry.estimated and _part_of_bins(entry, noise_only) > _MOST_OF_WIDTH]
+    if not terms:
+        return ()
+    text = (
+        f"{some_of(terms, 3)}: more than a quarter of the interval is what the bins leave open, as half as many of them tell: it "
+        "may hold too seldom; choose more bins, or edges nearer together"
+    )
+    return (Flag("coarse-bins", text, tuple(terms)),)
+
+
+def _part_of_bins(entry: Estimate, noise_only: bool) -> float:
+    """Which part of its interval bins leave open."""
+    low, high = entry.of_noise if noise_only else entry.of_population
+    open_ = sum(entry.resolution or (0.0, 0.0))
+    # Not where it is nothing but rounding.
+    return open_ / (high - low) if open_ > _ROUNDING * max(abs(entry.value), 1.0) and high > low else 0.0

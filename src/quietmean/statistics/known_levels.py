@@ -142,35 +142,6 @@ class KnownLevels:
                     flags.append(Flag(LEFT_OUT, f"{prefix}, which others are compared with: no coefficient", names, upper))
         return cls(tuple(kept), tuple(flags))
 
-    def completed(self, estimates: Estimates, terms: tuple[str, ...]) -> Estimates:
-        """Estimates of what stays, as those of all ``terms``: nothing is known about the others."""
-        flags = (*estimates.flags, *self.flags)
-        if estimates.terms == terms:
-            return replace(estimates, flags=flags)
-        places = [terms.index(term) for term in estimates.terms]
-
-        def filled(array: Array | None, otherwise: float | tuple[float, float]) -> Array | None:
-            if array is None:
-                return None
-            wide = np.full((len(terms), *array.shape[1:]), otherwise, dtype=np.float64)
-            wide[places] = array
-            return wide
-
-        nothing, endless, anything = math.nan, math.inf, (-math.inf, math.inf)
-        value, error = filled(estimates.value, nothing), filled(estimates.standard_error, endless)
-        low, high = filled(estimates.low, -endless), filled(estimates.high, endless)
-        assert value is not None and error is not None and low is not None and high is not None  # noqa: PT018, S101
-        return replace(
-            estimates,
-            terms=terms,
-            value=value,
-            standard_error=error,
-            low=low,
-            high=high,
-            population=filled(estimates.population, endless),
-            interval_noise=filled(estimates.of_noise, anything),
-            interval_population=filled(estimates.of_population, anything),
-            p_value=filled(estimates.p_value, nothing),
-            test_statistic=filled(estimates.test_statistic, nothing),
-            flags=flags,
-        )
+    def completed(self, estimates: Estimates, terms: Sequence[str]) -> Estimates:
+        """The estimates of all ``terms``, where nothing is known about those that were left out."""
+        return replace(estimates.completed(terms), flags=(*estimates.flags, *self.flags))

@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import Estimated
+from quietmean.statistics.estimate import Interval
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import near_threshold
@@ -33,7 +34,7 @@ from quietmean.statistics.statistic import Feature, Released, Statistic, require
 _ORDERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 _NUDGE = 1e-7
 _RELATION = 0.5
-NOTHING = "too few complete records for the noise: nothing is known about them; ask for a larger epsilon"
+NOTHING = Flag("nothing-present", "too few complete records for the noise: nothing is known about them; ask for a larger epsilon")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +63,6 @@ class Pair:
 
 # Terms, (points, terms), from both columns.
 Function = Callable[[Pair], NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Estimated:
-    """Values (terms,) without what noise adds on average, the variances of noise and of sampling, and degrees of freedom."""
-
-    values: Array
-    noise: Array
-    sampling: Array
-    degrees: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +102,8 @@ class PairOfColumns:
         here = {powers: np.array([value.real]) for powers, value in self.moments.means().items()}
         model = variances(_normal(here))[0].real * factor
         drawn = own.shrink_towards(np.maximum(model, 0.0))
-        noise = np.maximum(np.einsum("tq,qp,tp->t", smooth.slopes, self.moments.noise, smooth.slopes), 0.0)
-        return Estimated(smooth.values, noise, np.maximum(drawn.variances, 0.0), drawn.degrees(noise, self.records - 1))
+        degrees = drawn.degrees(smooth.noise, self.records - 1)
+        return Estimated(smooth.values, smooth.noise, np.maximum(drawn.variances, 0.0), degrees)
 
 
 def _by_gradient(values: Callable[[Means], NDArray[Any]]) -> Variances:
@@ -180,6 +171,11 @@ class OfPair(Statistic, ABC):
 
     def _vertices(self, columns: Columns) -> tuple[Vertex, Vertex]:
         return Vertex(columns.number(self.first)), Vertex(columns.number(self.second))
+
+    def _limits(self, columns: Columns) -> Interval:
+        """Between what a difference of both columns lies."""
+        first, second = columns.number(self.first), columns.number(self.second)
+        return second.low - first.high, second.high - first.low
 
     def _pair(self, released: Released, columns: Columns) -> PairOfColumns | None:
         return PairOfColumns.of(released, self._moments(columns), *self._vertices(columns))

@@ -49,19 +49,8 @@ def possible(estimates: Estimates, curves: Sequence[CurveOfTerms] = ()) -> Estim
     for whole in dict.fromkeys(curve.whole for curve in curves if curve.whole):
         places = np.array([curve.places for curve in curves if curve.whole == whole])
         value[places] = _within_one(value[places])
-    return moved_to(estimates, value)
-
-
-def moved_to(estimates: Estimates, value: Array) -> Estimates:
-    """The same with possible values, (terms,), in place of those that were released; intervals stay, and reach to them."""
-    population = estimates.of_population
-    noise, both = _reaching(estimates.of_noise, value), None if population is None else _reaching(population, value)
-    changed = [(value, estimates.value), (noise, estimates.of_noise)]
-    if population is not None and both is not None:
-        changed.append((both, population))
-    if all(np.array_equal(one, other, equal_nan=True) for one, other in changed):
-        return estimates
-    return replace(estimates, value=value, interval_noise=noise, interval_population=both)
+    moved = zip(estimates.entries, value.tolist(), strict=True)
+    return replace(estimates, entries=tuple(entry.moved_to(possible_value) for entry, possible_value in moved))
 
 
 def monotone(values: Array, errors: Array, *, rises: bool) -> Array:
@@ -87,10 +76,3 @@ def _within_one(curves: Array) -> Array:
     within = curves.copy()
     within[:, known] = np.cumsum(steps * kept, axis=1)
     return within
-
-
-def _reaching(ends: Array, value: Array) -> Array:
-    """Intervals that hold the values; unknown ones stay so."""
-    low, high = ends.T
-    known = ~np.isnan(value)
-    return np.column_stack([np.where(known, np.minimum(low, value), low), np.where(known, np.maximum(high, value), high)])

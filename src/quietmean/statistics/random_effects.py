@@ -23,11 +23,12 @@ from quietmean.core.errors import InputError
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.delta_method import numerical_slopes, spread
+from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
-from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.statistic import Released, Statistic, require_records
 
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
@@ -136,7 +137,7 @@ class AcrossSites:
     """Terms of a statistic with ``cluster``, one after the other: ``rows``, tests, summary and flags for all of them."""
 
     names: tuple[str, ...]
-    rows: list[Row]
+    rows: list[Estimate]
     tests: dict[str, HypothesisTest]
     heterogeneity: dict[str, dict[str, float]]
     flags: list[Flag]
@@ -169,7 +170,7 @@ class AcrossSites:
             self.flags.append(Flag("group-left-out", text, (term,)))
         if len(known_sites) < 2:
             self.flags.append(Flag("one-site", f"{prefix}fewer than two sites are known: nothing is said about others", (term,)))
-            self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
+            self.rows.append(Estimate.unknown(term, (0.0, math.inf) if ratio else limits))
             return
         self.flags.extend(few_sites(len(known_sites), (term,), term))
         means, noises = np.array([site.value for site in known_sites]), np.array([site.noise for site in known_sites])
@@ -177,15 +178,15 @@ class AcrossSites:
         pooled = Pooled.of(means, variances)
         if noise is None:
             # Weights move with the estimates, through the variance between sites.
-            (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
+            (slope,) = numerical_slopes(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
             own = spread(slope, np.diag(noises))
         else:
             own = float(noise([index for index, site in enumerate(sites) if site.known])[1])
         rest = max(pooled.random_variance - own, 0.0)
         if ratio:
-            row = Row.ratio(term, pooled.random, own, rest, pooled.degrees)
+            row = Estimate.ratio(term, pooled.random, own, rest, pooled.degrees)
         else:
-            row = Row.normal(term, pooled.random, own, rest, limits, pooled.degrees)
+            row = Estimate.normal(term, pooled.random, own, rest, limits, pooled.degrees)
             row = row.tested(pooled.degrees) if tested else row
         self.rows.append(row)
         self.tests[f"Q {term}".strip()] = replace(pooled.test, about=term)
@@ -193,7 +194,7 @@ class AcrossSites:
         self.heterogeneity[name] = {"tau": between, "i_squared": pooled.i_squared, "sites": float(pooled.sites)}
 
     def estimates(self, headline: tuple[str, ...] = ()) -> Estimates:
-        return assembled(
+        return Estimates.of(
             self.rows,
             tests=self.tests,
             summary={"heterogeneity": self.heterogeneity},
@@ -247,7 +248,8 @@ class SiteMeans:
             return np.array([moved.fixed, moved.random])
 
         covariance = self.released.covariance(self.block)[np.ix_(places, places)]
-        return np.array([spread(slope, covariance) for slope in slopes_of(function, self.released.mean(self.block)[places])])
+        slopes = numerical_slopes(function, self.released.mean(self.block)[places])
+        return np.array([spread(slope, covariance) for slope in slopes])
 
 
 def differences(first: Sequence[SiteEstimate], second: Sequence[SiteEstimate]) -> list[SiteEstimate]:

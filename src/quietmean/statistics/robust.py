@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
+from quietmean.statistics.delta_method import Function, Smooth, smooth
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.statistic import Released
 
@@ -26,8 +27,6 @@ Means = Mapping[tuple[int, int], NDArray[Any]]
 # Variances for one record of some estimates, shape (points, estimates).
 Variances = Callable[[Means], NDArray[Any]]
 
-# Steps of derivatives: an imaginary one loses no digits; the other is in deviations of the noise.
-_TINY, _STEP = 1e-30, 0.1
 _MOST_POWERS = 4
 # The part of the noise's variance that pulls an estimated variance towards the model's.
 _DRAWN = 0.1
@@ -64,14 +63,6 @@ class Sampling:
 
 
 @dataclass(frozen=True, eq=False)
-class Smooth:
-    """Values of a smooth function, (estimates,), and its slopes by all quantities, (estimates, q)."""
-
-    values: Array
-    slopes: Array
-
-
-@dataclass(frozen=True, eq=False)
 class PairMoments:
     """The released means of all products of two columns up to order four that they have.
 
@@ -91,33 +82,17 @@ class PairMoments:
         return {powers: self.quantities @ reader / self.quantities[0] for powers, reader in self.readers.items()}
 
     def smooth(self, function: Variances) -> Smooth:
-        """A function of the means, (estimates,), without what the noise adds on average, and its slopes by the quantities."""
-        here, slopes, curved = self._around(function)
-        return Smooth(here - curved / 2, slopes.T)
+        """The values of functions of the means, without what the noise adds on average, and their slopes by the quantities."""
+        return smooth(self.of_quantities(function), self.quantities, self.noise)
 
     def sampling(self, variances: Variances) -> Sampling:
         """The variance that one record adds to functions of the means."""
-        here, slopes, curved = self._around(variances)
-        return Sampling(here - curved / 2, ((_root(self.noise).T @ slopes) ** 2).sum(axis=0))
+        own = self.smooth(variances)
+        return Sampling(own.values, own.noise)
 
-    def _around(self, function: Variances) -> tuple[Array, Array, Array]:
-        """A function at the released quantities, its slopes (q, estimates), and its curvature along the noise, summed up."""
-        root = _root(self.noise)
-        here = self._at(function, self.quantities[None])[0].real
-        slopes = self._at(function, self.quantities + 1j * _TINY * np.eye(len(root))).imag / _TINY
-        steps = _STEP * root.T
-        ends = [self._at(function, self.quantities + sign * steps).real for sign in (1.0, -1.0)]
-        return here, slopes, (ends[0] + ends[1] - 2 * here).sum(axis=0) / _STEP**2
-
-    def _at(self, variances: Variances, points: NDArray[Any]) -> NDArray[Any]:
-        return variances({powers: points @ reader / points[:, 0] for powers, reader in self.readers.items()})
-
-
-def _root(noise: Array) -> Array:
-    """A matrix whose product with its transpose is the covariance."""
-    values, vectors = np.linalg.eigh(noise)
-    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    def of_quantities(self, function: Variances) -> Function:
+        """A function of the means as one of the quantities."""
+        return lambda points: function({powers: points @ reader / points[:, 0] for powers, reader in self.readers.items()})
 
 
 def _readers(feature: Moments, x: Vertex, y: Vertex) -> dict[tuple[int, int], Array]:

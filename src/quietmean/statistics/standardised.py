@@ -12,10 +12,11 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary
 from quietmean.statistics.columns import Column
+from quietmean.statistics.delta_method import by_point, multinomial, slopes_of, spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import least_count, near_threshold
 from quietmean.statistics.known_levels import KnownMargins
-from quietmean.statistics.rows import Row, multinomial, slopes_of, spread
 
 SMD, COHEN_D = "smd", "cohen-d"
 # Noise deviations of a variance that is divided by.
@@ -26,13 +27,13 @@ _NO_VARIANCE = 1e-6
 
 def difference_of_means(
     first: Summary | None, second: Summary | None, column: Column, flags: list[Flag], term: str = SMD, *, pooled: bool = False
-) -> Row:
+) -> Estimate:
     """The second mean minus the first over the root of a mean of both variances, ``pooled`` by degrees of freedom or even.
 
     What it says goes to ``flags``, about ``term``. Errors hold for any distributions of both groups.
     """
     if first is None or second is None:
-        return Row.unknown(term)
+        return Estimate.unknown(term)
     pair = (first, second)
     total = first.present + second.present
     parts = [(each.present - 1) / max(total - 2, 1.0) if pooled else 0.5 for each in pair]
@@ -40,7 +41,7 @@ def difference_of_means(
     noise_of_it = sum(part**2 * each.noise_of_variance for part, each in zip(parts, pair, strict=True))
     if variance <= _LEAST_VARIANCE * math.sqrt(noise_of_it):
         flags.append(Flag("no-variance", f"{column.name}: the noise hides its variance, no standardised difference", (term,)))
-        return Row.unknown(term)
+        return Estimate.unknown(term)
     if noise_of_it > 0:
         ratio = variance / (_LEAST_VARIANCE * math.sqrt(noise_of_it))
         flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
@@ -49,10 +50,10 @@ def difference_of_means(
     sampling_of_it = sum(part**2 * each.sampling_of_variance for part, each in zip(parts, pair, strict=True))
     noise = (first.noise_of_mean + second.noise_of_mean) / variance + by_variance * noise_of_it
     sampling = (first.sampling_of_mean + second.sampling_of_mean) / variance + by_variance * sampling_of_it
-    return Row.normal(term, value, noise, sampling)
+    return Estimate.normal(term, value, noise, sampling)
 
 
-def difference_of_levels(column: Column, cells: Array, covariance: Array, flags: list[Flag], about: str) -> Row:
+def difference_of_levels(column: Column, cells: Array, covariance: Array, flags: list[Flag], about: str) -> Estimate:
     """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012).
 
     ``cells``: (2, levels); levels that the noise hides are left out.
@@ -61,7 +62,7 @@ def difference_of_levels(column: Column, cells: Array, covariance: Array, flags:
     (groups, levels), signed = (len(margins.rows), len(margins.columns)), len(column.categories) == 2
     cells, covariance = margins.within(cells, covariance)
     cells = cells.ravel()
-    nothing = Row.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
+    nothing = Estimate.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
     flag = Flag(
         "no-difference",
         f"{column.name}: noise hides how levels differ between the groups: no standardised difference",
@@ -77,19 +78,19 @@ def difference_of_levels(column: Column, cells: Array, covariance: Array, flags:
     )[0] <= _NO_VARIANCE:
         flags.append(flag)
         return nothing
-    slopes = slopes_of(lambda at: _apart(at, signed), cells)[0]
+    slopes = slopes_of(by_point(lambda at: _apart(at, signed)), cells)[0]
     value, noise, sampling = float(_apart(cells, signed)[0]), spread(slopes, covariance), multinomial(slopes, cells)
     if signed:
-        return Row.normal(column.name, value, noise, sampling)
+        return Estimate.normal(column.name, value, noise, sampling)
     # The squared length, without the bias of the noise.
-    by_cells = slopes_of(_gaps, cells)
+    by_cells = slopes_of(by_point(_gaps), cells)
     value -= float(np.trace(np.linalg.solve(_middle(cells), by_cells @ covariance @ by_cells.T)))
     if value <= 0 and noise + sampling > 0:
         flags.append(flag)
         return nothing
     root = math.sqrt(max(value, 0.0))
     rate = 1 / (4 * value) if value > 0 else 0.0
-    return Row.normal(column.name, root, noise * rate, sampling * rate, (0.0, math.inf))
+    return Estimate.normal(column.name, root, noise * rate, sampling * rate, (0.0, math.inf))
 
 
 def _gaps(cells: Array) -> Array:

@@ -12,9 +12,9 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, decimals_for, error_text, fixed, p_text
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING, YES, Column
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import FEW
-from quietmean.statistics.rows import Row
 
 MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
 _SMD = "smd"
@@ -28,7 +28,7 @@ class Table1Text:
     """
 
     groups: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[Estimate]
     tests: Mapping[str, HypothesisTest]
     flags: Sequence[Flag]
 
@@ -42,7 +42,7 @@ class Table1Text:
         }
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], Row]:
+    def _known(self) -> dict[tuple[str, str], Estimate]:
         return {(row.group, row.term): row for row in self.rows}
 
     @cached_property
@@ -103,7 +103,7 @@ class Table1Text:
         return self._line(row, [term], cells)
 
 
-def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Row], compared: bool) -> str:
+def footnote(columns: Sequence[Column], groups: Sequence[str], rows: Sequence[Estimate], compared: bool) -> str:
     """What the noise adds to a mean, to a percentage and to a number of records."""
     phrases = []
     for column in columns:
@@ -127,7 +127,7 @@ def _is_error(noise: float) -> bool:
     return 0 < noise < math.inf
 
 
-def _size(row: Row) -> str:
+def _size(row: Estimate) -> str:
     """How many records a group has, or what their number is below where the noise hides it."""
     if math.isnan(row.value):
         return HIDDEN
@@ -136,7 +136,7 @@ def _size(row: Row) -> str:
     return f"= {fixed(max(row.value, 0.0), 0)}"
 
 
-def _mean(mean: Row, deviation: Row, decimals: int, since: str) -> str:
+def _mean(mean: Estimate, deviation: Estimate, decimals: int, since: str) -> str:
     """Both with two digits of the mean's standard error; of dates a day, and days."""
     if math.isnan(mean.value):
         return HIDDEN
@@ -144,7 +144,7 @@ def _mean(mean: Row, deviation: Row, decimals: int, since: str) -> str:
     return f"{day_text(mean.value, since)} ({spread} days)" if since else f"{fixed(mean.value, decimals)} ({spread})"
 
 
-def _median(rows: Sequence[Row], decimals: int, since: str) -> str:
+def _median(rows: Sequence[Estimate], decimals: int, since: str) -> str:
     """The median with its quartiles, rounded as the median's standard error allows."""
     if any(math.isnan(row.value) for row in rows):
         return HIDDEN
@@ -152,7 +152,7 @@ def _median(rows: Sequence[Row], decimals: int, since: str) -> str:
     return f"{median} [{low} to {high}]"
 
 
-def _percent(part: Row, size: float, missing: Row | None, decimals: int) -> str:
+def _percent(part: Estimate, size: float, missing: Estimate | None, decimals: int) -> str:
     """A part of the present values of a group, or of all its records."""
     if math.isnan(part.value) or math.isnan(size):
         return HIDDEN

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
+from quietmean.statistics.delta_method import multinomial, spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.intervals import HALF_A_RECORD, least_count, t_test
 from quietmean.statistics.possible import monotone
-from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
 
 # Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.
@@ -110,17 +111,17 @@ class TwoSamples:
         every = 2 * float(self.sizes.prod())
         return min(max(pairs / every, 0.0), 0.5), variance / every**2
 
-    def row(self, term: str) -> Row:
+    def row(self, term: str) -> Estimate:
         """The area with its intervals, as much longer as the tied pairs ask; sampling adds DeLong's variance of the cells."""
         if not self.known:
-            return Row.unknown(term, (0.0, 1.0))
+            return Estimate.unknown(term, (0.0, 1.0))
         cells = self.counts.shape[1]
         sampling = 0.0
         for sample, size in enumerate(self.sizes.tolist()):
             part = slice(sample * cells, (sample + 1) * cells)
             sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
         resolution, its_noise = self.tied
-        row = Row.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
+        row = Estimate.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
         return row.widened(resolution, resolution)
 
     def test(self) -> HypothesisTest | None:

@@ -380,7 +380,7 @@ class Workload:
         return estimates.in_words(partial(in_words_of, self.unit, rows=self.rows)) if self.of_persons else estimates
 
     def _of_rows(self, estimates: Estimates) -> Estimates:
-        """Without what holds for independent rows only, where a person has several.
+        """Leave out what holds for independent rows only, where a person has several.
 
         The spread of means of rows is at most that of single rows, so that intervals of the population stay; tests are left out.
         Of sums of rows nothing is known about a population of persons.
@@ -388,10 +388,11 @@ class Workload:
         if not (self.averages_rows or self.adds_rows):
             return estimates
         flags = (*estimates.flags, _UNTESTED) if estimates.tests or estimates.p_value is not None else estimates.flags
-        estimates = replace(estimates, p_value=None, test_statistic=None, tests={}, flags=flags)
+        entries = tuple(replace(entry, p_value=math.nan, statistic=math.nan) for entry in estimates.entries)
+        estimates = replace(estimates, entries=entries, tests={}, flags=flags)
         if self.averages_rows:
             return estimates
-        return replace(estimates, population=None, interval_population=None, reason=estimates.reason or _DEPENDENT)
+        return replace(estimates, noise_only=True, reason=estimates.reason or _DEPENDENT)
 
     def imputed(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""

@@ -19,11 +19,11 @@ from quietmean.core.readable import some_of
 from quietmean.learning.models.designs import Level
 from quietmean.learning.models.newton import Newton, least_known
 from quietmean.statistics.completeness import whole_number
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.robust import Sampling
-from quietmean.statistics.rows import Row, assembled
 
 METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
@@ -165,13 +165,13 @@ class Fit:
         rows = []
         for place, name in enumerate(self.names):
             if self.unknown[place] or name in self._without_interval:
-                rows.append(Row.unknown(name, (0.0, math.inf) if ratios else (-math.inf, math.inf)))
+                rows.append(Estimate.unknown(name, (0.0, math.inf) if ratios else (-math.inf, math.inf)))
                 continue
             parts = (float(values[place]), float(noise[place]), float(sampling.variances[place]))
             df = float(degrees[place])
-            rows.append(Row.ratio(name, *parts, df) if ratios else Row.normal(name, *parts, degrees=df).tested(df))
+            rows.append(Estimate.ratio(name, *parts, df) if ratios else Estimate.normal(name, *parts, degrees=df).tested(df))
         method = f"{self.ratio}s: exponentials of the coefficients of {METHOD}" if ratios else METHOD
-        answer = assembled(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
+        answer = Estimates.of(rows, flags=self._flags, headline=self.headline, method=method, tests=self._tests(values))
         return replace(answer, completeness=self._completeness, n=self._n)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,15 +15,16 @@ from quietmean.core.lazy_scipy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import YES, Columns
+from quietmean.statistics.delta_method import multinomial, spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import least_count
+from quietmean.statistics.intervals import FEW, least_count
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of
-from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS
@@ -84,9 +85,9 @@ class Calibration(Statistic):
         flags: list[Flag] = []
         cells = _Cells.of(released, table)
         rows = [*_distances(released, moments, cells, flags), *cells.recalibrated(flags)]
-        return assembled(
+        return Estimates.of(
             [*rows, *_observed(released, table, flags, parties)],
-            parties=parties,
+            noise_only=parties,
             headline=(LARGE, SLOPE),
             flags=tuple(flags),
             reason=PARTIES_DIFFER if parties else "",
@@ -94,7 +95,7 @@ class Calibration(Statistic):
         )
 
 
-def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[Flag]) -> list[Row]:
+def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[Flag]) -> list[Estimate]:
     """Brier's score and the difference of means; how far the distances spread is read from the cells."""
     part, error = released.weighted(moments, np.eye(moments.size)[0])
     limits = {BRIER: (0.0, 1.0), LARGE: (-1.0, 1.0)}
@@ -102,7 +103,7 @@ def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[
     if part * released.weight <= fewest or not cells.total > released.least:
         text = "too few records for the noise: nothing is known about the calibration"
         flags.append(Flag("nothing-present", text, tuple(limits)))
-        return [Row.unknown(term, limits[term]) for term in limits]
+        return [Estimate.unknown(term, limits[term]) for term in limits]
     # Means of 1, p, y, p y and p^2, of the quantities 1, z, +-1, product and square.
     centre, half = moments.vertices[0].centre, moments.vertices[0].half
     unit, z, sign, product, square = np.eye(moments.size)
@@ -113,7 +114,7 @@ def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[
         value = released.weighted(moments, weights)[0] / part
         noise = released.weighted(moments, (weights - value * unit) / part)[1] ** 2
         slope = (cells.distances[term] - value) / cells.total
-        rows.append(Row.normal(term, value, noise, multinomial(slope, cells.counts), limits[term]))
+        rows.append(Estimate.normal(term, value, noise, multinomial(slope, cells.counts), limits[term]))
     return [rows[0], rows[1].tested()]
 
 
@@ -168,7 +169,7 @@ class _Cells:
         middle = special.expit(join @ special.logit(self.predicted) / join.sum(axis=1))
         return _Cells(both @ self.counts, both @ self.noise @ both.T, middle)
 
-    def recalibrated(self, flags: list[Flag]) -> list[Row]:
+    def recalibrated(self, flags: list[Flag]) -> list[Estimate]:
         """Intercept and slope of the logistic regression on the log odds of the prediction.
 
         Bins may have moved them by as much as half as many of them move them further.
@@ -178,10 +179,10 @@ class _Cells:
         if fit is None or coarser is None:
             text = "the outcome or the prediction hardly differs beyond the noise: no slope"
             flags.append(Flag("no-recalibration", text, (INTERCEPT, SLOPE)))
-            return [Row.unknown(term) for term in (INTERCEPT, SLOPE)]
+            return [Estimate.unknown(term) for term in (INTERCEPT, SLOPE)]
         (values, noise, sampling), moved = fit, np.abs(fit[0] - coarser[0])
         return [
-            Row.normal(term, float(values[index]), float(noise[index, index]), float(sampling[index, index])).widened(
+            Estimate.normal(term, float(values[index]), float(noise[index, index]), float(sampling[index, index])).widened(
                 float(moved[index]), float(moved[index]), estimated=True
             )
             for index, term in enumerate((INTERCEPT, SLOPE))
@@ -235,7 +236,7 @@ def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
     return None
 
 
-def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties: bool) -> list[Row]:
+def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties: bool) -> list[Estimate]:
     """The part with the outcome between the thresholds of ``roc``."""
     axis = table.axis
     places = [0, *thresholds(axis).tolist(), len(axis.edges) - 1]
@@ -247,10 +248,9 @@ def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties
     units, rows = np.eye(2 * len(within)), []
     for index, label in enumerate(labels):
         no, yes = units[index], units[index + len(within)]
-        value, noise, error, ends, own_flags = part_of(sums, table, yes, no + yes, f"bin {label}", parties)
-        flags += [replace(flag, terms=(label,)) for flag in own_flags if flag.code != "few"]
-        row_of_bin = Row.normal(label, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-        rows.append(replace(Row.unknown(label, (0.0, 1.0)) if math.isnan(value) else row_of_bin, of_population=ends))
+        estimate, own_flags = part_of(sums, table, yes, no + yes, f"bin {label}", label, parties)
+        flags += [flag for flag in own_flags if flag.code != FEW]
+        rows.append(estimate)
     return rows
 
 

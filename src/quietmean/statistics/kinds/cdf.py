@@ -10,14 +10,13 @@ from quietmean.core.arrays import Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
-from quietmean.statistics.intervals import wilson
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.kinds.quantiles import USUAL_BINS, cumulative, prefix_table
 from quietmean.statistics.possible import CurveOfTerms
-from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
 # The most edges of a curve that are reported by default.
@@ -63,22 +62,16 @@ class CumulativeDistribution(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         distribution, edges, shown = cumulative(released, table), np.array(table.axis.edges), self._shown(table)
-        terms = tuple(table.axis.edge_label(edge) for edge in edges[shown].tolist())
+        terms = [table.axis.edge_label(edge) for edge in edges[shown].tolist()]
         if distribution is None:
-            return nothing_present(f"column {self.column!r}", terms, [(0.0, 1.0)] * len(terms))
-        values = (distribution.parts / distribution.present)[shown]
-        noise = np.sqrt(distribution.noise(distribution.parts / distribution.present))[shown] / distribution.present
-        records = released.weight * distribution.present
-        inside, parties = np.clip(values, 0.0, 1.0), columns.unit == PrivacyUnit.PARTY
-        ends = np.array([wilson(part, records, error**2) for part, error in zip(values.tolist(), noise.tolist(), strict=True)])
-        return Estimates(
-            terms,
-            values,
-            noise,
-            np.zeros(len(values)),
-            np.ones(len(values)),
-            population=None if parties else np.sqrt(noise**2 + inside * (1 - inside) / records),
-            interval_population=None if parties else ends,
+            return Estimates.nothing_present(f"column {self.column!r}", dict.fromkeys(terms, (0.0, 1.0)))
+        parts = distribution.parts / distribution.present
+        noise = distribution.noise(parts) / distribution.present**2
+        records, parties = released.weight * distribution.present, columns.unit == PrivacyUnit.PARTY
+        known = zip(terms, parts[shown].tolist(), noise[shown].tolist(), strict=True)
+        return Estimates.of(
+            [Estimate.proportion(*part, records) for part in known],
+            noise_only=parties,
             reason=PARTIES_DIFFER if parties else "",
             method="square root of prefix sums; Wilson's interval with the noise in it, for each edge by itself",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,8 +65,7 @@ class Count(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         value, error = (sums * released.weight for sums in released.weighted(*self._weights(columns)))
         estimates = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
-        flags = few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)
-        return Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear", flags=tuple(flags))
+        return replace(estimates, flags=tuple(few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)))
 
 
 STATISTIC = Count

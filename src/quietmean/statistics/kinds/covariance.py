@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +11,10 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.possible import moved_to
 from quietmean.statistics.statistic import Released
 
 
@@ -45,35 +44,30 @@ class Covariance(OfColumns):
         }
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        vertices = self._vertices(columns)
-        centred = self._centred(released, columns)
-        pairs = self._pairs()
-        terms = self._terms(pairs)
-        sizes = np.array([vertices[i].half * vertices[j].half for i, j in pairs])
+        vertices, centred, pairs = self._vertices(columns), self._centred(released, columns), self._pairs()
         unbiased = centred.records / (centred.records - 1) if centred is not None and centred.records > 1 else 1.0
-        high = sizes * unbiased
-        low = np.where([i == j for i, j in pairs], 0.0, -high)
+        sizes = [vertices[i].half * vertices[j].half * unbiased for i, j in pairs]
+        terms = [
+            SmoothTerm(name, (0.0 if i == j else -size, size))
+            for name, (i, j), size in zip(self._terms(pairs), pairs, sizes, strict=True)
+        ]
         if centred is None:
             text = "too few complete records for the noise: nothing is known about them"
-            nothing, endless = np.full(len(pairs), math.nan), np.full(len(pairs), math.inf)
-            return Estimates(terms, nothing, endless, low, high, flags=(Flag("nothing-present", text),), reason=text)
-        matrix = centred.covariance
-        values = np.array([matrix[i, j] for i, j in pairs]) * high
-        noise = np.array([centred.errors[i, j] for i, j in pairs]) * high
-        sampling = np.array([max(matrix[i, i] * matrix[j, j], 0.0) + matrix[i, j] ** 2 for i, j in pairs]) / centred.records
+            unknown = [term.unknown for term in terms]
+            return Estimates.of(unknown, noise_only=True, flags=(Flag("nothing-present", text),), reason=text)
+        matrix, nearest = centred.covariance, _possible(centred.covariance)
+        entries = []
+        for (i, j), term, size in zip(pairs, terms, sizes, strict=True):
+            sampling = (max(float(matrix[i, i] * matrix[j, j]), 0.0) + float(matrix[i, j]) ** 2) / centred.records
+            parts = (float(matrix[i, j]) * size, (float(centred.errors[i, j]) * size) ** 2, sampling * size**2)
+            entries.append(term.estimate(*parts).moved_to(float(nearest[i, j]) * size))
         parties = columns.unit == PrivacyUnit.PARTY
-        released_as = Estimates(
-            terms,
-            values,
-            noise,
-            low,
-            high,
-            population=None if parties else np.sqrt(noise**2 + sampling * high**2),
+        return Estimates.of(
+            entries,
+            noise_only=parties,
             reason=PARTIES if parties else "",
             method="second moments without the noise's part; model-based: a normal distribution for the population",
         )
-        nearest = _possible(matrix)
-        return moved_to(released_as, np.array([nearest[i, j] for i, j in pairs]) * high)
 
 
 def _possible(covariance: Array) -> Array:

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
+from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm, ratio
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, Z
-from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, chi_squared_test, least_count, within
+from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, chi_squared_test, least_count
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
-from quietmean.statistics.rows import exp_or_infinite
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.statistic import Released, TermReading
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
 PEARSON = "Pearson's chi-squared test"
-RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
+RATIOS = ratio("odds-ratio"), ratio("risk-ratio"), SmoothTerm("risk-difference", (-1.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Crosstab(Statistic):
+class Crosstab(OfCells):
     """Counts of all pairs of levels, ``f:yes`` for the row's level f and the column's level yes, with those that are missing.
 
     The test of independence is Pearson's chi-squared of the present levels, with the noise counted in, but for levels that so few
@@ -53,14 +56,10 @@ class Crosstab(Statistic):
         if ratio is not None and all(len(scenario.columns[name].categories) == 2 for name in (self.row, self.column)):
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
 
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        require_records(self, columns)
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.row == self.column:
             raise InputError(f"{self.text} is of one column only: name two, or ask for proportion({self.row})")
-        return (self._table(columns),)
-
-    def _table(self, columns: Columns) -> CellIndicators:
-        return CellIndicators((Axis(columns.category(self.row)), Axis(columns.category(self.column))))
+        return Axis(columns.category(self.row)), Axis(columns.category(self.column))
 
     def readings(self, columns: Columns) -> tuple[TermReading, ...]:
         """Of the counts."""
@@ -74,19 +73,16 @@ class Crosstab(Statistic):
         terms = _terms(table)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
         estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
-        shape = (len(rows) - 1, len(levels) - 1)
-        places = np.arange(table.size).reshape(table.shape)[:-1, :-1].ravel()
-        cells = released.mean(table)[places] * released.weight
-        noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
-        test, flags = independence(cells.reshape(shape), noise)
-        margins = KnownMargins.of(cells.reshape(shape), noise, released.weight)
+        cells = self._cells(released, columns)
+        test, flags = independence(cells.counts, cells.noise)
+        margins = KnownMargins.of(cells.counts, cells.noise, released.weight)
         for index, upper in margins.hidden_rows.items():
             flags.append(left_out(f"{self.row} {rows[index]}", upper, tuple(f"{rows[index]}:{level}" for level in levels)))
         for index, upper in margins.hidden_columns.items():
             flags.append(left_out(f"{self.column} {levels[index]}", upper, tuple(f"{row}:{levels[index]}" for row in rows)))
         labels = {"rows": list(rows), "columns": list(levels)}
         estimates = replace(estimates, tests={"chi-squared": test}, summary=labels, flags=(*estimates.flags, *flags))
-        return _with_ratios(estimates, cells, noise) if shape == (2, 2) else estimates
+        return _with_ratios(estimates, cells) if cells.counts.shape == (2, 2) else estimates
 
 
 def _terms(table: CellIndicators) -> tuple[str, ...]:
@@ -132,65 +128,42 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     return chi_squared_test(statistic, degrees, PEARSON), flags
 
 
-def _with_ratios(estimates: Estimates, cells: Array, noise: Array) -> Estimates:
-    """The same with odds ratio, risk ratio and risk difference of a two by two table, cells (a, b, c, d) in rows."""
-    a, b, c, d = cells.tolist()
-    deviations = np.sqrt(np.maximum(np.diag(noise), 0.0))
-    flags: list[Flag] = []
-    if (cells <= [least_count(_LEAST_CELL, deviation) for deviation in deviations.tolist()]).any():
-        text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
-        flags.append(Flag("small-cell", text, RATIOS[:2]))
-        logs = [(math.nan, math.nan, math.nan)] * 2
-    else:
-        odds = np.array([1 / a, -1 / b, -1 / c, 1 / d])
-        risk = np.array([1 / (a + b), 1 / (a + b) - 1 / b, -1 / (c + d), 1 / d - 1 / (c + d)])
-        logs = [
-            (math.log(a * d / (b * c)), float(odds @ noise @ odds), 1 / a + 1 / b + 1 / c + 1 / d),
-            (math.log(d / (c + d) * (a + b) / b), float(risk @ noise @ risk), 1 / d - 1 / (c + d) + 1 / b - 1 / (a + b)),
-        ]
-    rows = [_from_log(*log) for log in logs] + [_difference(cells, noise)]
-    values, noises, errors = (np.array([row[index] for row in rows]) for index in range(3))
-    of_noise, of_population = (np.array([row[index] for row in rows]) for index in (3, 4))
+def _with_ratios(estimates: Estimates, cells: CellCounts) -> Estimates:
+    """Add odds ratio, risk ratio and risk difference of a two by two table."""
+    least = [least_count(_LEAST_CELL, error) for error in np.sqrt(np.maximum(np.diag(cells.noise), 0.0)).tolist()]
+    small = bool((cells.counts.ravel() <= least).any())
+    known = cells.estimated(_log_ratios, corrected=False, by_row=True)
+    entries = [term.unknown for term in RATIOS[:2]] if small else known.of(RATIOS[:2])
+    # Of rows that hardly anybody is in nothing is said.
+    present = bool((cells.counts.sum(axis=1) > HALF_A_RECORD).all())
+    difference = cells.estimated(_risk_difference, corrected=False, by_row=True)
+    entries += difference.of(RATIOS[2:]) if present else [RATIOS[2].unknown]
+    text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
+    flags = [Flag("small-cell", text, tuple(term.name for term in RATIOS[:2]))] if small else []
     return replace(
         estimates,
-        terms=(*estimates.terms, *RATIOS),
-        value=np.concatenate([estimates.value, values]),
-        standard_error=np.concatenate([estimates.standard_error, noises]),
-        low=np.concatenate([estimates.low, [0.0, 0.0, -1.0]]),
-        high=np.concatenate([estimates.high, [math.inf, math.inf, 1.0]]),
-        population=np.concatenate([np.asarray(estimates.population), errors]),
-        interval_noise=np.vstack([estimates.of_noise, of_noise]),
-        interval_population=np.vstack([np.asarray(estimates.interval_population), of_population]),
+        entries=(*estimates.entries, *(replace(entry, p_value=math.nan, statistic=math.nan) for entry in entries)),
         flags=(*estimates.flags, *flags),
-        headline=RATIOS[:1],
+        headline=(RATIOS[0].name,),
     )
 
 
-Row = tuple[float, float, float, tuple[float, float], tuple[float, float]]
+def _risks(counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The part of each row with the column's second level, of two by two tables."""
+    first, second = (counts[:, row, 1] / counts[:, row].sum(axis=1) for row in (0, 1))
+    return first, second
 
 
-def _from_log(value: float, noise: float, sampling: float) -> Row:
-    """A ratio from its logarithm: value, errors of noise and population, and their intervals."""
-    noise_only, both = math.sqrt(noise), math.sqrt(noise + sampling)
-    ratio = math.exp(value)
-    intervals = [(math.exp(value - Z * error), exp_or_infinite(value + Z * error)) for error in (noise_only, both)]
-    return ratio, ratio * noise_only, ratio * both, intervals[0], intervals[1]
+def _log_ratios(counts: NDArray[Any]) -> NDArray[Any]:
+    """The logarithms of odds ratio and risk ratio."""
+    first, second = _risks(counts)
+    odds = counts[:, 0, 0] * counts[:, 1, 1] / (counts[:, 0, 1] * counts[:, 1, 0])
+    return np.asarray(np.log(np.stack([odds, second / first], axis=1)))
 
 
-def _difference(cells: Array, noise: Array) -> Row:
-    """The risk of the second row minus that of the first."""
-    a, b, c, d = cells.tolist()
-    first, second = a + b, c + d
-    if min(first, second) <= HALF_A_RECORD:
-        return (math.nan, math.nan, math.nan, (-1.0, 1.0), (-1.0, 1.0))
-    first_risk, second_risk = b / first, d / second
-    slope = np.array([first_risk / first, -(1 - first_risk) / first, -second_risk / second, (1 - second_risk) / second])
-    variance = float(slope @ noise @ slope)
-    sampling = sum(max(risk * (1 - risk), 0.0) / count for risk, count in ((first_risk, first), (second_risk, second)))
-    errors = [math.sqrt(variance), math.sqrt(variance + sampling)]
-    value = second_risk - first_risk
-    ends = [within(value, Z * error, (-1.0, 1.0)) for error in errors]
-    return value, errors[0], errors[1], ends[0], ends[1]
+def _risk_difference(counts: NDArray[Any]) -> NDArray[Any]:
+    first, second = _risks(counts)
+    return np.asarray(second - first)[:, None]
 
 
 STATISTIC = Crosstab

@@ -13,13 +13,14 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.curve_summaries import ends_of
+from quietmean.statistics.delta_method import multinomial, spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.possible import CurveOfTerms, curves_in
-from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve
@@ -91,7 +92,7 @@ class CumulativeIncidence(Statistic):
         events, causes = self._causes(columns)
         bins = TimeBins.of(*self._axis(columns))
         parties = columns.unit == PrivacyUnit.PARTY
-        rows: list[Row] = []
+        rows: list[Estimate] = []
         flags: list[Flag] = []
         at_risk: dict[str, list[float]] = {}
         for arm, cells in zip(arms, cells_by_arm(table, len(arms), causes), strict=True):
@@ -104,9 +105,9 @@ class CumulativeIncidence(Statistic):
             flags += ends_of(incidence.curve, arm, names)
             at_risk[arm] = incidence.curve.observed(released.records)
         summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             flags=tuple(flags),
             summary=summary,
             headline=tuple(row.label for row in rows if row.term == f"{bins.times[-1]:g}"),
@@ -136,7 +137,7 @@ class _Incidence:
         curve = Curve(bins, joined[:count], joined[count:-1], float(joined[-1]), join @ noise @ join.T)
         return cls(curve, counts, noise, join)
 
-    def rows(self, cause: int, name: str) -> list[Row]:
+    def rows(self, cause: int, name: str) -> list[Estimate]:
         """The cumulative incidence of one event at each edge."""
         curve = self.curve
         usable = curve.usable
@@ -153,10 +154,10 @@ class _Incidence:
         rows = []
         for end in curve.shown.tolist():
             noise, sampling = spread(slopes[end], self.noise), multinomial(slopes[end], self.counts)
-            row = Row.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
+            row = Estimate.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
             rows.append(row.widened(float(values[end] - low[end]), float(high[end] - values[end])))
         later = curve.bins.times[len(curve.shown) :].tolist()
-        return rows + [Row.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
+        return rows + [Estimate.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
 
     def _limits(self, own: Array, values: Array) -> tuple[Array, Array]:
         """The limits between which the incidence of one event, (usable,), is for the same records without bins, but for noise.

@@ -13,6 +13,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import Summary, moved_block, present_in, summary
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
@@ -21,7 +22,6 @@ from quietmean.statistics.intervals import f_test, most_of, satterthwaite, t_tes
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -111,9 +111,9 @@ class GroupMeans(Statistic):
         if len(present) >= 2:
             tests["anova"] = welch_anova(list(present.values()))
         parties = columns.unit == PrivacyUnit.PARTY
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             tests={} if parties else tests,
             flags=tuple(flags),
             headline=(DIFFERENCE,) if len(groups) == 2 else (),
@@ -137,20 +137,20 @@ def left_out(subject: str, terms: tuple[str, ...], released: Released, block: Co
     return Flag("group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 
-def _mean(group: str, group_summary: Summary | None, column: Column) -> Row:
+def _mean(group: str, group_summary: Summary | None, column: Column) -> Estimate:
     limits = (column.low, column.high)
     if group_summary is None:
-        return Row.unknown(group, limits)
+        return Estimate.unknown(group, limits)
     noise, sampling = group_summary.noise_of_mean, group_summary.sampling_of_mean
-    return Row.normal(group, group_summary.mean, noise, sampling, limits, group_summary.degrees)
+    return Estimate.normal(group, group_summary.mean, noise, sampling, limits, group_summary.degrees)
 
 
-def _difference(first: Summary | None, second: Summary | None, column: Column) -> Row:
+def _difference(first: Summary | None, second: Summary | None, column: Column) -> Estimate:
     """The second mean minus the first."""
     limits = (-column.width, column.width)
     if first is None or second is None:
-        return Row.unknown(DIFFERENCE, limits)
-    return Row.normal(DIFFERENCE, *_welch(first, second)[:3], limits, _welch(first, second)[3])
+        return Estimate.unknown(DIFFERENCE, limits)
+    return Estimate.normal(DIFFERENCE, *_welch(first, second)[:3], limits, _welch(first, second)[3])
 
 
 def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]:

@@ -16,12 +16,12 @@ from quietmean.core.readable import percent_text
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, too_few_bins
 from quietmean.statistics.curve_summaries import CUT
+from quietmean.statistics.estimate import Estimate, exp_or_infinite
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import chi_squared_test, least_count, t_test
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import Row, assembled, exp_or_infinite
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed
 
@@ -112,12 +112,12 @@ class HazardRatio(Timed):
         sure = np.sign(slopes) * np.maximum(np.abs(slopes) - changes, 0.0)
         wald = float(sure @ np.linalg.solve(noise + sampling, sure))
         rows = [
-            _row(cells, slopes, place, Row.ratio(term, log, noisy, sampled, change=change), change)
+            _row(cells, slopes, place, Estimate.ratio(term, log, noisy, sampled, change=change), change)
             for place, (term, log, (noisy, sampled, change)) in enumerate(zip(terms, slopes.tolist(), variances, strict=True))
         ]
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             flags=_of_later_events(curves, used, about, terms),
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)), "Wald's test of all hazard ratios")},
             summary=about,
@@ -141,8 +141,8 @@ def _of_later_events(curves: Curves, used: Curves, about: Mapping[str, Any], ter
 
 
 def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) -> Estimates:
-    rows = [Row.unknown(term, (0.0, math.inf)) for term in terms]
-    return assembled(rows, parties=True, flags=(flag,), summary=about or {}, reason=flag.message)
+    rows = [Estimate.unknown(term, (0.0, math.inf)) for term in terms]
+    return Estimates.of(rows, noise_only=True, flags=(flag,), summary=about or {}, reason=flag.message)
 
 
 def _logarithms(curves: Curves) -> Array | None:
@@ -224,7 +224,7 @@ class _Fit:
         return gradient
 
 
-def _row(cells: _Cells, logarithms: Array, place: int, row: Row, change: float) -> Row:
+def _row(cells: _Cells, logarithms: Array, place: int, row: Estimate, change: float) -> Estimate:
     """The same with ends to which the score does not reject: its variance, of noise and of sampling, is that at each ratio.
 
     By gradient at the estimate alone intervals are too short where noise is large beside the events of an arm. The error of

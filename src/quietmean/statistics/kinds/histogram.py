@@ -9,10 +9,11 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import edges_field, usual_bins_field
-from quietmean.statistics.intervals import few, wilson
+from quietmean.statistics.intervals import few
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 
 _USUAL_BINS = 10
@@ -57,30 +58,13 @@ def counts(
 
     Where counts are private most of that is empty, and sampling errors are those of records whose number is random as well.
     """
-    records = released.weight
-    noise = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    inside = np.clip(parts, 0.0, 1.0)
-    ends = np.array([wilson(part, records, error**2) for part, error in zip(parts.tolist(), noise.tolist(), strict=True)])
-    flags = [
-        flag
-        for term, name, part, error, upper in zip(
-            terms, names or terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True
-        )
-        for flag in few(name, part, error, upper * records, (term,))
-        if error > 0
-    ]
+    records, entries, flags = released.weight, [], []
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
+    for term, name, part, error in zip(terms, names or terms, parts.tolist(), errors, strict=True):
+        entries.append(Estimate.proportion(term, part, error**2, records).times(records))
+        flags += few(name, part, error, entries[-1].of_population[1], (term,)) if error > 0 else []
     total = ", the counts add up to the public number" if released.counted else ""
-    return Estimates(
-        terms,
-        parts * records,
-        noise * records,
-        np.zeros(len(terms)),
-        np.full(len(terms), records),
-        population=np.sqrt(noise**2 + inside * (1 - inside) / records) * records,
-        interval_population=ends * records,
-        flags=tuple(flags),
-        method=f"linear{total}; Wilson's interval with the noise in it",
-    )
+    return Estimates.of(entries, flags=flags, method=f"linear{total}; Wilson's interval with the noise in it")
 
 
 STATISTIC = Histogram

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import NOTHING, CellCounts, Function, OfCells
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.cell_counts import CellCounts, OfCells
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
-from quietmean.statistics.rows import Row, assembled, multinomial
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
-KAPPA, AGREEMENT = "kappa", "agreement"
+KAPPA, AGREEMENT = SmoothTerm("kappa", (-1.0, 1.0)), SmoothTerm("agreement", (0.0, 1.0))
 NONE, LINEAR, QUADRATIC = "none", "linear", "quadratic"
 # Noise deviations that disagreement by chance must have to be divided by.
 _LEAST_CHANCE = 4.0
@@ -50,7 +51,7 @@ class Kappa(OfCells):
         written=lambda value: bool(value.weights != NONE),
     )
 
-    def _axes(self, columns: Columns) -> tuple[Column, ...]:
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
         return self._alike(columns, self.first, self.second)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
@@ -61,24 +62,31 @@ class Kappa(OfCells):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)
-        unknown = [Row.unknown(KAPPA, (-1.0, 1.0)), Row.unknown(AGREEMENT, (0.0, 1.0))]
         if not cells.known:
-            return assembled(unknown, flags=(Flag("nothing-present", NOTHING),), headline=(KAPPA,))
-        agreement = _row(cells, lambda counts: _parts(counts, np.eye(counts.shape[1]))[:, :1], AGREEMENT, (0.0, 1.0))
-        function, chance = self._kappa(len(cells.counts)), cells.smooth(self._chance(len(cells.counts)))
-        if not chance.values[0] > max(_LEAST_CHANCE * math.sqrt(cells.noise_of(chance.slopes[0])), _ROUNDING):
+            return self._nothing((KAPPA, AGREEMENT))
+        levels = len(cells.counts)
+        (agreement,) = cells.estimated(lambda counts: _parts(counts, np.eye(levels))[:, :1]).of([AGREEMENT])
+        weights = self._disagreement(levels)
+        # The disagreement that the margins alone would give.
+        chance = cells.smooth(lambda counts: _parts(counts, weights)[:, 1:])
+        if not chance.values[0] > max(_LEAST_CHANCE * chance.errors[0], _ROUNDING):
             text = "the noise hides how often both would differ by chance: no kappa"
-            return assembled([unknown[0], agreement], flags=(Flag("no-chance", text, (KAPPA,)),), headline=(KAPPA,))
-        kappa = _row(cells, function, KAPPA, (-1.0, 1.0))
+            flag = Flag("no-chance", text, (KAPPA.name,))
+            return Estimates.of([KAPPA.unknown, agreement], flags=(flag,), headline=(KAPPA.name,))
+
+        def function(counts: NDArray[Any]) -> NDArray[Any]:
+            observed, expected = _parts(counts, weights).T
+            return np.asarray(1 - observed / expected)[:, None]
+
+        (kappa,) = cells.estimated(function).of([KAPPA])
         # Under the hypothesis counts are the products of the margins.
-        rows, columns_ = np.maximum(cells.counts.sum(axis=1), 0.0), np.maximum(cells.counts.sum(axis=0), 0.0)
-        by_chance = CellCounts(np.outer(rows, columns_) / cells.total, cells.noise * 0)
-        slopes = by_chance.smooth(function).slopes[0]
-        error = math.sqrt(multinomial(slopes, by_chance.counts.ravel()) + cells.noise_of(slopes))
-        return assembled(
+        margins = [np.maximum(cells.counts.sum(axis=axis), 0.0) for axis in (1, 0)]
+        by_chance = CellCounts(np.outer(*margins) / cells.total, cells.noise).estimated(function, corrected=False)
+        error = math.sqrt(by_chance.sampling[0] + by_chance.noise[0])
+        return Estimates.of(
             [kappa, agreement],
-            tests={KAPPA: t_test(kappa.value, error, math.inf, "test of agreement beyond chance")},
-            headline=(KAPPA,),
+            tests={KAPPA.name: t_test(kappa.value, error, math.inf, "test of agreement beyond chance")},
+            headline=(KAPPA.name,),
             method="smooth functions of counts, without what noise adds on average; by gradient, with the noise",
         )
 
@@ -86,32 +94,12 @@ class Kappa(OfCells):
         apart = np.abs(np.subtract.outer(np.arange(levels), np.arange(levels))).astype(np.float64)
         return (apart > 0).astype(np.float64) if self.weights == NONE else apart if self.weights == LINEAR else apart**2
 
-    def _chance(self, levels: int) -> Function:
-        """The disagreement that the margins alone would give."""
-        weights = self._disagreement(levels)
-        return lambda counts: _parts(counts, weights)[:, 1:]
-
-    def _kappa(self, levels: int) -> Function:
-        weights = self._disagreement(levels)
-
-        def kappa(counts: NDArray[Any]) -> NDArray[Any]:
-            observed, expected = _parts(counts, weights).T
-            return np.asarray(1 - observed / expected)[:, None]
-
-        return kappa
-
 
 def _parts(counts: NDArray[Any], weights: Array) -> NDArray[Any]:
     """The weighted sum of the parts of pairs, and of the products of the margins, (points, 2)."""
     parts = counts / counts.sum(axis=(1, 2))[:, None, None]
     rows, columns = parts.sum(axis=2), parts.sum(axis=1)
     return np.stack([(parts * weights).sum(axis=(1, 2)), ((rows @ weights) * columns).sum(axis=1)], axis=1)
-
-
-def _row(cells: CellCounts, function: Function, term: str, limits: tuple[float, float]) -> Row:
-    smooth = cells.smooth(function)
-    slopes = smooth.slopes[0]
-    return Row.normal(term, float(smooth.values[0]), cells.noise_of(slopes), multinomial(slopes, cells.counts.ravel()), limits)
 
 
 STATISTIC = Kappa

@@ -10,12 +10,13 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import multinomial, spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import CHI_SQUARED, chi_squared_test, least_count
-from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 TEST = "kruskal-wallis"
@@ -63,7 +64,7 @@ class KruskalWallis(Statistic):
             else:
                 text = "too few values for the noise: left out"
                 flags.append(Flag.shared("group-left-out", f"{self.by} {name}", text, (name,)))
-        rows = {name: Row.unknown(name, (0.0, 1.0)) for name in groups}
+        rows = {name: Estimate.unknown(name, (0.0, 1.0)) for name in groups}
         test = HypothesisTest(math.nan, (math.nan,), math.nan, _METHOD, CHI_SQUARED)
         if len(kept) < 2:
             flags.append(Flag("nothing-present", "the noise hides all groups but one: nothing is compared"))
@@ -73,7 +74,7 @@ class KruskalWallis(Statistic):
                 counts[kept], noise[np.ix_(cells, cells)], table.axis.single[:-1], [groups[place] for place in kept]
             )
             rows |= {row.term: row for row in compared}
-        return assembled(
+        return Estimates.of(
             list(rows.values()),
             tests={TEST: test},
             flags=tuple(flags),
@@ -81,7 +82,7 @@ class KruskalWallis(Statistic):
         )
 
 
-def _compared(counts: Array, noise: Array, single: Mask, names: list[str]) -> tuple[list[Row], HypothesisTest]:
+def _compared(counts: Array, noise: Array, single: Mask, names: list[str]) -> tuple[list[Estimate], HypothesisTest]:
     """From the counts of groups in cells, (groups, cells), and the covariance of their noise."""
     groups, cells = counts.shape
     sizes, together = counts.sum(axis=1), counts.sum(axis=0)
@@ -104,7 +105,7 @@ def _compared(counts: Array, noise: Array, single: Mask, names: list[str]) -> tu
         open_ = min(max(float(counts[group] @ tied) / (2 * sizes[group] * total), 0.0), 0.5)
         sampling = multinomial(flat[group], counts.ravel())
         rows.append(
-            Row.normal(name, float(values[group]), spread(flat[group], noise), sampling, (0.0, 1.0)).widened(open_, open_)
+            Estimate.normal(name, float(values[group]), spread(flat[group], noise), sampling, (0.0, 1.0)).widened(open_, open_)
         )
     # Under the hypothesis all groups have the distribution of all records; ties make ranks vary less.
     own = np.einsum("aibi->i", blocks)

@@ -15,11 +15,13 @@ from quietmean.core.errors import InputError
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import Regression
+from quietmean.statistics.delta_method import SmoothTerm
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.fields import ROBUST, robust_field, sides_of
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import NOT_IDENTIFIED, degrees_of_freedom, f_test, near_threshold, t_quantile, t_test
+from quietmean.statistics.intervals import NOT_IDENTIFIED, degrees_of_freedom, f_test, near_threshold
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
@@ -252,24 +254,16 @@ def _estimates(
     summary: dict[str, Any],
     parties: bool,
 ) -> Estimates:
-    error = np.sqrt(np.maximum(np.diag(noise), 0.0) + np.diag(sampled.covariance))
-    reach = np.array([t_quantile(freedom) for freedom in sampled.freedom]) * error
-    tested = [t_test(*tested_by) for tested_by in zip(values.tolist(), error.tolist(), sampled.freedom, strict=True)]
     both, slopes = (noise + sampled.covariance)[1:, 1:], len(terms) - 1.0
     wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / slopes
     tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, slopes, sampled.of_all, "F test of all slopes")}
-    return Estimates(
-        terms,
-        values,
-        np.sqrt(np.maximum(np.diag(noise), 0.0)),
-        np.full(len(terms), -math.inf),
-        np.full(len(terms), math.inf),
-        population=None if parties else error,
-        interval_population=None if parties else np.column_stack([values - reach, values + reach]),
-        p_value=None if parties else np.array([test.p_value for test in tested]),
-        test_statistic=None if parties else np.array([test.statistic for test in tested]),
+    variances = (np.diag(covariance).tolist() for covariance in (noise, sampled.covariance))
+    parts = zip(terms, zip(values.tolist(), *variances, sampled.freedom, strict=True), strict=True)
+    return Estimates.of(
+        [SmoothTerm(term).estimate(*part).tested(part[-1]) for term, part in parts],
+        noise_only=parties,
         tests=tests,
-        flags=tuple(flags),
+        flags=flags,
         headline=terms[1:],
         summary=summary,
         reason=PARTIES if parties else "",
@@ -278,10 +272,8 @@ def _estimates(
 
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
-    nothing, endless = np.full(len(terms), math.nan), np.full(len(terms), math.inf)
-    return Estimates(
-        terms, nothing, endless, -endless, endless, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text
-    )
+    flags = (Flag(NOT_IDENTIFIED, text),)
+    return Estimates.of(map(Estimate.unknown, terms), noise_only=True, flags=flags, headline=terms[1:], reason=text)
 
 
 STATISTIC = LinearRegression

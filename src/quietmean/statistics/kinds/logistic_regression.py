@@ -15,13 +15,14 @@ from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import Regression
+from quietmean.statistics.delta_method import numerical_slopes
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, least_count
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
-from quietmean.statistics.rows import Row, assembled, slopes_of
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
@@ -157,12 +158,12 @@ def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...]
         moved[upper] = point[size:]
         return _discriminant(point[:size], moved + np.triu(moved, 1).T, added, covariates)
 
-    values, gradients = function(at), slopes_of(function, at) @ into
+    values, gradients = function(at), numerical_slopes(function, at) @ into
     noise = gradients @ centred.noise @ gradients.T
     if not (np.isfinite(values).all() and np.isfinite(noise).all()):
         return _unknown((INTERCEPT, *(vertex.name for vertex in covariates)), "the noise hides what the fit leaves unexplained")
     rows = [
-        Row.normal(name, value, variance, 0.0)
+        Estimate.normal(name, value, variance, 0.0)
         for name, value, variance in zip(
             (INTERCEPT, *(vertex.name for vertex in covariates)), values[:-1].tolist(), np.diag(noise)[:-1].tolist(), strict=True
         )
@@ -172,9 +173,9 @@ def _fit(centred: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...]
     signs = {row.term: "+" if row.of_noise[0] > 0 else "-" if row.of_noise[1] < 0 else "unclear" for row in rows[1:-1]}
     ranking = _ranking(centred, covariance[:-1, :-1], covariates)
     more: dict[str, Any] = {"signs": signs, "ranking": ranking, "records": centred.records}
-    return assembled(
+    return Estimates.of(
         rows,
-        parties=True,
+        noise_only=True,
         flags=tuple(flags),
         headline=tuple(vertex.name for vertex in covariates),
         summary=more,
@@ -220,21 +221,21 @@ def _discriminant(means: Array, covariance: Array, added: float, covariates: tup
     return np.concatenate([[intercept], in_units, [float(slopes @ apart)]])
 
 
-def _area(distance: float, error: float, flags: list[Flag]) -> Row:
+def _area(distance: float, error: float, flags: list[Flag]) -> Estimate:
     """The area under the curve of two normal classes whose scores are the squared distance apart."""
     if distance <= _LEAST_DISTANCE * error or distance <= 0:
         flags.append(Flag("no-separation", "the noise hides how far the classes are apart: no area under the curve"))
-        return Row.unknown(AUC, (0.0, 1.0))
+        return Estimate.unknown(AUC, (0.0, 1.0))
     value = float(special.ndtr(math.sqrt(distance / 2)))
     slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2
-    row = Row.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
+    row = Estimate.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
     ends = [float(special.ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
     return replace(row, of_noise=(ends[0], ends[1]))
 
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
-    rows = [*(Row.unknown(term) for term in terms), Row.unknown(AUC, (0.0, 1.0))]
-    return assembled(rows, parties=True, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text)
+    rows = [*(Estimate.unknown(term) for term in terms), Estimate.unknown(AUC, (0.0, 1.0))]
+    return Estimates.of(rows, noise_only=True, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text)
 
 
 STATISTIC = LogisticRegression

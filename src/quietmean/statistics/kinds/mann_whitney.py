@@ -13,7 +13,6 @@ from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import assembled
 from quietmean.statistics.scenario import SyntheticRecords, between_groups
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
@@ -58,9 +57,9 @@ class MannWhitney(Statistic):
         parties = columns.unit == PrivacyUnit.PARTY
         test = samples.test()
         text = "a group has too few values for the noise: nothing is known about it; ask for a larger epsilon"
-        return assembled(
+        return Estimates.of(
             [samples.row(TERM)],
-            parties=parties,
+            noise_only=parties,
             tests={} if test is None or parties else {TEST: test},
             flags=() if samples.known else (Flag("nothing-present", text),),
             reason=PARTIES_DIFFER if parties else "",

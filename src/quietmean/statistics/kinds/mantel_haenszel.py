@@ -13,21 +13,23 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import CellCounts, OfCells
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm, ratio
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
-ODDS, RISK, DIFFERENCE, TEST = "odds-ratio", "risk-ratio", "risk-difference", "mantel-haenszel"
+ODDS, RISK, DIFFERENCE = ratio("odds-ratio"), ratio("risk-ratio"), SmoothTerm("risk-difference", (-1.0, 1.0))
+TEST = "mantel-haenszel"
 # Noise deviations that the sums above and below a ratio must have.
 _LEAST_SUM = 3.0
 # Sums of products of counts over their number are no numbers of records; so little is rounding.
 _NOTHING = 1e-6
-_UNKNOWN = {ODDS: (0.0, math.inf), RISK: (0.0, math.inf), DIFFERENCE: (-1.0, 1.0)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -50,8 +52,8 @@ class MantelHaenszel(OfCells):
     column: str = parameter(help="the column whose second level is the outcome")
     by: str = parameter(help="the column whose levels are the strata")
 
-    def _axes(self, columns: Columns) -> tuple[Column, ...]:
-        return columns.category(self.by), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+        return Axis(columns.category(self.by)), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
@@ -71,9 +73,7 @@ class MantelHaenszel(OfCells):
                 kept.append(stratum)
         if not kept:
             text = "the noise hides a level in every stratum: nothing is known"
-            return assembled(
-                [Row.unknown(*item) for item in _UNKNOWN.items()], flags=(Flag("nothing-present", text),), headline=(ODDS,)
-            )
+            return self._nothing((ODDS, RISK, DIFFERENCE), Flag("nothing-present", text))
         places = np.arange(cells.counts.size).reshape(cells.counts.shape)[kept].ravel()
         used = CellCounts(cells.counts[kept], cells.noise[np.ix_(places, places)])
         smooth = used.smooth(_sums)
@@ -82,21 +82,21 @@ class MantelHaenszel(OfCells):
             _ratio(used, ODDS, sums, slopes, "R", "S", _robins_breslow_greenland),
             _ratio(used, RISK, sums, slopes, "with", "without", _greenland_robins),
         ]
-        lost = tuple(row.term for row in rows if math.isnan(row.value))
+        lost = tuple(row.term for row in rows if not row.known)
         if lost:
             text = "a sum over the strata is within three standard deviations of the noise: no ratio, the difference only"
             flags.append(Flag("small-cell", text, lost))
         value, weight = (sums["with"] - sums["without"]) / sums["weight"], sums["weight"]
         own_slopes = (slopes["with"] - slopes["without"] - value * slopes["weight"]) / weight
-        rows.append(Row.normal(DIFFERENCE, value, used.noise_of(own_slopes), sums["differences"] / weight**2, (-1.0, 1.0)))
+        rows.append(DIFFERENCE.estimate(value, used.noise_of(own_slopes), sums["differences"] / weight**2))
         variance = max(sums["null"], 0.0) + used.noise_of(slopes["excess"])
         statistic = sums["excess"] ** 2 / variance if variance > 0 else math.nan
-        return assembled(
+        return Estimates.of(
             rows,
             tests={TEST: chi_squared_test(statistic, 1.0, "Mantel-Haenszel test")},
             summary={"strata": len(kept)},
             flags=tuple(flags),
-            headline=(ODDS,),
+            headline=(ODDS.name,),
             method="sums over strata, without what noise adds on average; log scale for ratios; with the noise",
         )
 
@@ -138,19 +138,19 @@ def _greenland_robins(sums: dict[str, float]) -> float:
 
 def _ratio(
     cells: CellCounts,
-    term: str,
+    term: SmoothTerm,
     sums: dict[str, float],
     slopes: dict[str, Array],
     top: str,
     bottom: str,
     sampling: Callable[[dict[str, float]], float],
-) -> Row:
+) -> Estimate:
     """The ratio of two sums with the variance of sampling of its logarithm; unknown where the noise hides one of them."""
     for name in (top, bottom):
         if not sums[name] > max(_LEAST_SUM * math.sqrt(cells.noise_of(slopes[name])), _NOTHING):
-            return Row.unknown(term, (0.0, math.inf))
+            return term.unknown
     noise = cells.noise_of(slopes[top] / sums[top] - slopes[bottom] / sums[bottom])
-    return Row.ratio(term, math.log(sums[top] / sums[bottom]), noise, max(sampling(sums), 0.0))
+    return term.estimate(math.log(sums[top] / sums[bottom]), noise, sampling(sums))
 
 
 STATISTIC = MantelHaenszel

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.lazy_scipy import special
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import NOTHING, OfCells
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.cell_counts import OfCells
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm, ratio
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import chi_squared_test, least_count
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
-DIFFERENCE, RATIO, TEST = "difference", "odds-ratio", "mcnemar"
+DIFFERENCE, RATIO, TEST = SmoothTerm("difference", (-1.0, 1.0)), ratio("odds-ratio"), "mcnemar"
 # Noise deviations that each count of changed records must have for their ratio.
 _LEAST_CHANGED = 3.0
+# The cells of those who changed to the second level, and from it.
+_TO, _BACK = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -39,7 +44,7 @@ class McNemar(OfCells):
     before: str = parameter(help="the first column, with two levels")
     after: str = parameter(help="the second column, with the same levels in the same order")
 
-    def _axes(self, columns: Columns) -> tuple[Column, ...]:
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
         self._two_levels(columns, self.before)
         return self._alike(columns, self.before, self.after)
 
@@ -52,33 +57,34 @@ class McNemar(OfCells):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells = self._cells(released, columns)
-        to, back = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
         if not cells.known:
-            rows = [Row.unknown(DIFFERENCE, (-1.0, 1.0)), Row.unknown(RATIO, (0.0, math.inf))]
-            return assembled(rows, flags=(Flag("nothing-present", NOTHING),), headline=(DIFFERENCE,))
-        gained, lost, total = cells.sum(to), cells.sum(back), cells.total
-        value, changed = (gained - lost) / total, max(gained + lost, 0.0)
-        slopes = ((to - back) - value).ravel() / total
-        sampling = max(changed / total - value**2, 0.0) / total
-        rows = [Row.normal(DIFFERENCE, value, cells.noise_of(slopes), sampling, (-1.0, 1.0))]
-        flags = []
-        least = [least_count(_LEAST_CHANGED, cells.error(changes)) for changes in (to, back)]
+            return self._nothing((DIFFERENCE, RATIO))
+        estimates, flags = cells.estimated(_difference, corrected=False).of([DIFFERENCE]), []
+        gained, lost = (cells.sum(changes) for changes in (_TO, _BACK))
+        least = [least_count(_LEAST_CHANGED, cells.error(changes)) for changes in (_TO, _BACK)]
         if gained > least[0] and lost > least[1]:
-            noise = cells.noise_of((to / gained - back / lost).ravel())
-            rows.append(Row.ratio(RATIO, math.log(gained / lost), noise, 1 / gained + 1 / lost))
+            estimates += cells.estimated(_log_ratio, corrected=False).of([RATIO])
         else:
             text = "those who changed one way are within three standard deviations of the noise: no odds ratio"
-            flags.append(Flag("small-cell", text, (RATIO,)))
-            rows.append(Row.unknown(RATIO, (0.0, math.inf)))
-        variance = changed + cells.error(to - back) ** 2
+            flags.append(Flag("small-cell", text, (RATIO.name,)))
+            estimates.append(RATIO.unknown)
+        variance = max(gained + lost, 0.0) + cells.error(_TO - _BACK) ** 2
         statistic = (gained - lost) ** 2 / variance if variance > 0 else math.nan
-        return assembled(
-            rows,
+        return Estimates.of(
+            estimates,
             tests={TEST: chi_squared_test(statistic, 1.0, "McNemar's test")},
-            flags=tuple(flags),
-            headline=(DIFFERENCE,),
+            flags=flags,
+            headline=(DIFFERENCE.name,),
             method="counts of pairs; Wald's interval, and the log scale for the ratio, with the noise in them",
         )
+
+
+def _difference(counts: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray((counts[:, 0, 1] - counts[:, 1, 0]) / counts.sum(axis=(1, 2)))[:, None]
+
+
+def _log_ratio(counts: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.log(counts[:, 0, 1] / counts[:, 1, 0]))[:, None]
 
 
 STATISTIC = McNemar

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,13 +11,12 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE
-from quietmean.statistics.intervals import t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
-from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
@@ -72,19 +70,11 @@ class Mean(Statistic):
             across.add(WHOLE, means.of(), (block.column.low, block.column.high), noise=partial(means.noise, [0]))
             return across.estimates()
         column, present = block.column, summary(released, block)
+        limits = (column.low, column.high)
         if present is None:
-            return nothing_present(f"column {column.name!r}", (WHOLE,), [(column.low, column.high)])
-        sampling = present.sampling_of_mean
-        error = math.sqrt(present.noise_of_mean + sampling)
-        reach = t_quantile(present.degrees) * error
-        ends = within(present.mean, reach, (column.low, column.high))
-        return Estimates.number(
-            present.mean,
-            math.sqrt(present.noise_of_mean),
-            column.low,
-            column.high,
-            population=error,
-            interval_population=ends,
+            return Estimates.nothing_present(f"column {column.name!r}", {WHOLE: limits})
+        return Estimates.of(
+            [Estimate.normal(WHOLE, present.mean, present.noise_of_mean, present.sampling_of_mean, limits, present.degrees)],
             method="ratio of noisy means, Student's t",
         )
 

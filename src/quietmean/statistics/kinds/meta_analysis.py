@@ -15,6 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, parameters_of, require_known
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, ratio, spread
+from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Moments, PrefixTable
 from quietmean.statistics.features.crossed import Crossed
@@ -22,7 +24,6 @@ from quietmean.statistics.fields import ROBUST
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.nested import statistic_reader
 from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate, few_sites
-from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
@@ -121,14 +122,14 @@ class MetaAnalysis(Statistic):
         used = [place for place, site in enumerate(known) if site.known]
         if len(used) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
-            rows += [Row.unknown(name, limits) for name in (FIXED, RANDOM)]
-            return assembled(rows, flags=tuple(flags), headline=(RANDOM,), summary=about, method=METHOD)
+            rows += [Estimate.unknown(name, limits) for name in (FIXED, RANDOM)]
+            return Estimates.of(rows, flags=tuple(flags), headline=(RANDOM,), summary=about, method=METHOD)
         moved = [
             _moved(views[place], known[place], lambda view: _estimate(self._inner.decode(view, columns), index, is_ratio))
             for place in used
         ]
         pooled_rows, tests, more, own_flags = _pooled([known[place] for place in used], moved, limits, is_ratio)
-        return assembled(
+        return Estimates.of(
             [*rows, *pooled_rows],
             tests=tests,
             summary=about | more,
@@ -170,12 +171,12 @@ def _estimate(estimates: Estimates, index: int, is_ratio: bool) -> SiteEstimate:
     return SiteEstimate(math.log(value) if is_ratio else value, (noise / unit) ** 2, max(both**2 - noise**2, 0.0) / unit**2)
 
 
-def _row(name: str, site: SiteEstimate, limits: Interval, is_ratio: bool) -> Row:
+def _row(name: str, site: SiteEstimate, limits: Interval, is_ratio: bool) -> Estimate:
     if not site.known:
-        return Row.unknown(name, limits)
+        return Estimate.unknown(name, limits)
     if is_ratio:
-        return Row.ratio(name, site.value, site.noise, site.sampling)
-    return Row.normal(name, site.value, site.noise, site.sampling, limits)
+        return Estimate.ratio(name, site.value, site.noise, site.sampling)
+    return Estimate.normal(name, site.value, site.noise, site.sampling, limits)
 
 
 def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEstimate]) -> Array:
@@ -209,7 +210,7 @@ def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEsti
 
 def _pooled(
     sites: list[SiteEstimate], moved: list[Array], limits: Interval, is_ratio: bool
-) -> tuple[list[Row], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
+) -> tuple[list[Estimate], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
     """The common values, Cochran's test, and heterogeneity; ``moved``: what noise does to each site."""
     values, noises, sampling = (np.array([getattr(site, name) for site in sites]) for name in ("value", "noise", "sampling"))
     pooled = Pooled.of(values, noises + sampling)
@@ -221,7 +222,7 @@ def _pooled(
 
     own = [
         sum(spread(slope.reshape(2, -1)[:, place], covariance) for place, covariance in enumerate(moved))
-        for slope in slopes_of(both, np.concatenate([values, sampling]))
+        for slope in numerical_slopes(both, np.concatenate([values, sampling]))
     ]
     rows = []
     common = (
@@ -230,7 +231,8 @@ def _pooled(
     )
     for name, value, variance, noise, degrees in common:
         rest = max(variance - noise, 0.0)
-        row = Row.ratio(name, value, noise, rest, degrees) if is_ratio else Row.normal(name, value, noise, rest, limits, degrees)
+        term = ratio(name) if is_ratio else SmoothTerm(name, limits)
+        row = term.estimate(value, noise, rest, degrees)
         rows.append(row if is_ratio or not limits[0] < 0 < limits[1] else row.tested(degrees))
     flags = few_sites(pooled.sites, (RANDOM,))
     if pooled.test.p_value < _DIFFERENT:

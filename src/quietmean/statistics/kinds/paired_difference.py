@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.paired_columns import NOTHING, OfPair
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 
 TERM, TEST = "difference", "paired-t"
@@ -23,17 +22,14 @@ class PairedDifference(OfPair):
     summary = "the mean difference of two columns of the same records, with the paired t-test"
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        first, second = columns.number(self.first), columns.number(self.second)
-        limits = (second.low - first.high, second.high - first.low)
-        pair = self._pair(released, columns)
+        term, pair = SmoothTerm(TERM, self._limits(columns)), self._pair(released, columns)
         if pair is None:
-            return assembled([Row.unknown(TERM, limits)], flags=(Flag("nothing-present", NOTHING, (TERM,)),))
+            return Estimates.of([term.unknown], flags=(replace(NOTHING, terms=(TERM,)),))
         known = pair.estimated(lambda both: both.difference[:, None])
-        value, noise, sampling, degrees = (float(each[0]) for each in (known.values, known.noise, known.sampling, known.degrees))
-        test = t_test(value, (noise + sampling) ** 0.5, degrees, "paired t test")
-        return assembled(
-            [Row.normal(TERM, value, noise, sampling, limits, degrees)],
-            tests={TEST: test},
+        (estimate,) = known.of([term])
+        return Estimates.of(
+            [estimate],
+            tests={TEST: t_test(estimate.value, estimate.error, float(known.degrees[0]), "paired t test")},
             method="ratio of noisy means, Student's t",
         )
 

@@ -13,12 +13,13 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import OfColumns
+from quietmean.statistics.delta_method import spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import near_threshold
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
-from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Released
 
 # Noise deviations of an entry, times the square root of the number of columns, that eigenvalues must be apart; and of a variance.
@@ -80,14 +81,14 @@ class Pca(OfColumns):
         values, vectors = values[::-1], vectors[:, ::-1]
         vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(count)])
 
-        def row(term: str, value: float, gradient: Array, limits: tuple[float, float]) -> Row:
+        def row(term: str, value: float, gradient: Array, limits: tuple[float, float]) -> Estimate:
             own = matrix.back(gradient)
             turned = own @ matrix.covariance
             noise = spread(np.einsum("ij,ijq->q", own, slopes), centred.noise)
-            return Row.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / centred.records, limits)
+            return Estimate.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / centred.records, limits)
 
         entry = max(row("", 0.0, _entry(count, i, j), (-1.0, 1.0)).noise for i in range(count) for j in range(i + 1))
-        rows: list[Row] = []
+        rows: list[Estimate] = []
         flags: list[Flag] = []
         angles: list[float | None] = []
         largest = float(count) if self.scale else math.inf
@@ -99,7 +100,7 @@ class Pca(OfColumns):
             if np.abs(gaps).min() <= max(smallest_gap, _NO_GAP * float(values[0])):
                 text = "noise cannot tell its variance from that of another component, left out"
                 flags.append(Flag.shared("no-gap", name, text, (name, *loadings)))
-                rows += [Row.unknown(name, (0.0, largest)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
+                rows += [Estimate.unknown(name, (0.0, largest)), *(Estimate.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)
                 continue
             if smallest_gap > 0:
@@ -121,9 +122,9 @@ class Pca(OfColumns):
             "noise_turns_by_degrees": angles,
             "records": centred.records,
         }
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             flags=tuple(flags),
             headline=("PC1",),
             summary=summary,
@@ -134,11 +135,11 @@ class Pca(OfColumns):
     def _unknown(self, text: str) -> Estimates:
         names = [f"PC{component + 1}" for component in range(len(self.columns))]
         rows = [
-            Row.unknown(term, (-1.0, 1.0) if ":" in term else (0.0, math.inf))
+            Estimate.unknown(term, (-1.0, 1.0) if ":" in term else (0.0, math.inf))
             for name in names
             for term in (name, *(f"{name}:{column}" for column in self.columns))
         ]
-        return assembled(rows, parties=True, flags=(Flag("no-components", text),), headline=("PC1",), reason=text)
+        return Estimates.of(rows, noise_only=True, flags=(Flag("no-components", text),), headline=("PC1",), reason=text)
 
 
 def _entry(count: int, i: int, j: int) -> Array:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,17 +10,15 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.columns import MISSING, YES, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag
-from quietmean.statistics.intervals import few, least_count, wilson
+from quietmean.statistics.intervals import few, least_count
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
-
-# Value, error of the noise and of the population, Wilson's interval, and flags.
-PartOf = tuple[float, float, float, tuple[float, float], list[Flag]]
 
 PARTIES_DIFFER = "each party counts once, and how far parties differ was not released: ask for the mean of a column of numbers"
 
@@ -70,20 +67,16 @@ class Proportion(Statistic):
         level = self.level or (YES if column.boolean else None)
         terms = labels if level is None else (level,)
         if self.cluster is not None:
-            return self._of_sites(released, columns, terms if level is None else (level,), named=level is None)
+            return self._of_sites(released, columns, terms, named=level is None)
         parties = columns.unit == PrivacyUnit.PARTY
-        rows = [_proportion(released, table, labels, term, column, parties) for term in terms]
-        values = np.array([row[:3] for row in rows])
-        named = terms if level is None else (WHOLE,)
-        return Estimates(
-            named,
-            values[:, 0],
-            values[:, 1],
-            np.zeros(len(terms)),
-            np.ones(len(terms)),
-            population=None if parties else values[:, 2],
-            interval_population=None if parties else np.array([row[3] for row in rows]),
-            flags=tuple(replace(flag, terms=(term,)) for term, row in zip(named, rows, strict=True) for flag in row[4]),
+        parts = [
+            part_of(released, table, *_weights(labels, each), f"{column.name} {each}", each if level is None else WHOLE, parties)
+            for each in terms
+        ]
+        return Estimates.of(
+            [estimate for estimate, _ in parts],
+            noise_only=parties,
+            flags=[flag for _, flags in parts for flag in flags],
             reason=PARTIES_DIFFER if parties else "",
             method="linear; Wilson's interval with the noise in it",
         )
@@ -123,32 +116,25 @@ def _at_sites(
     return sites
 
 
-def _proportion(
-    released: Released, table: CellIndicators, labels: tuple[str, ...], level: str, column: Column, parties: bool
-) -> PartOf:
-    """The part of the records that count which have a level."""
-    return part_of(released, table, *_weights(labels, level), f"{column.name} {level}", parties)
-
-
 def _weights(labels: tuple[str, ...], level: str) -> tuple[Array, Array]:
     """Of the cells with a level, and of those that count."""
     cells = np.eye(len(labels))
     return cells[labels.index(level)], np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
 
 
-def part_of(released: Released, table: Feature, chosen: Array, counted: Array, subject: str, parties: bool) -> PartOf:
+def part_of(
+    released: Released, table: Feature, chosen: Array, counted: Array, subject: str, term: str, parties: bool = False
+) -> tuple[Estimate, list[Flag]]:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if not part * released.weight > least_count(LEAST_PRESENT, error_of_part * released.weight, released.least):
         text = "too few values for the noise: nothing is known about them; ask for a larger epsilon"
-        return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag.shared("nothing-present", subject, text)]
+        return Estimate.unknown(term, (0.0, 1.0)), [Flag.shared("nothing-present", subject, text, (term,))]
     value = released.weighted(table, chosen)[0] / part
     error = released.weighted(table, (chosen - value * counted) / part)[1]
     records = released.weight * part
-    ends = wilson(value, records, error**2)
-    inside = min(max(value, 0.0), 1.0)
-    flags = [] if parties else few(subject, value, error, ends[1] * records)
-    return value, error, math.sqrt(error**2 + inside * (1 - inside) / records), ends, flags
+    estimate = Estimate.proportion(term, value, error**2, records)
+    return estimate, [] if parties else few(subject, value, error, estimate.of_population[1] * records, (term,))
 
 
 STATISTIC = Proportion

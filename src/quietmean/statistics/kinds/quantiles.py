@@ -16,13 +16,13 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import least_count
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import Row, assembled, nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
@@ -79,7 +79,7 @@ def prefix_table(
 
 def quantile_rows(
     distribution: Cumulative, probabilities: Sequence[float], by_record: float
-) -> list[tuple[Row, tuple[Flag, ...]]]:
+) -> list[tuple[Estimate, tuple[Flag, ...]]]:
     """Each quantile with its flags. ``by_record``: 1 over the weight of all records, or 0 where nothing is sampled."""
     smooth = np.clip(optimize.isotonic_regression(distribution.parts).x / distribution.present, 0.0, 1.0)
     return [_quantile(distribution, smooth, probability, by_record) for probability in probabilities]
@@ -150,13 +150,12 @@ class Quantiles(Statistic):
         column, distribution = columns[self.column], cumulative(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY
         if distribution is None:
-            terms = tuple(f"{probability:g}" for probability in self.probabilities)
-            limits = [(column.low, column.high)] * len(terms)
-            return nothing_present(f"column {column.name!r}", terms, limits, headline=self._headline)
+            limits = {f"{probability:g}": (column.low, column.high) for probability in self.probabilities}
+            return Estimates.nothing_present(f"column {column.name!r}", limits, self._headline)
         quantiles = quantile_rows(distribution, self.probabilities, 0.0 if parties else 1 / released.weight)
-        return assembled(
+        return Estimates.of(
             [row for row, _ in quantiles],
-            parties=parties,
+            noise_only=parties,
             headline=self._headline,
             flags=tuple(flag for _, flags in quantiles for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
@@ -164,7 +163,7 @@ class Quantiles(Statistic):
         )
 
 
-def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Row, tuple[Flag, ...]]:
+def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Estimate, tuple[Flag, ...]]:
     """One row. ``by_record``: the variance of sampling is probability (1 - probability) present times that."""
     column = distribution.axis.column
     low, high, value = _bin_of(distribution.axis, smooth, probability)
@@ -175,7 +174,7 @@ def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_re
     # The bin of the estimate, whose cumulative parts are made to rise, is within them but for chance.
     of_noise, of_both = ((min(one, low), max(other, high)) for one, other in (of_noise, of_both))
     limits, resolution = (column.low, column.high), (value - low, high - value)
-    row = Row(f"{probability:g}", value, noise, error, *limits, of_noise, of_both, resolution=resolution)
+    row = Estimate(f"{probability:g}", value, noise, error, *limits, of_noise, of_both, resolution=resolution)
     return row, flags
 
 

@@ -13,13 +13,14 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import YES, Column, Columns
+from quietmean.statistics.delta_method import spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.flags_and_tests import Flag, Z
 from quietmean.statistics.intervals import least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
-from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
@@ -216,7 +217,7 @@ class Rates(Statistic):
                 flags.append(Flag("few", text, (name,), upper if math.isfinite(upper) else None))
         terms = {row.term for row in rows}
         headline = [STANDARDISED] if STANDARDISED in terms else [RATIO] if RATIO in terms else names
-        return assembled(
+        return Estimates.of(
             rows,
             flags=tuple(flags),
             headline=tuple(headline),
@@ -233,43 +234,43 @@ class Rates(Statistic):
             across.add(DIFFERENCE, differences(*(_rates_of_sites(own, self.per) for own in groups)), tested=True)
         return across.estimates((RATIO,) if len(names) == 2 else ())
 
-    def _rate(self, name: str, group: _Group) -> Row:
+    def _rate(self, name: str, group: _Group) -> Estimate:
         if not group.known:
-            return Row.unknown(name, (0.0, math.inf))
-        row = Row.normal(name, group.rate * self.per, group.noise_of_rate * self.per**2, group.sampling_of_rate * self.per**2)
-        ends = [(low * self.per, high * self.per) for low, high in (group.interval(False), group.interval(True))]
-        return replace(row, low=0.0, of_noise=ends[0], of_population=ends[1])
+            return Estimate.unknown(name, (0.0, math.inf))
+        row = Estimate.normal(name, group.rate, group.noise_of_rate, group.sampling_of_rate)
+        return replace(row, low=0.0, of_noise=group.interval(False), of_population=group.interval(True)).times(self.per)
 
-    def _against(self, groups: list[_Group], flags: list[Flag]) -> list[Row]:
+    def _against(self, groups: list[_Group], flags: list[Flag]) -> list[Estimate]:
         first, second = groups
         if not (first.known and second.known):
-            return [Row.unknown(RATIO, (0.0, math.inf)), Row.unknown(DIFFERENCE)]
+            return [Estimate.unknown(RATIO, (0.0, math.inf)), Estimate.unknown(DIFFERENCE)]
         if any(group.events <= least_count(_LEAST_EVENTS, group.noise_of_events) for group in groups):
             text = "a group has too few events for the noise: no rate ratio, the difference only"
             flags.append(Flag("few-events", text, (RATIO,)))
-            ratio = Row.unknown(RATIO, (0.0, math.inf))
+            ratio = Estimate.unknown(RATIO, (0.0, math.inf))
         else:
             slopes = [np.array([1 / group.events, -1 / group.time]) for group in groups]
             noise = sum(spread(slope, group.noise[:2, :2]) for slope, group in zip(slopes, groups, strict=True))
             parts = [group.sampling / group.events**2 for group in groups]
             degrees = _together(noise, parts, groups)
-            ratio = Row.ratio(RATIO, math.log(second.rate / first.rate), noise, sum(parts), degrees)
+            ratio = Estimate.ratio(RATIO, math.log(second.rate / first.rate), noise, sum(parts), degrees)
         noise = (first.noise_of_rate + second.noise_of_rate) * self.per**2
         parts = [group.sampling_of_rate * self.per**2 for group in groups]
         degrees = _together(noise, parts, groups)
-        difference = Row.normal(DIFFERENCE, (second.rate - first.rate) * self.per, noise, sum(parts), degrees=degrees)
+        difference = Estimate.normal(DIFFERENCE, (second.rate - first.rate) * self.per, noise, sum(parts), degrees=degrees)
         return [ratio, difference.tested(degrees)]
 
-    def _standardised(self, groups: list[_Group]) -> Row:
+    def _standardised(self, groups: list[_Group]) -> Estimate:
         """The weighted mean of rates (direct standardisation)."""
         if self.standard is None or not all(group.known for group, weight in zip(groups, self.standard, strict=True) if weight):
-            return Row.unknown(STANDARDISED, (0.0, math.inf))
+            return Estimate.unknown(STANDARDISED, (0.0, math.inf))
         weights = np.array(self.standard) / sum(self.standard) * self.per
         used = [(weight, group) for weight, group in zip(weights.tolist(), groups, strict=True) if weight]
         noise = sum(weight**2 * group.noise_of_rate for weight, group in used)
         parts = [weight**2 * group.sampling_of_rate for weight, group in used]
         degrees = _together(noise, parts, [group for _, group in used])
-        return Row.normal(STANDARDISED, sum(weight * group.rate for weight, group in used), noise, sum(parts), degrees=degrees)
+        value = sum(weight * group.rate for weight, group in used)
+        return Estimate.normal(STANDARDISED, value, noise, sum(parts), degrees=degrees)
 
 
 def _together(noise: float, parts: list[float], groups: list[_Group]) -> float:

@@ -11,7 +11,6 @@ from quietmean.statistics.curve_summaries import CUT, difference_of_means, restr
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed
 
@@ -44,9 +43,9 @@ class RestrictedMean(Timed):
                 terms = (row.term, DIFFERENCE) if len(arms) == 2 else (row.term,)
                 text = f"too few at risk for the noise before {last}; choose an earlier horizon"
                 flags.append(Flag.shared(CUT, f"arm {row.term}", text, terms))
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             flags=tuple(flags),
             headline=(DIFFERENCE,) if len(arms) == 2 else (),
             reason=PARTIES_DIFFER if parties else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.bins import PROBABILITIES
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
 from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
+from quietmean.statistics.intervals import FEW
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.possible import CurveOfTerms
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
@@ -82,9 +83,9 @@ class Roc(Statistic):
             flags.append(Flag("one-class", text, (AUC,)))
         declared = self.edges is not None or bool(table.axis.column.edges)
         rows = [samples.row(AUC), *_at_thresholds(released, table, samples, declared, flags, parties)]
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             headline=(AUC,),
             flags=tuple(flags),
             reason=PARTIES_DIFFER if parties else "",
@@ -114,7 +115,7 @@ def thresholds(axis: Axis) -> Ints:
 
 def _at_thresholds(
     released: Released, table: PrefixTable, samples: TwoSamples, declared: bool, flags: list[Flag], parties: bool
-) -> list[Row]:
+) -> list[Estimate]:
     """What calling all scores of at least each threshold positive gets right, between the percentiles of the scores."""
     places = thresholds(table.axis)
     # Below and from there on, without and with the outcome, for each threshold; what is missing has the last cells.
@@ -125,12 +126,12 @@ def _at_thresholds(
     kinds = [np.kron(np.eye(table.groups)[group], side) for group in (0, 1) for side in (below, here - below)]
     sums = released.sums(table, np.vstack(kinds))
     parts = samples.part_below()[places]
-    rows: list[Row] = []
+    rows: list[Estimate] = []
     beyond: list[str] = []
     for at, (label, part) in enumerate(zip(_labels(table.axis, places, declared), parts.tolist(), strict=True)):
         if not _FIRST_PERCENTILE <= part <= 1 - _FIRST_PERCENTILE:
             beyond += [f"{label}:{kind}" for kind in KINDS]
-            rows += [Row.unknown(f"{label}:{kind}", (0.0, 1.0)) for kind in KINDS]
+            rows += [Estimate.unknown(f"{label}:{kind}", (0.0, 1.0)) for kind in KINDS]
             continue
         rows += _at(sums, table, at + len(places) * np.arange(4), label, flags, parties)
     if beyond:
@@ -152,7 +153,7 @@ def _labels(axis: Axis, places: Ints, declared: bool) -> list[str]:
     return [f"{edge:g}" for edge in edges]
 
 
-def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list[Flag], parties: bool) -> list[Row]:
+def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list[Flag], parties: bool) -> list[Estimate]:
     """At one threshold, from the places of four sums: without the outcome below and above, with it below and above."""
     low_no, high_no, low_yes, high_yes = np.eye(len(sums.quantities))[places]
     pairs = (
@@ -163,11 +164,9 @@ def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list
     )
     rows = []
     for kind, (chosen, counted) in zip(KINDS, pairs, strict=True):
-        term = f"{edge}:{kind}"
-        value, noise, error, ends, own_flags = part_of(sums, table, chosen, counted, f"{kind} at {edge}", parties)
-        flags += [replace(flag, terms=(term,)) for flag in own_flags if flag.code != "few"]
-        row = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-        rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else row, of_population=ends))
+        row, own_flags = part_of(sums, table, chosen, counted, f"{kind} at {edge}", f"{edge}:{kind}", parties)
+        flags += [flag for flag in own_flags if flag.code != FEW]
+        rows.append(row)
     return rows
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import Summary, summary
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.random_effects import METHOD, SEEN, Pooled, SiteMeans, few_sites
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
@@ -77,10 +77,10 @@ class SiteEffects(Statistic):
         }
         if len(usable) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
-            rows += [Row.unknown(term, limits) for term in (FIXED, RANDOM)]
-            return assembled(rows, flags=tuple(flags), headline=(RANDOM,), method="ratios of noisy means")
+            rows += [Estimate.unknown(term, limits) for term in (FIXED, RANDOM)]
+            return Estimates.of(rows, flags=tuple(flags), headline=(RANDOM,), method="ratios of noisy means")
         pooled, tests, more, own_flags = _pooled(released, block, usable, limits)
-        return assembled(
+        return Estimates.of(
             [*rows, *pooled],
             tests=tests,
             summary=more,
@@ -95,25 +95,25 @@ def _varies(site: Summary | None, column: Column) -> bool:
     return site is not None and site.noise_of_mean + site.sampling_of_mean > _ROUNDING * column.width**2
 
 
-def _mean(site: str, site_summary: Summary | None, limits: tuple[float, float]) -> Row:
+def _mean(site: str, site_summary: Summary | None, limits: tuple[float, float]) -> Estimate:
     if site_summary is None:
-        return Row.unknown(site, limits)
-    return Row.normal(
+        return Estimate.unknown(site, limits)
+    return Estimate.normal(
         site, site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean, limits, site_summary.degrees
     )
 
 
 def _pooled(
     released: Released, block: ColumnBlock, summaries: dict[int, Summary], limits: tuple[float, float]
-) -> tuple[list[Row], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
+) -> tuple[list[Estimate], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
     """The common means, Cochran's test, and heterogeneity."""
     means = np.array([summary.mean for summary in summaries.values()])
     variances = np.array([summary.noise_of_mean + summary.sampling_of_mean for summary in summaries.values()])
     pooled = Pooled.of(means, variances)
     fixed, random = SiteMeans(released, block).noise([0], list(summaries)).tolist()
     rows = [
-        Row.normal(FIXED, pooled.fixed, fixed, pooled.fixed_variance - fixed, limits),
-        Row.normal(RANDOM, pooled.random, random, pooled.random_variance - random, limits, pooled.degrees),
+        Estimate.normal(FIXED, pooled.fixed, fixed, pooled.fixed_variance - fixed, limits),
+        Estimate.normal(RANDOM, pooled.random, random, pooled.random_variance - random, limits, pooled.degrees),
     ]
     flags = few_sites(pooled.sites, (RANDOM,))
     if pooled.test.p_value < _DIFFERENT:

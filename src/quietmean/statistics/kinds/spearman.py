@@ -12,26 +12,25 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import NOTHING, CellCounts
+from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.features import Axis
 from quietmean.statistics.fields import usual_bins_field
 from quietmean.statistics.flags_and_tests import WHOLE, Flag, Z
-from quietmean.statistics.intervals import fisher, near_threshold, t_test
-from quietmean.statistics.rows import Row, assembled, multinomial
+from quietmean.statistics.intervals import near_threshold, t_test
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.statistic import Released
 
-TEST = "spearman"
+CORRELATION, TEST = SmoothTerm(WHOLE, (-1.0, 1.0), "fisher"), "spearman"
 _USUAL_BINS = 10
-_LIMITS = (-1.0, 1.0)
 # Noise deviations that the spread of the ranks of both columns must have; and what is more than rounding of it.
 _LEAST_SPREAD, _ROUNDING = 4.0, 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Spearman(Statistic):
+class Spearman(OfCells):
     """Spearman's correlation of the ranks of two columns of numbers, those in one bin having the same rank, and the test that
     both are independent. The distance to that of half as many bins, and how far the order within bins may move it by chance,
     are what the bins leave open, part of both intervals.
@@ -51,41 +50,32 @@ class Spearman(Statistic):
         # Of a normal distribution with this rank correlation.
         scenario.correlate(self.second, [scenario.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
 
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        require_records(self, columns)
-        return (self._table(columns),)
-
-    def _table(self, columns: Columns) -> CellIndicators:
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.first == self.second:
             raise InputError(f"{self.text} is of one column only: name two")
         names = (self.first, self.second)
-        return CellIndicators(tuple(Axis.of(columns.number(name), None, self.bins, _USUAL_BINS) for name in names))
+        return tuple(Axis.of(columns.number(name), None, self.bins, _USUAL_BINS) for name in names)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         cells = CellCounts.of(released, table)
         if not cells.known:
-            return assembled([Row.unknown(WHOLE, _LIMITS)], flags=(Flag("nothing-present", NOTHING),))
+            return self._nothing((CORRELATION,))
         spreads = cells.smooth(lambda counts: _ranks(counts)[:, 1:])
-        errors = np.array([math.sqrt(cells.noise_of(slopes)) for slopes in spreads.slopes])
-        clear = float((spreads.values / np.maximum(_LEAST_SPREAD * errors, _ROUNDING)).min())
+        clear = float((spreads.values / np.maximum(_LEAST_SPREAD * spreads.errors, _ROUNDING)).min())
         if clear <= 1:
             text = "the noise hides how values of a column differ, or all are in one bin: no correlation"
-            return assembled([Row.unknown(WHOLE, _LIMITS)], flags=(Flag("no-correlation", text),))
-        smooth = cells.smooth(_correlation)
-        value, slopes = min(max(float(smooth.values[0]), -1.0), 1.0), smooth.slopes[0]
-        noise, sampling = cells.noise_of(slopes), multinomial(slopes, cells.counts.ravel())
-        ends = fisher(value, Z * math.sqrt(noise)), fisher(value, Z * math.sqrt(noise + sampling))
-        row = Row(WHOLE, value, math.sqrt(noise), math.sqrt(noise + sampling), *_LIMITS, *ends)
+            return self._nothing((CORRELATION,), Flag("no-correlation", text))
+        (row,) = cells.estimated(_correlation).of([CORRELATION])
         if not all(axis.single[1:-2].all() for axis in table.axes):
             coarser = float(_halved(cells).smooth(_correlation).values[0])
-            change = abs(value - coarser) + Z * _within_bins(spreads.values, cells.total) if math.isfinite(coarser) else 2.0
+            change = abs(row.value - coarser) + Z * _within_bins(spreads.values, cells.total) if math.isfinite(coarser) else 2.0
             row = row.widened(change, change, estimated=True)
         # Under the hypothesis ranks are independent.
-        error = math.sqrt(1 / max(cells.total - 1, 1.0) + noise)
-        return assembled(
+        error = math.sqrt(1 / max(cells.total - 1, 1.0) + row.noise**2)
+        return Estimates.of(
             [row],
-            tests={TEST: t_test(value, error, math.inf, "Spearman's test")},
+            tests={TEST: t_test(row.value, error, math.inf, "Spearman's test")},
             flags=tuple(near_threshold("the correlation", clear, (WHOLE,))),
             method="ranks of bins, without what noise adds on average; Fisher's z; by gradient, with the noise and the bins",
         )

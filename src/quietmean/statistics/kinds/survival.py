@@ -15,6 +15,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import LOG_RANK_TEST, STRATIFIED_TEST, Curves, extent, log_rank, too_few_bins
 from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest, known
@@ -22,7 +23,6 @@ from quietmean.statistics.intervals import CHI_SQUARED
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.known_levels import LEFT_OUT
 from quietmean.statistics.possible import CurveOfTerms, curves_in
-from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.timed import Timed
@@ -99,9 +99,9 @@ class Survival(Timed):
                 if place not in places
             ]
             summary[_LOG_RANK] = _about_test([arms[place] for place in places], compared)
-        return assembled(
+        return Estimates.of(
             rows,
-            parties=parties,
+            noise_only=parties,
             tests=tests,
             flags=(*flags, *why),
             summary=summary,
@@ -133,7 +133,7 @@ class Survival(Timed):
         return {_LOG_RANK: replace(test, method=name)}, left_out
 
 
-def _curve(curve: Curve, arm: str) -> list[Row]:
+def _curve(curve: Curve, arm: str) -> list[Estimate]:
     """Survival at each edge."""
     noise, both = curve.noise_errors.tolist(), np.hypot(curve.noise_errors, curve.sampling_errors).tolist()
     of_noise, of_population = (curve.band(sampled).tolist() for sampled in (False, True))
@@ -141,16 +141,16 @@ def _curve(curve: Curve, arm: str) -> list[Row]:
     rows = []
     for bin_index, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
         if bin_index >= curve.usable:
-            rows.append(Row.unknown(f"{time:g}", (0.0, 1.0)).of(arm))
+            rows.append(Estimate.unknown(f"{time:g}", (0.0, 1.0)).of(arm))
             continue
         value = float(curve.survival[bin_index])
         ends = (tuple(of_noise[bin_index]), tuple(of_population[bin_index]))
-        row = Row(f"{time:g}", value, noise[bin_index], both[bin_index], 0.0, 1.0, *ends, group=arm)
+        row = Estimate(f"{time:g}", value, noise[bin_index], both[bin_index], 0.0, 1.0, *ends, group=arm)
         rows.append(row.widened(value - float(low[bin_index]), float(high[bin_index]) - value))
     return rows
 
 
-def _not_reached(rows: list[Row], name: str, level: float) -> list[Flag]:
+def _not_reached(rows: list[Estimate], name: str, level: float) -> list[Flag]:
     arms = [row.term for row in rows if math.isnan(row.value)]
     if not arms:
         return []

@@ -13,20 +13,21 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
-from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, summary
+from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, square_root, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
+from quietmean.statistics.delta_method import spread
+from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import few, least_count, t_quantile, wilson, within
+from quietmean.statistics.intervals import few, least_count
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.proportion import part_of
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.known_levels import KnownMargins
-from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.standardised import SMD, difference_of_levels, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
@@ -153,7 +154,7 @@ class Table1(Statistic):
             **Table1Text(groups, rows, tests, flags).summary(columns_of_rows),
             "footnote": footnote(columns_of_rows, groups, rows, SMD in {row.group for row in rows}),
         }
-        return assembled(
+        return Estimates.of(
             rows,
             tests=tests,
             summary=text,
@@ -165,7 +166,7 @@ class Table1(Statistic):
             method="ratios of noisy means and counts; Student, Wilson, Welch and chi-squared with the noise in them",
         )
 
-    def _n(self, released: Released, columns: Columns, sizes: dict[str, _Size], rows: list[Row]) -> Array:
+    def _n(self, released: Released, columns: Columns, sizes: dict[str, _Size], rows: list[Estimate]) -> Array:
         """The number of records of each row and the noise in it, (rows, 2): the present values of its column in its group."""
         by, weight = self._by(columns), released.weight
         counts: dict[tuple[str, str], tuple[float, float]] = {}
@@ -213,22 +214,20 @@ class _Size:
         part, error = released.weighted(table, table.along(0, cells))
         return cls(part, gradient, error)
 
-    def row(self, records: float) -> Row:
+    def row(self, records: float) -> Estimate:
         if math.isnan(self.part):
-            return Row.unknown(SIZE, (0.0, records))
-        part = min(max(self.part, 0.0), 1.0)
-        row = Row.normal(SIZE, self.part * records, (self.error * records) ** 2, part * (1 - part) * records, (0.0, records))
-        ends = wilson(self.part, records, self.error**2)
-        return row if not self.gradient.any() else replace(row, of_population=(ends[0] * records, ends[1] * records))
+            return Estimate.unknown(SIZE, (0.0, records))
+        row = Estimate.proportion(SIZE, self.part, self.error**2, records)
+        return (row if self.gradient.any() else replace(row, of_population=row.of_noise)).times(records)
 
 
 def _numbers(
     released: Released, feature: ColumnBlock, groups: list[str], sizes: list[_Size], flags: list[Flag]
-) -> tuple[list[Row], HypothesisTest | None]:
+) -> tuple[list[Estimate], HypothesisTest | None]:
     """Mean, standard deviation and missing part of a column of numbers in each group."""
     column = feature.column
     summaries = [summary(released, feature, index) for index in range(len(groups))]
-    rows: list[Row] = []
+    rows: list[Estimate] = []
     for index, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
         if group_summary is None:
             terms = tuple(f"{group} {column.name} {moment}" for moment in ("mean", "sd"))
@@ -253,7 +252,7 @@ def _numbers(
     return rows, welch_t(*present)
 
 
-def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Row]:
+def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Estimate]:
     """Median and quartiles in each group; what they say goes to ``flags``."""
     column, rows = feature.axis.column, []
     names = [f"{column.name} {quantile}" for quantile in (QUARTILES[0], MEDIAN, QUARTILES[1])]
@@ -263,7 +262,7 @@ def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flag
         if distribution is None:
             text = "too few values for the noise, no median"
             flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
-            rows += [Row.unknown(name, (column.low, column.high)).of(group) for name in names]
+            rows += [Estimate.unknown(name, (column.low, column.high)).of(group) for name in names]
             continue
         for name, term, (row, own_flags) in zip(
             names, terms, quantile_rows(distribution, _QUARTERS, 1 / released.weight), strict=True
@@ -273,35 +272,25 @@ def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flag
     return rows
 
 
-def _mean(group_summary: Summary | None, column: Column) -> Row:
+def _mean(group_summary: Summary | None, column: Column) -> Estimate:
     limits, term = (column.low, column.high), f"{column.name} mean"
     if group_summary is None:
-        return Row.unknown(term, limits)
-    row = Row.normal(term, group_summary.mean, group_summary.noise_of_mean, group_summary.sampling_of_mean, limits)
-    reach = t_quantile(group_summary.degrees) * row.error
-    return replace(row, of_population=within(group_summary.mean, reach, limits))
+        return Estimate.unknown(term, limits)
+    return Estimate.normal(
+        term, group_summary.mean, group_summary.noise_of_mean, group_summary.sampling_of_mean, limits, group_summary.degrees
+    )
 
 
-def _deviation(group_summary: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:
+def _deviation(group_summary: Summary | None, column: Column, group: str, flags: list[Flag]) -> Estimate:
     """Ends of its intervals are the square roots of those of the variance."""
     term, largest_sd = f"{column.name} sd", column.width / math.sqrt(2)
     if group_summary is None:
-        return Row.unknown(term, (0.0, largest_sd))
-    noise, both = group_summary.noise_of_variance, group_summary.noise_of_variance + group_summary.sampling_of_variance
-    variance = Row.normal(term, group_summary.variance_estimate, noise, group_summary.sampling_of_variance, (0.0, largest_sd**2))
-    value = math.sqrt(group_summary.variance_estimate) if group_summary.variance_estimate > 0 else 0.0 if both == 0 else math.nan
-    if math.isnan(value):
-        flags.append(
-            Flag(
-                "no-variance",
-                f"{column.name} in {group}: noise hides the variance; only an upper end is known",
-                (f"{group} {term}",),
-            )
-        )
-    slope = 1 / (2 * value) if value > 0 else math.nan if both > 0 else 0.0
-    squares = (variance.of_noise, variance.of_population)
-    ends = [(0.0 if math.isnan(value) else math.sqrt(low), math.sqrt(high)) for low, high in squares]
-    return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, largest_sd, ends[0], ends[1])
+        return Estimate.unknown(term, (0.0, largest_sd))
+    variance = group_summary.estimate_of_variance(term, largest_sd**2)
+    if not variance.known:
+        text = f"{column.name} in {group}: noise hides the variance; only an upper end is known"
+        flags.append(Flag("no-variance", text, (f"{group} {term}",)))
+    return square_root(variance, term)
 
 
 def _moved_numbers(around: Around, feature: ColumnBlock, group: int) -> dict[str, float]:
@@ -331,19 +320,20 @@ def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...],
     return chosen, own if level == MISSING else own * (1 - feature.along(axis, np.eye(len(labels))[-1]))
 
 
-def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Row:
+def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Estimate:
     """The part of a group without a value."""
     term = f"{column.name} {MISSING}"
     if not size.part * released.weight > least_count(LEAST_PRESENT, size.error * released.weight):
-        return Row.unknown(term, (0.0, 1.0))
+        return Estimate.unknown(term, (0.0, 1.0))
     where = released.places[feature][group * feature.size // feature.groups]
     present = float(released.quantities[where]) / size.part
     gradient = size.gradient * present
     gradient[where] -= 1.0
-    return _part(term, 1 - present, spread(gradient / size.part, released.deviations), released.weight * size.part)
+    noise = spread(gradient / size.part, released.deviations)
+    return Estimate.proportion(term, 1 - present, noise, released.weight * size.part)
 
 
-def _unless_few(row: Row, few_flags: list[Flag], flags: list[Flag]) -> Row:
+def _unless_few(row: Estimate, few_flags: list[Flag], flags: list[Flag]) -> Estimate:
     """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
     flags += [replace(flag, terms=(f"{row.group} {row.term}",)) for flag in few_flags]
     if not few_flags or math.isnan(row.value):
@@ -351,15 +341,9 @@ def _unless_few(row: Row, few_flags: list[Flag], flags: list[Flag]) -> Row:
     return replace(row, value=math.nan, of_population=(0.0, row.of_population[1]), of_noise=(0.0, row.of_noise[1]))
 
 
-def _part(term: str, value: float, noise: float, records: float) -> Row:
-    inside = min(max(value, 0.0), 1.0)
-    row = Row.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0))
-    return replace(row, of_population=wilson(value, records, noise))
-
-
 def _levels(
     released: Released, column: Column, feature: CellIndicators, groups: list[str], flags: list[Flag]
-) -> tuple[list[Row], HypothesisTest | None]:
+) -> tuple[list[Estimate], HypothesisTest | None]:
     """The proportion of each level of a column among the present values of each group, and the part that is missing."""
     labels = (*column.categories, MISSING)
     grouped = len(feature.axes) > 1
@@ -369,10 +353,9 @@ def _levels(
         for level in (YES, MISSING) if column.boolean else labels:
             chosen, counted = _level_weights(feature, own, labels, level, len(feature.axes) - 1)
             level_name = f"{column.name} {level}" + (f" in {group}" if grouped else "")
-            value, noise, error, ends, own_flags = part_of(released, feature, chosen, counted, level_name, False)
             term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
-            with_interval = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-            row = replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else with_interval, of_population=ends).of(group)
+            row, own_flags = part_of(released, feature, chosen, counted, level_name, term)
+            row = row.of(group)
             rows.append(_unless_few(row, own_flags, flags))
     if not grouped:
         return rows, None

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import NOTHING, OfCells
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.cell_counts import OfCells
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis
 from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.intervals import t_test
-from quietmean.statistics.rows import Row, assembled, multinomial
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
-SLOPE, TEST = "slope", "trend"
+SLOPE, TEST = SmoothTerm("slope"), "trend"
 # Noise deviations that the spread of scores and the number of outcomes must have.
 _LEAST = 4.0
 _ROUNDING = 1e-12
@@ -45,12 +46,12 @@ class Trend(OfCells):
     by: str = parameter(help="the column whose levels are ordered groups")
     scores: tuple[float, ...] | None = numbers_field(None, "a number for each group, by default 0, 1, 2 and so on", "scores")
 
-    def _axes(self, columns: Columns) -> tuple[Column, ...]:
+    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
         groups = columns.category(self.by)
         if self.scores is not None and (len(self.scores) != len(groups.categories) or len(set(self.scores)) < 2):
             count = len(groups.categories)
             raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
-        return groups, self._two_levels(columns, self.column)
+        return Axis(groups), self._two_levels(columns, self.column)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
@@ -69,7 +70,7 @@ class Trend(OfCells):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         cells, scores = self._cells(released, columns), self._scores(columns)
         if not cells.known:
-            return assembled([Row.unknown(SLOPE)], flags=(Flag("nothing-present", NOTHING),))
+            return self._nothing((SLOPE,))
         # Scores around their mean lose no digits.
         scores = scores - float(scores @ np.maximum(cells.counts.sum(axis=1), 0.0)) / cells.total
 
@@ -81,19 +82,18 @@ class Trend(OfCells):
             spread_of_scores = groups @ scores**2 / total - mean**2
             return np.stack([both, spread_of_scores, part * (1 - part), both / spread_of_scores], axis=1)
 
-        smooth = cells.smooth(parts)
-        both, of_scores, of_outcomes, slope = smooth.values.tolist()
-        errors = [math.sqrt(cells.noise_of(slopes)) for slopes in smooth.slopes[:3]]
+        known = cells.estimated(parts)
+        both, of_scores, of_outcomes, _ = known.values.tolist()
+        errors = np.sqrt(known.noise).tolist()
         if not (of_scores > max(_LEAST * errors[1], _ROUNDING) and of_outcomes > max(_LEAST * errors[2], _ROUNDING)):
             text = "the noise hides all but one group, or whether the outcome happens: no trend"
-            return assembled([Row.unknown(SLOPE)], flags=(Flag("no-trend", text, (SLOPE,)),))
-        own = smooth.slopes[3]
-        row = Row.normal(SLOPE, slope, cells.noise_of(own), multinomial(own, cells.counts.ravel()))
+            return self._nothing((SLOPE,), Flag("no-trend", text, (SLOPE.name,)))
         # The variance under the hypothesis, that the outcome has the same chance in all groups.
         test = t_test(both, math.sqrt(of_scores * of_outcomes / cells.total + errors[0] ** 2), math.inf, "Cochran-Armitage test")
-        return assembled(
-            [row],
+        return Estimates.of(
+            known[3:].of([SLOPE]),
             tests={TEST: test},
+            headline=(SLOPE.name,),
             method="smooth functions of counts, without what noise adds on average; robust errors, with the noise",
         )
 
