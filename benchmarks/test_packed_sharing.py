@@ -144,9 +144,9 @@ def test_receipts_as_parties_grow(table: Callable[[str], None]) -> None:
     for parties in (30, 100, 300, 1000):
         protocol = planned(parties // 10, LARGE_PRIME, parties)
         schedule = protocol.draw_schedule(parties, Seed.public("benchmark"))
-        trace = churn(Seed.public("churn"), schedule.rounds, parties, permanent=0.1, within=protocol.usual_rounds)
+        trace = churn(Seed.public("churn"), schedule.rounds, parties, permanent=0.1, within=protocol.traits.usual_rounds)
         lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-        lost[protocol.usual_rounds :] = True
+        lost[protocol.traits.usual_rounds :] = True
         history = ExecutionTrace(trace.online, lost).all_handed(schedule)
         execution = Execution(protocol, schedule, history, 1.0, np.ones(parties))
         begun = time.perf_counter()

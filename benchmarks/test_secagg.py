@@ -26,6 +26,7 @@ from quietmean.core.threads import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, get_protocol, registry
+from quietmean.protocols.mechanism import vector_bytes
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
@@ -164,7 +165,7 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     mean = plan.protocol.decode(PARTIES, release.vector, release.weight)
     error = math.sqrt(((mean - data[[0, *staying]].mean(axis=0)) ** 2).mean())
     count = len(staying)
-    sent = float(plan.protocol.vector_bytes(DIMENSION))
+    sent = float(vector_bytes(plan.protocol, DIMENSION))
     return Cost(label, seconds, online / count, sent, error, EPSILON, offline / count)
 
 

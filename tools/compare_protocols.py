@@ -85,8 +85,8 @@ def count_traffic(plan: Plan) -> Traffic:
     values = example_values(execution, target)
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(target.parties)]
     run_lockstep(machines, execution.trace, lambda round_, sender, receiver: True, watch)
-    if plan.protocol.releases_are_public:
-        releasers = list(plan.protocol.releasers(target.parties))
+    if plan.protocol.traits.releases_are_public:
+        releasers = list(plan.protocol.traits.releasers(target.parties))
         messages[releasers] += target.parties - 1
         sizes[releasers] += (target.parties - 1) * (8 * target.dimension + OVERHEAD_BYTES)
     return Traffic(float(messages.mean()), int(messages.max()), float(sizes.mean()), int(sizes.max()))
@@ -101,7 +101,7 @@ def example_values(execution: Execution, target: Target) -> np.ndarray[tuple[int
 def epsilon_alone(plan: Plan) -> str:
     """The largest epsilon over some parties, each against all the others together, nobody having dropped out."""
     protocol, target = plan.protocol, plan.target
-    if not protocol.has_transcript:
+    if not protocol.traits.has_transcript:
         return f"{target.epsilon:g} (pure)"
     execution = plan.execution(Seed.public("alone"), ExecutionTrace.everyone(protocol.rounds, target.parties))
     privacy = execution.privacy(target.delta)
@@ -112,7 +112,7 @@ def epsilon_alone(plan: Plan) -> str:
 
 def make_row(plan: Plan, promise: str, quick: bool) -> Row:
     protocol = plan.protocol
-    runs = (RUNS if protocol.batchable and protocol.has_transcript else SLOW_RUNS) // (10 if quick else 1)
+    runs = (RUNS if protocol.traits.batchable and protocol.traits.has_transcript else SLOW_RUNS) // (10 if quick else 1)
     planned, calm = simulate(plan, runs=runs, seed=SEED), simulate(plan, runs=runs, seed=SEED, dropouts=0.0)
     return Row(
         protocol.name,
@@ -129,7 +129,7 @@ def make_row(plan: Plan, promise: str, quick: bool) -> Row:
 
 
 def rounds_of(plan: Plan) -> int:
-    return plan.protocol.rounds + (plan.dissemination.rounds if plan.protocol.releases_are_public else 0)
+    return plan.protocol.rounds + (plan.dissemination.rounds if plan.protocol.traits.releases_are_public else 0)
 
 
 def in_cells(rounds: int, traffic: Traffic) -> list[str]:
@@ -174,7 +174,7 @@ def make_rows(target: Target, quick: bool, folder: Path | None) -> tuple[list[Ro
     """Rows, least simulated error first, and why a protocol is not among them."""
     rows, missing = list[Row](), dict[str, str]()
     for name, protocol in registry().items():
-        if not protocol.private:
+        if not protocol.TRAITS.private:
             continue
         found = kept_rows(folder, target, name, quick)
         if isinstance(found, str):

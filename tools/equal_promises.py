@@ -57,7 +57,7 @@ def promised(target: Target, name: str, folder: Path | None = None) -> Promised:
     if _keeps(usual, target):
         return Promised(usual, usual, BY_GATE if usual.gated else BY_PLAN)
     noisy = Promised(usual, _with_more_noise(usual, folder), BY_NOISE)
-    if not usual.protocol.gated or target.parties > MOST_GATED:
+    if not (usual.protocol.TRAITS.gate is not None) or target.parties > MOST_GATED:
         return noisy
     # By a gate, or by own noise alone where that costs less.
     tried = planned(target, name, TRIALS, folder)

@@ -35,8 +35,7 @@ from scipy import stats
 from quietmean.planning import Plan
 from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.kinds import SelfCalibrating
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
+from quietmean.protocols.traits import ANY_DOMAIN
 
 PAGE = DOCS / "joined-errors.md"
 SEED, STUDIES = 20_260, 60
@@ -143,18 +142,18 @@ class Story:
 def joinable(name: str) -> bool:
     """Can a study of statistics be planned for it?"""
     kind = get_protocol(name)
-    return kind.domain == ANY_DOMAIN and (kind.has_transcript or issubclass(kind, SelfCalibrating))
+    return kind.TRAITS.domain == ANY_DOMAIN and (kind.TRAITS.has_transcript or kind.design is not Mechanism.design)
 
 
 @cache
 def planned(asked: Asked, name: str, dropouts: float, parties: int) -> Plan:
-    return asked.study(name, dropouts).plan(parties, no_privacy=not get_protocol(name).private)
+    return asked.study(name, dropouts).plan(parties, no_privacy=not get_protocol(name).TRAITS.private)
 
 
 def troubles(kind: type[Mechanism], study: int) -> str:
     if study % 3 == 1:
         return RESTARTED
-    return GONE if study % 6 == 2 and kind.tolerates_dropouts else NOBODY
+    return GONE if study % 6 == 2 and kind.TRAITS.tolerates_dropouts else NOBODY
 
 
 async def one_study(machine: Machine, asked: Asked, name: str, study: int, usual: int, folder: Path) -> Story:
@@ -167,7 +166,7 @@ async def one_study(machine: Machine, asked: Asked, name: str, study: int, usual
     dropouts = 1 / parties if trouble == GONE else 0.0
     kill = _kill(trouble, _servers(asked, name, dropouts, parties), parties, usual, rng)
     begun = time.monotonic()
-    more = ["--a-priori-above-target"] if kind.private else ["--no-privacy"]
+    more = ["--a-priori-above-target"] if kind.TRAITS.private else ["--no-privacy"]
     if study >= WHOLE:
         plan = folder / "plan.json"
         plan.write_text(json.dumps(planned(asked, name, dropouts, parties).to_json()))
@@ -193,12 +192,12 @@ async def one_study(machine: Machine, asked: Asked, name: str, study: int, usual
 
 def _unbounded(kind: type[Mechanism]) -> list[str]:
     """No budget holds what is not known beforehand."""
-    return [] if kind.keeps_target else ["--no-ledger"]
+    return [] if kind.TRAITS.keeps_target else ["--no-ledger"]
 
 
 def _servers(asked: Asked, name: str, dropouts: float, parties: int) -> frozenset[int]:
     """Parties without whom there is no result."""
-    return planned(asked, name, dropouts, parties).protocol.indispensable
+    return planned(asked, name, dropouts, parties).protocol.traits.indispensable
 
 
 def _kill(trouble: str, servers: frozenset[int], parties: int, usual: int, rng: np.random.Generator) -> Kill | None:
@@ -222,7 +221,7 @@ def _counted(end: Joined, kind: type[Mechanism]) -> tuple[tuple[int, ...], tuple
     counted = [tuple(np.flatnonzero(one.contributors()).tolist()) for one in receipts]
     answers = {json.dumps(document["statistics"], sort_keys=True) for document in end.documents.values()}
     parts = tuple(receipts[0].parts.tolist())
-    return counted[0], parts, not kind.releases_are_public or len(set(counted)) == len(answers) == 1
+    return counted[0], parts, not kind.TRAITS.releases_are_public or len(set(counted)) == len(answers) == 1
 
 
 def _values(asked: Asked, document: dict[str, Any], records: Array) -> tuple[list[Value], int]:

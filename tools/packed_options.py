@@ -41,7 +41,8 @@ def cells(parties: int, colluding: int, dropouts: float) -> tuple[str, ...]:
     share = 1 / protocol.secrets
     # In numbers a coordinate.
     dealt, published, sliced = (parties - colluding - 1) * share, (parties - 1) * share, 1 + share
-    sent = protocol.mixing_messages(parties) * protocol.message_bytes(parties, DIMENSION)
+    traffic = protocol.traffic(parties, DIMENSION)
+    sent = (traffic.messages or 0.0) * traffic.message_bytes
     # One block more from each dealer, and one number for each dealer from each member.
     check = (parties - 1) * (1 + parties) * protocol.word_bytes / sent
     cell, gained = f"n = {parties}, c = {colluding}, {dropouts:.0%} leave", 1 - (dealt + sliced) / (dealt + published)

@@ -229,7 +229,7 @@ def joined_errors() -> Found:
     for name in sorted(registry()):
         # Bounds of histories of inca take seconds, and other pages have them.
         if tool.joinable(name) and name != "inca":
-            yield name, error(asked.study(name, 0.0).plan(5, no_privacy=not registry()[name].private))
+            yield name, error(asked.study(name, 0.0).plan(5, no_privacy=not registry()[name].TRAITS.private))
 
 
 # Each with what it is made from. Pages about the slowest plans have a stamp of their own, :mod:`page_stamp`.

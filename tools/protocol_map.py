@@ -141,7 +141,8 @@ def _winners(rows: dict[Cell, Row], server: Server) -> str:
 
 
 def _best(found: Row, server: Server) -> str:
-    allowed = [name for name in found if get_protocol(name).tolerates_dropouts and server.allows(get_protocol(name).server)]
+    traits = {name: get_protocol(name).TRAITS for name in found}
+    allowed = [name for name in found if traits[name].tolerates_dropouts and server.allows(traits[name].server)]
     first, second = sorted(allowed, key=lambda name: found[name].kept)[:2]
     return f"`{first}` {found[first].words} (`{second}` x {found[second].kept / found[first].kept:.3g})"
 

@@ -36,7 +36,7 @@ USUAL_DOMAIN = "any bounded set"
 def overview() -> str:
     """One line a protocol."""
     lines = ["| protocol | who is trusted | in one line |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| `{name}` | {_trust(kind)} | {kind.summary} |" for name, kind in _all().items())])
+    return "\n".join([*lines, *(f"| `{name}` | {_trust(kind)} | {kind.TRAITS.summary} |" for name, kind in _all().items())])
 
 
 def _all() -> dict[str, type[Mechanism]]:
@@ -91,7 +91,7 @@ def _publications() -> dict[Publication, list[str]]:
     """With the names of the protocols that come from each."""
     found: dict[Publication, list[str]] = {}
     for name, kind in _all().items():
-        for source in kind.sources:
+        for source in kind.TRAITS.sources:
             found.setdefault(source, []).append(name)
     return dict(sorted(found.items(), key=lambda one: (one[0].authors[0].family, one[0].year or 0, one[0].title)))
 
@@ -127,18 +127,18 @@ def main() -> None:
 
 
 def _trust(kind: type[Mechanism]) -> str:
-    return kind.trust if kind.private else f"{kind.trust}; **no differential privacy**"
+    return kind.TRAITS.trust if kind.TRAITS.private else f"{kind.TRAITS.trust}; **no differential privacy**"
 
 
 def _section(kind: type[Mechanism]) -> str:
-    server = {Server.NONE: "", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
+    server = {Server.NONE: "", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.TRAITS.server]
     lines = [f"## {kind.name}", ""]
-    lines += [f"- *Source*: {'; '.join(source.short for source in kind.sources)}."] if kind.sources else []
-    lines += [f"- *Also named*: {', '.join(map(_alias, kind.aliases.items()))}."] if kind.aliases else []
+    lines += [f"- *Source*: {'; '.join(source.short for source in kind.TRAITS.sources)}."] if kind.TRAITS.sources else []
+    lines += [f"- *Also named*: {', '.join(map(_alias, kind.TRAITS.aliases.items()))}."] if kind.TRAITS.aliases else []
     lines += [f"- *Server*: {server}."] if server else []
-    lines += [f"- *Guarantee*: {kind.guarantee}."]
-    lines += [f"- *Values*: {kind.domain}."] if kind.domain != USUAL_DOMAIN else []
-    lines += [] if kind.tolerates_dropouts else ["- No party may leave for good."]
+    lines += [f"- *Guarantee*: {kind.TRAITS.guarantee}."]
+    lines += [f"- *Values*: {kind.TRAITS.domain}."] if kind.TRAITS.domain != USUAL_DOMAIN else []
+    lines += [] if kind.TRAITS.tolerates_dropouts else ["- No party may leave for good."]
     return "\n".join([*lines, ""])
 
 

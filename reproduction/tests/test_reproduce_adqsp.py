@@ -19,6 +19,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.run import run_consensus
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction import registry
@@ -147,7 +148,7 @@ def test_a_batch_of_runs_is_what_the_protocol_computes_bit_for_bit(theta: float,
         one_by_one, together = Watcher(), Watcher()
         run = run_consensus(
             protocol,
-            protocol.fixed_schedule(PARTIES),
+            fixed_schedule(protocol, PARTIES),
             ExecutionTrace.everyone(protocol.rounds, PARTIES),
             values,
             np.ones(PARTIES),

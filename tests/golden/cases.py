@@ -220,7 +220,7 @@ def described(case: Case) -> dict[str, Any]:
     if case.weighted:
         document["weights"] = [1.0 + 0.5 * (party % 3) for party in range(case.parties)]
     values = _values(case)
-    refusing = registry()[case.protocol].refuses_messages
+    refusing = registry()[case.protocol].TRAITS.refuses_messages
     document = _with_losses(case, document, values, number, refusing)
     return {
         "name": case.name,

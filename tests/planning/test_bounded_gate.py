@@ -15,6 +15,7 @@ from quietmean.planning.levels import ChosenLevels
 from quietmean.planning.scenarios import draw_estimates, draw_execution
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target, configure
+from quietmean.protocols.mechanism import with_guard
 from quietmean.randomness import Seed
 
 TARGET = Target(parties=48, colluding=5, dropouts=0.1, epsilon=1.0, delta=1e-6, sensitivity=1.0)
@@ -28,8 +29,8 @@ def template() -> Mechanism:
 
 
 def errors(levels: tuple[float, float]) -> float:
-    protocol = template().with_noise(*levels).guarded(HIDDEN)
-    estimates = draw_estimates(TARGET, template().guarded(10.0 * HIDDEN), SEED, 8)
+    protocol = with_guard(template().with_noise(*levels), HIDDEN)
+    estimates = draw_estimates(TARGET, with_guard(template(), 10.0 * HIDDEN), SEED, 8)
     guard = float(getattr(protocol, "sigma_guard", 0.0))
     return float(np.mean([estimate.noise_variance(*levels, guard) for estimate in estimates]))
 
@@ -39,7 +40,7 @@ def errors(levels: tuple[float, float]) -> float:
 def test_a_bad_ratio_is_left_for_one_of_less_error(monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
     """From either side; what comes out is above what watched parties need, by the margin."""
     monkeypatch.setattr(bounded_gate, "_WATCHED", 2)
-    estimates = draw_estimates(TARGET, template().guarded(10.0 * HIDDEN), SEED, 8)
+    estimates = draw_estimates(TARGET, with_guard(template(), 10.0 * HIDDEN), SEED, 8)
     execution = draw_execution(TARGET, template(), SEED.derive("bounded"), TARGET.dropouts)
     gate = BoundedGate(TARGET, template(), HIDDEN, execution)
     with one_thread():

@@ -101,7 +101,7 @@ def test_edges_can_be_used_each_by_itself() -> None:
 
 
 # Of every protocol, as it comes and with each of its options; those that promise more than their target run everywhere.
-EVERY = [case for case in every_option() if get_protocol(case[0]).private]
+EVERY = [case for case in every_option() if get_protocol(case[0]).TRAITS.private]
 MENDED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("consensus", {"open_edges": "each"}, "open_edges = all", {"open_edges": "all"}),
     ("gopa", {"aggregator": 2}, "without aggregator", {}),

@@ -26,9 +26,10 @@ from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import Adversary, information_matrix, mu_of_budget
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols import Target, configure, get_protocol, registry
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Interception
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.protocol import IncA, default_rounds
+from quietmean.protocols.interception import Interception
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
 from quietmean.testing import theorem41
@@ -141,7 +142,7 @@ def test_a_protocol_keeps_it_or_refuses_it_before_anything_is_planned(name: str,
         planned(name, eavesdropping=eavesdropping, **more)
     with pytest.raises(InputError, match="promises nothing"):
         StudyTerms.parse({"column": [COLUMN], "protocol": name, "eavesdropping": eavesdropping}).plan(
-            5, no_privacy=not get_protocol(name).private
+            5, no_privacy=not get_protocol(name).TRAITS.private
         )
 
 

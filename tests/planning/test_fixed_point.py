@@ -26,6 +26,7 @@ from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import hidden_variance
 from quietmean.protocols.push_sum.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.studies.agreement.study import StudyTerms
@@ -72,8 +73,8 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
     assert plan.value_step == portions * plan.grid
     least = min(protocol.sigma_star / portions, protocol.sigma_delta) / plan.grid
     assert 2.0**20 <= least < 2.0**21
-    hidden = replace(protocol, noise=None, grid=0.0).variance_before_release()
-    assert hidden * (1 - 1e-9) < protocol.variance_before_release() <= hidden
+    hidden = hidden_variance(replace(protocol, noise=None, grid=0.0))
+    assert hidden * (1 - 1e-9) < hidden_variance(protocol) <= hidden
     # Bounds of a coordinate are no multiples of five steps: records are rounded towards zero and stay inside.
     inside = plan.admit(np.full(3, 1.0)).vector
     assert (inside <= plan.input_domain.largest).all()

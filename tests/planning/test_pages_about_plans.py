@@ -91,7 +91,11 @@ def test_the_best_of_the_map_are_the_least_of_its_table() -> None:
     for place, cell in enumerate(tool.cells()):
         errors = {name: float(word.split()[0]) for name, word in zip(tool.PROTOCOLS, lines[cell], strict=True) if word != "-"}
         for server, offset in zip(tool.HEADINGS, (0, len(best) // 2), strict=True):
-            allowed = [name for name in errors if registry()[name].tolerates_dropouts and server.allows(registry()[name].server)]
+            allowed = [
+                name
+                for name in errors
+                if registry()[name].TRAITS.tolerates_dropouts and server.allows(registry()[name].TRAITS.server)
+            ]
             words = best[offset + place // len(tool.DROPOUTS)][place % len(tool.DROPOUTS)]
             first = words.split("`")[1]
             assert errors[first] == min(errors[name] for name in allowed), (cell, server)
@@ -106,7 +110,7 @@ def test_the_comparison_is_that_of_the_tool() -> None:
     page = text("comparison.md")
     assert tool.introduction() in page, "run python tools/compare_protocols.py"
     assert tool.READING in page, "run python tools/compare_protocols.py"
-    private = {name for name, kind in registry().items() if kind.private}
+    private = {name for name, kind in registry().items() if kind.TRAITS.private}
     lines = [line.strip("| ").split(" | ") for line in page.split("## What")[0].splitlines() if line.startswith("| `")]
     assert {line[0].strip("`") for line in lines} | {"consensus"} == private
     for name in private:

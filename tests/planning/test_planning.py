@@ -67,7 +67,7 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
     template = protocol.template(target)
     seed = Seed.public("calibration", str(target.describe()), name, str(template.describe()))
     plan = calibrate(target, protocol, executions=6)
-    trusted = plan.protocol.trusted
+    trusted = plan.protocol.traits.trusted
     for number in range(6):
         drawn = seed.derive(number)
         rounds = plan.protocol.rounds
@@ -314,4 +314,4 @@ def test_a_promise_of_inca_never_costs_more_than_local_privacy(parties: int, col
     # Either there is a gate, or there is nothing that it would have to watch over.
     assert isinstance(plan.protocol, IncA)
     assert plan.gated == (plan.protocol.sigma_delta > 0)
-    assert plan.gated == plan.protocol.needs_gate
+    assert plan.gated == (plan.protocol.traits.gate is not None)

@@ -13,7 +13,7 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import general_protocols, rank
 from quietmean.protocols import Server, configure, registry
-from quietmean.protocols.mechanism.cost import PlanningCost
+from quietmean.protocols.traits import PlanningCost
 
 SCRIPT = """
 import resource
@@ -66,13 +66,13 @@ def test_memory_is_about_what_is_stated(name: str) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    stated = 8 * protocol.planning_cost(target).numbers
+    stated = 8 * protocol.traits.planning_cost.numbers * 1000**2
     assert stated / 4 <= peak <= 1.3 * stated + 1e7
 
 
 def test_every_plan_of_a_hundred_parties_is_made() -> None:
     for name, kind in registry().items():
         assert kind.options() is not None
-        assert configure(name).planning_cost(many(100)).within, name
-    assert PlanningCost().within
-    assert str(PlanningCost(1e9, 100.0)) == "8 GB and 1e+02 s of one core"
+        assert not configure(name).traits.planning_cost.too_much(100), name
+    assert not PlanningCost().too_much(10**9)
+    assert PlanningCost(1e5, 0.01).too_much(100) == "8 GB and 1e+02 s of one core"

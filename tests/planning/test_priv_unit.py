@@ -17,6 +17,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.planning.influence import Checked, planned_influence
 from quietmean.planning.release_bounds import PossibleReleases
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability
 from quietmean.randomness import Seed
@@ -103,13 +104,15 @@ def test_of_thousands_a_mean_is_held_against_tails_and_no_honest_one_is_beyond(e
     assert stated is not None
     assert stated.checked == Checked.RESULT
     deviation = math.sqrt(plan.prediction["mse_noise"])
-    assert stated.largest <= 2 * (1 + 12 * deviation * protocol.tails(dimension)) + 1e-6
+    assert stated.largest <= 2 * (1 + 12 * deviation * protocol.traits.checks.tails(protocol, dimension)) + 1e-6
     values = np.eye(1, dimension).repeat(parties, axis=0)
     everyone = ExecutionTrace.everyone(1, parties)
     reports = protocol.batch(
-        protocol.fixed_schedule(parties), everyone, values, np.ones(parties), InsecurePopulationNoise(1, parties)
+        fixed_schedule(protocol, parties), everyone, values, np.ones(parties), InsecurePopulationNoise(1, parties)
     )
-    assert np.abs(reports.vector.mean(axis=0) - values[0]).max() <= 7.5 * deviation * protocol.tails(dimension)
+    assert np.abs(reports.vector.mean(axis=0) - values[0]).max() <= 7.5 * deviation * protocol.traits.checks.tails(
+        protocol, dimension
+    )
 
 
 def test_the_page_about_liars_says_how_much_one_of_a_thousand_moves() -> None:

@@ -18,7 +18,7 @@ from quietmean.testing.strategies import executions
 from support.certifiable import certifiable
 
 DELTA = 1e-6
-WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
+WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.TRAITS.has_transcript)
 EXAMPLES = 25
 
 
@@ -36,7 +36,7 @@ def test_no_history_costs_more_than_was_promised(name: str) -> None:
             execution = replace(execution, protocol=replace(protocol, step=0.0, dimension=None))
         elif getattr(protocol, "dimension", 1) is None:
             execution = replace(execution, protocol=replace(protocol, dimension=2))
-        size = min(size, execution.parties - 1 - len(protocol.trusted))
+        size = min(size, execution.parties - 1 - len(protocol.traits.trusted))
         promised = execution.a_priori(size, DELTA)
         if np.isinf(promised.mu):
             return
@@ -61,7 +61,7 @@ def test_no_history_settles_for_more_than_was_reserved(name: str, limit: int) ->
     def holds(execution: Execution, size: int) -> None:
         execution = certifiable(execution)
         protocol: Any = execution.protocol
-        size = min(size, execution.parties - 1 - len(protocol.trusted))
+        size = min(size, execution.parties - 1 - len(protocol.traits.trusted))
         reserved = Charge.promised(execution.a_priori(size, DELTA))
         certificate = execution.privacy(DELTA).coalitions(size, limit=limit)
         for party in range(execution.parties):

@@ -19,11 +19,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
-from quietmean.protocols import get_protocol, registry
+from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.kinds import SelfCalibrating
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.protocols.secagg import encoding
+from quietmean.protocols.traits import ANY_DOMAIN
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Statistic, Workload
@@ -117,12 +116,12 @@ def planned(
 ) -> tuple[Plan, Workload] | None:
     """The plan of a study; None for a protocol that takes no vectors of statistics, or cannot be planned: its plan says so."""
     one, kind = study(protocol, asked, protects, options or {}), get_protocol(protocol)
-    can_be_planned = kind.has_transcript or issubclass(kind, SelfCalibrating)
+    can_be_planned = kind.TRAITS.has_transcript or kind.design is not Mechanism.design
     hidden = protects == "records and their number"
-    if can_be_planned and kind.domain == ANY_DOMAIN and (kind.hides_counts or not hidden):
-        return one.plan(PARTIES, no_privacy=not kind.private), one.workload
+    if can_be_planned and kind.TRAITS.domain == ANY_DOMAIN and (kind.TRAITS.hides_counts or not hidden):
+        return one.plan(PARTIES, no_privacy=not kind.TRAITS.private), one.workload
     with pytest.raises(InputError):
-        one.plan(PARTIES, no_privacy=not kind.private)
+        one.plan(PARTIES, no_privacy=not kind.TRAITS.private)
     return None
 
 
@@ -183,7 +182,7 @@ def require_the_answer_of_pooled_records(plan: Plan, workload: Workload, tables:
 
 def _means_of_program(execution: Execution, values: Vector, noise: Silenced) -> list[Vector]:
     releases = execution.run_batch(values, noise)
-    if execution.protocol.releases_are_public:
+    if execution.protocol.traits.releases_are_public:
         return [execution.estimate(releases)]
     parts = zip(releases.vector[releases.by], releases.weight[releases.by], strict=True)
     return [execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts]
@@ -192,7 +191,7 @@ def _means_of_program(execution: Execution, values: Vector, noise: Silenced) -> 
 def _means_of_machines(execution: Execution, values: Vector, noise: Silenced) -> list[Vector]:
     released = execution.run(values, noise).releases.values()
     assert released
-    if not execution.protocol.releases_are_public:
+    if not execution.protocol.traits.releases_are_public:
         return [execution.protocol.decode(PARTIES, one.vector, one.weight) for one in released]
     total, weight = np.sum([one.vector for one in released], axis=0), float(sum(one.weight for one in released))
     return [execution.protocol.decode(PARTIES, total, weight)]

@@ -30,7 +30,7 @@ from quietmean.testing.strategies import executions
 from support.certifiable import certifiable
 from support.outcomes import DELTA, studied
 
-WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
+WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.TRAITS.has_transcript)
 ONCE = settings(
     max_examples=1,
     deadline=None,
@@ -83,7 +83,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         execution = certifiable(execution, 1)
         # Somebody has to be there for a result.
         execution = execution.with_trace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties))
-        size = min(1, execution.parties - 1 - len(execution.protocol.trusted))
+        size = min(1, execution.parties - 1 - len(execution.protocol.traits.trusted))
         certificate = execution.privacy(DELTA).coalitions(size)
         listed = certificate.assumptions
         assert set(keys(listed)) >= {one.key for one in STANDING} | {Key.COLLUDING, Key.NEIGHBOURS}
@@ -145,7 +145,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
 @pytest.mark.parametrize("name", ["inca", "local-dp", "central-dp", "cordp-dme", "gopa", "secagg", "consensus", "muffliato"])
 def test_a_plan_has_the_list_before_anything_happens(name: str) -> None:
     plan = qm.plan(protocol=name, parties=12, epsilon=1.0, delta=DELTA, colluding=2)
-    assert plan.assumptions[0] == any_coalition(2, 12, plan.protocol.trusted)
+    assert plan.assumptions[0] == any_coalition(2, 12, plan.protocol.traits.trusted)
     assert set(keys(plan.assumptions)) >= {one.key for one in STANDING} | {Key.NUMBERS, Key.SAMPLER}
     assert (Key.CURATOR in keys(plan.assumptions)) == (name == "central-dp")
     assert (Key.COMPUTING in keys(plan.assumptions)) == (name == "secagg")

@@ -17,6 +17,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection
 from quietmean.protocols.inca.before_release import shift_square
 from quietmean.protocols.inca.worst_case import worst_coalition
+from quietmean.protocols.mechanism import hidden_variance, with_guard
 from quietmean.randomness import Seed
 from quietmean.testing.strategies import executions
 from support.effort import examples
@@ -45,7 +46,7 @@ def known_before_release(execution: Execution, party: int) -> float:
 @given(executions("inca", max_parties=5))
 def test_nothing_exceeds_the_bound_before_the_release(execution: Execution) -> None:
     # Lost, late and refused shares count as seen; parties leave, miss rounds, and settle shares late.
-    hidden = execution.protocol.variance_before_release()
+    hidden = hidden_variance(execution.protocol)
     for party in range(execution.parties):
         assert known_before_release(execution, party) <= (1 + TOLERANCE) / hidden
 
@@ -56,11 +57,11 @@ def test_the_bound_before_the_release_is_attained(injection: str, guard: float) 
     protocol = inca(injection=injection, sigma_guard=guard)
     schedule = protocol.draw_schedule(6, Seed.public("attained"))
     execution = Execution(protocol, schedule, ExecutionTrace.everyone(5, 6), 1.0, np.ones(6))
-    exact = 1.0 / protocol.variance_before_release()
+    exact = 1.0 / hidden_variance(protocol)
     assert known_before_release(execution, 2) == pytest.approx(exact, rel=1e-9)
     # A figure that takes the guard for more than it is, or forgets a round, would have been found out.
-    assert known_before_release(execution, 2) > 1.0 / replace(protocol, sigma_guard=guard + 0.1).variance_before_release()
-    assert known_before_release(execution, 2) > 1.0 / replace(protocol, sigma_delta=2.0).variance_before_release()
+    assert known_before_release(execution, 2) > 1.0 / hidden_variance(replace(protocol, sigma_guard=guard + 0.1))
+    assert known_before_release(execution, 2) > 1.0 / hidden_variance(replace(protocol, sigma_delta=2.0))
 
 
 def test_closed_forms() -> None:
@@ -72,10 +73,10 @@ def test_closed_forms() -> None:
 
 def test_a_guard_fills_what_is_missing_and_no_more() -> None:
     protocol = inca()
-    assert protocol.guarded(0.1) == protocol
-    guarded = protocol.guarded(20.0)
-    assert 20.0 <= guarded.variance_before_release() <= 20.0 * (1 + 1e-5)
-    assert guarded.guarded(0.1).sigma_guard == 0.0
+    assert with_guard(protocol, 0.1) == protocol
+    guarded = with_guard(protocol, 20.0)
+    assert 20.0 <= hidden_variance(guarded) <= 20.0 * (1 + 1e-5)
+    assert replace(protocol, sigma_guard=0.0) == with_guard(guarded, 0.1)
 
 
 def exact_worst(execution: Execution, size: int) -> NDArray[np.float64]:

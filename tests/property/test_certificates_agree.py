@@ -31,7 +31,7 @@ from quietmean.testing.strategies import executions
 from support.certifiable import certifiable
 
 DELTA = 1e-6
-WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
+WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.TRAITS.has_transcript)
 EXECUTIONS, COALITIONS = 4, 5
 
 
@@ -89,7 +89,7 @@ def test_an_aggregator_with_half_of_the_parties_is_no_exact_matter_in_python_eit
     plan = qm.plan(protocol="secagg-plus", parties=30, epsilon=1.0, delta=DELTA, colluding=0.1)
     execution = plan.execution(insecure_seed(0), ExecutionTrace.everyone(plan.protocol.rounds, 30))
     corrupt = range(15)
-    assert plan.protocol.indispensable <= set(corrupt)
+    assert plan.protocol.traits.indispensable <= set(corrupt)
     certificate = qm.certify(execution, corrupt)
     gaussian = PrivacyAnalysis.of_gaussian(execution.transcript(), execution.sensitivity, DELTA).against(corrupt)
     assert certificate.numbers == "upper bound"
@@ -99,12 +99,12 @@ def test_an_aggregator_with_half_of_the_parties_is_no_exact_matter_in_python_eit
 
 def test_every_certificate_says_what_is_claimed(tmp_path: Path) -> None:
     for name, protocol in registry().items():
-        assert protocol.guarantee, name
-        assert ("(epsilon, delta)" in protocol.guarantee) == (protocol.private and name != "priv-unit-g"), name
+        assert protocol.TRAITS.guarantee, name
+        assert ("(epsilon, delta)" in protocol.TRAITS.guarantee) == (protocol.TRAITS.private and name != "priv-unit-g"), name
     execution = example_execution("gossip", 4, rounds=3)
     execution.save(tmp_path / "execution.json")
     told = told_by_command(tmp_path / "execution.json", frozenset({0}), tmp_path / "page.html")
-    assert told["guarantee"] == execution.protocol.guarantee
+    assert told["guarantee"] == execution.protocol.traits.guarantee
     assert told["guarantee"].startswith("none")
     assert told["guarantee"] in (tmp_path / "page.html").read_text(encoding="utf-8")
 

@@ -99,7 +99,7 @@ def test_an_iteration_from_z_itself_is_found_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ConsensusParty, "_levelled", lambda self, used: self._value)
 
     @settings(WRONG, max_examples=100)
-    @given(whole_executions().filter(lambda one: one.protocol.is_linear), st.integers(0, 2**16), st.integers(0, 20))
+    @given(whole_executions().filter(lambda one: one.protocol.traits.linear), st.integers(0, 2**16), st.integers(0, 20))
     def hides(execution: Execution, seed: int, place: int) -> None:
         check_hidden(execution, seed, place)
 

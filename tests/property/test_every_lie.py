@@ -75,13 +75,13 @@ def released(execution: Execution, values: Array, head: str) -> dict[int, Releas
         machines.append(execution.protocol.machine(execution.schedule, party, value, weight, noise.party(party)))
     protocol = execution.protocol
     with np.errstate(all="ignore"):
-        run = run_lockstep(machines, execution.trace, execution.arrivals(), refusing=protocol.refuses_messages)
+        run = run_lockstep(machines, execution.trace, execution.arrivals(), refusing=protocol.traits.refuses_messages)
     return run.releases
 
 
 def added(plan: Plan, releases: dict[int, Release], liar: int) -> ReleasedSum:
     """The sum of what is public; else what an honest party has."""
-    if not plan.protocol.releases_are_public:
+    if not plan.protocol.traits.releases_are_public:
         one = next(release for party, release in releases.items() if party != liar)
         return ReleasedSum(one.vector, one.weight)
     return ReleasedSum(np.sum([one.vector for one in releases.values()], axis=0), sum(one.weight for one in releases.values()))

@@ -113,7 +113,7 @@ def test_without_an_adversary_everybody_has_the_result_of_all(name: str) -> None
     outcome, put = tell(plan, Owner(0), FaultPlan(round_timeout=INTERVAL))
     check(name, plan, outcome, put)
     assert sorted(outcome.results) == list(range(PARTIES))
-    if plan.protocol.releases_are_public:
+    if plan.protocol.traits.releases_are_public:
         assert all(result.total_weight == PARTIES for result in outcome.results.values())
     # No wait lasted until its deadline.
     assert outcome.seconds < FIRST

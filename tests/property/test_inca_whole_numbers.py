@@ -16,6 +16,7 @@ from quietmean.privacy import Adversary, dominating, loss
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import hidden_variance
 from quietmean.testing.privacy import certificate_of
 from support.enumeration import EPSILONS, LOST, SMOOTHING, bound, distributions, true_deltas
 
@@ -141,7 +142,7 @@ def test_before_the_release_no_more_is_known_than_stated(injection: str, monkeyp
     case = Case(injection, 1.6, 3.2, change=3 if injection == "early" else 1, sent=rounds, helped=False)
     case = replace(case, online=((0, 1), (0, 1, 2)))
     execution = case.execution
-    hidden = cast("IncA", execution.protocol).variance_before_release()
+    hidden = hidden_variance(cast("IncA", execution.protocol))
     mu = execution.sensitivity / math.sqrt(hidden)
     found = true_deltas(*enumerated(case))
     assert all(true <= bound(mu, epsilon, 5) + LOST for true, epsilon in zip(found, EPSILONS, strict=True)), found
@@ -150,4 +151,4 @@ def test_before_the_release_no_more_is_known_than_stated(injection: str, monkeyp
     assert hidden == pytest.approx(noise.sigma_star**2 + (noise.sigma_delta**2 - SMOOTHING) / square)
     # A grid of so few steps that sums are not smooth: the noise that stays alone.
     coarser = replace(noise, sigma_delta=1.1, sigma_guard=0.0)
-    assert coarser.variance_before_release() >= noise.sigma_star**2 - SMOOTHING * coarse**2
+    assert hidden_variance(coarser) >= noise.sigma_star**2 - SMOOTHING * coarse**2

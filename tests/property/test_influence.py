@@ -164,7 +164,7 @@ def test_no_lie_moves_an_answer_by_more_than_is_stated(name: str, way: int) -> N
     reached, _ = worst(study, plan)
     assert reached <= 1 + 1e-9
     # Half of the bound is room for honest noise on the other side.
-    assert reached > (0.25 if plan.protocol.gaussian_noise else 1e-9)
+    assert reached > (0.25 if plan.protocol.traits.gaussian_noise else 1e-9)
 
 
 @pytest.mark.parametrize("name", [pytest.param("cordp-dme", marks=pytest.mark.slow), "secagg"])

@@ -22,7 +22,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from support.at_the_edges import NAMES, PARTIES
 
 Array = NDArray[np.float64]
-PRIVATE = [name for name in NAMES if get_protocol(name).private]
+PRIVATE = [name for name in NAMES if get_protocol(name).TRAITS.private]
 LIAR, DIMENSION, HALVINGS, FAR = 2, 5, 40, 1e4
 
 
@@ -44,7 +44,7 @@ def test_no_round_moves_by_more_than_is_stated(name: str) -> None:
     values = np.array([plan.admit(np.full(DIMENSION, 0.3)).vector] * PARTIES)
     releases = execution.run(values, InsecurePopulationNoise(1, PARTIES)).releases
     possible = PossibleReleases.of(plan, execution.schedule, weights)
-    counted = list(releases.values()) if plan.protocol.releases_are_public else [releases[0]]
+    counted = list(releases.values()) if plan.protocol.traits.releases_are_public else [releases[0]]
     total, weight = np.sum([one.vector for one in counted], axis=0), sum(one.weight for one in counted)
 
     def accepted(moved: Array) -> bool:

@@ -234,7 +234,7 @@ def test_nor_where_the_options_are_others(name: str, options: dict[str, Any]) ->
     [
         pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
         for name in NAMES
-        if get_protocol(name).tolerates_dropouts
+        if get_protocol(name).TRAITS.tolerates_dropouts
     ],
 )
 def test_nor_after_a_party_has_left(name: str) -> None:

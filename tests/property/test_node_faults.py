@@ -16,8 +16,8 @@ from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Mechanism, registry
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.protocols.traits import ANY_DOMAIN
 from support.fault_plans import fault_plans, short_fault_plans
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
@@ -195,7 +195,7 @@ def plan_of(protocol: type[Mechanism], parties: int) -> Plan:
     if protocol.name == "consensus":
         options = {"graph": "ring", "iterations": 4}
     # The unit sphere is as wide as that; others hold no more than the smaller one.
-    sensitivity = 2.0 if protocol.domain != ANY_DOMAIN else 0.5
+    sensitivity = 2.0 if protocol.TRAITS.domain != ANY_DOMAIN else 0.5
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=sensitivity)
     if protocol.name in PARAMETERS:
         return Plan(target, protocol.parse(PARAMETERS[protocol.name], parties))

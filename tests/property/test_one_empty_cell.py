@@ -146,7 +146,7 @@ def published(plan: Plan, workload: Workload, parts: list[Array]) -> tuple[Any, 
         sent.append((*seen, sorted(reached)))
 
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(len(parts))]
-    result = run_lockstep(machines, trace, execution.arrivals(), on_send, refusing=execution.protocol.refuses_messages)
+    result = run_lockstep(machines, trace, execution.arrivals(), on_send, refusing=execution.protocol.traits.refuses_messages)
     releases = [(party, release.weight, release.vector.size) for party, release in sorted(result.releases.items())]
     return canonical_json(execution.to_json()), sent, releases
 

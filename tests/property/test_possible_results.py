@@ -101,15 +101,16 @@ def test_honest_sums_at_the_edges_are_possible_and_wrong_ones_are_not(name: str,
 def _wrong(plan: Plan, execution: Execution, opened: ReleasedSum) -> list[ReleasedSum]:
     """Beyond what is allowed by as much as the whole range; no numbers; other weights."""
     noise = released_noise(execution)
-    reach = plan.protocol.reach(execution.schedule, execution.trace, execution.weights)
-    far = deviations_allowed(opened.total.size, plan.protocol.tails(opened.total.size)) * np.sqrt(noise.variance) + reach
+    checks = plan.protocol.traits.checks
+    reach = checks.reach(plan.protocol, execution.schedule, execution.trace, execution.weights)
+    far = deviations_allowed(opened.total.size, checks.tails(plan.protocol, opened.total.size)) * np.sqrt(noise.variance) + reach
     width = 4 * opened.weight * (far + plan.input_domain.largest * (1 + reach))
     total = opened.total
     found = [replace(opened, total=total + one) for one in (width, -width, np.nan, np.inf, 1e300, -1e300)]
     found += [replace(opened, weight=one) for one in (0.0, -opened.weight, np.nan, np.inf, 1e300)]
     # Nor is so little weight that rounding is divided by next to nothing, though shares may be in doubt.
     found += [ReleasedSum(total * one, opened.weight * one, settled=False) for one in (1e-300, 1e-9)]
-    if plan.protocol.weight_is_known:
+    if plan.protocol.traits.weight_is_known:
         found += [replace(opened, weight=one * opened.weight) for one in (0.5, 1.01, 1.5)]
     return found
 
@@ -153,7 +154,7 @@ def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
     values, beyond = np.tile(value, (PARTIES, 1)), 0
     for seed in range(100):
         releases = execution.run_batch(values, InsecurePopulationNoise(seed, PARTIES))
-        by = releases.by if plan.protocol.releases_are_public else releases.by & (releases.by.cumsum() == 1)
+        by = releases.by if plan.protocol.traits.releases_are_public else releases.by & (releases.by.cumsum() == 1)
         opened = ReleasedSum(releases.vector[by].sum(axis=0), float(releases.weight[by].sum()))
         require_possible(plan, execution, opened)
         beyond += int((opened.total > opened.weight * largest).sum())

@@ -63,7 +63,7 @@ def test_every_option_is_tried() -> None:
 def test_a_plan_that_is_made_can_be_carried_out(name: str, options: dict[str, Any], protects: str) -> None:
     study = asked(name, options, protects)
     try:
-        plan = study.plan(PARTIES, no_privacy=not get_protocol(name).private)
+        plan = study.plan(PARTIES, no_privacy=not get_protocol(name).TRAITS.private)
     except InputError:
         return
     contract = Contract(study, tuple(Signatory(str(party), "key") for party in range(PARTIES)), 0, Choice(plan))

@@ -35,16 +35,16 @@ def planned(protocol: str) -> tuple[Plan, Workload] | None:
     study = {"epsilon": 4.0, "protocol": protocol, "dropouts": 1 / PARTIES, "column": [{"name": "age", "low": 0, "high": 100}]}
     try:
         one = StudyTerms.parse(study)
-        return one.plan(PARTIES, no_privacy=not kind.private), one.workload
+        return one.plan(PARTIES, no_privacy=not kind.TRAITS.private), one.workload
     except InputError:
-        assert not kind.tolerates_dropouts or not kind.has_transcript
+        assert not kind.TRAITS.tolerates_dropouts or not kind.TRAITS.has_transcript
         return None
 
 
 def means(execution: Execution, values: Vector, seed: int) -> Vector:
     """Of each party that has a result of its own, or the one of all: shape (results, d)."""
     releases = execution.run_batch(values, InsecurePopulationNoise(seed, PARTIES))
-    if execution.protocol.releases_are_public:
+    if execution.protocol.traits.releases_are_public:
         return execution.estimate(releases)[None, :]
     parts = zip(releases.vector[releases.by], releases.weight[releases.by], strict=True)
     return np.array([execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts])
@@ -64,7 +64,7 @@ def test_who_is_counted_is_in_the_result(protocol: str) -> None:
         return np.array([plan.admit(workload.encode(one, step=plan.value_step).vector, float(len(one))) for one in tables])
 
     in_part = 0
-    for leaver in sorted(set(range(PARTIES)) - plan.protocol.indispensable)[:2]:
+    for leaver in sorted(set(range(PARTIES)) - plan.protocol.traits.indispensable)[:2]:
         for last in range(plan.protocol.rounds):
             execution = plan.execution(Seed.public("counted", leaver), leaving(plan, leaver, last), weights)
             counted = execution.contributors()

@@ -28,7 +28,7 @@ from quietmean.node.net import vectors, wire
 from quietmean.node.net.reader import read_frame
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
+from quietmean.protocols.traits import ANY_DOMAIN
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
@@ -331,11 +331,11 @@ def test_no_message_breaks_a_party(name: str) -> None:
         execution = data.draw(executions(name, max_parties=5))
         parties, dimension = execution.parties, getattr(execution.protocol, "dimension", None) or 2
         values = np.full((parties, dimension), 0.1)
-        if execution.protocol.domain != ANY_DOMAIN:
+        if execution.protocol.traits.domain != ANY_DOMAIN:
             # On the unit sphere.
             values = execution.weights[:, None] * np.full((1, dimension), dimension**-0.5)
         noise = InsecurePopulationNoise(1, parties)
-        limit = execution.protocol.content_limit(parties, dimension)
+        limit = execution.protocol.traffic(parties, dimension).content_limit
         machines = [execution.machine(party, values[party], noise.party(party)) for party in range(parties)]
         mutator, choices = Mutator(seed, block=500), BitStream(insecure_seed(seed, "choices"))
         try:

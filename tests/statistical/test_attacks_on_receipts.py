@@ -44,7 +44,7 @@ CASES = [
     pytest.param(name, options, id=f"{name} {options}", marks=() if name in QUICK else pytest.mark.slow)
     for name, kind in sorted(registry().items())
     # It has no noise, or none that a transcript describes.
-    if kind.private and kind.has_transcript and name not in MASKED
+    if kind.TRAITS.private and kind.TRAITS.has_transcript and name not in MASKED
     for options in OPTIONS.get(name, [{}])
 ]
 
@@ -76,7 +76,9 @@ def test_a_receipt_is_attacked_and_a_weaker_build_is_found(name: str, options: d
     assert found.mu_estimate > 0.8 * found.mu_certified - 5 * found.mu_standard_error
 
     def weaker(party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
-        protocol = with_half_of_all_noise(execution.protocol.linear_bound or execution.protocol, value.size)
+        protocol = with_half_of_all_noise(
+            execution.protocol.traits.attack.linear(execution.protocol) or execution.protocol, value.size
+        )
         return replace(execution, protocol=protocol).machine(party, value, noise)
 
     assert attack(execution, 3, adversary, trials=TRIALS, seed=SEED, machine=weaker).flagged
@@ -95,7 +97,7 @@ def test_without_noise_there_is_nothing_to_break(name: str) -> None:
     raw = {"epsilon": 4.0, "colluding": 1, "protocol": name, "column": COLUMNS}
     plan = StudyTerms.parse(raw).plan(PARTIES, no_privacy=True)
     execution = plan.execution(Seed.public("receipt"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES), WEIGHTS)
-    if get_protocol(name).linear:
+    if get_protocol(name).TRAITS.linear:
         found = attack(execution, 3, Adversary.collusion({0}), trials=1000, seed=SEED)
         assert not found.flagged
         assert (found.false_positive_rate, found.false_negative_rate) == (0.0, 0.0)

@@ -11,6 +11,7 @@ import pytest
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.protocols.committee.accounting import standard_error
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Estimates, Workload, read_text
 from quietmean.studies import StudyTerms
@@ -51,7 +52,7 @@ def opened(case: Case, seed: int) -> Estimates:
     encoded = [workload.encode(part, step=plan.value_step) for part in np.array_split(records, CONTRIBUTORS)]
     values, weights = np.array([one.vector for one in encoded]), np.array([one.weight for one in encoded])
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, CONTRIBUTORS)
-    schedule = plan.protocol.fixed_schedule(CONTRIBUTORS)
+    schedule = fixed_schedule(plan.protocol, CONTRIBUTORS)
     assert schedule is not None
     noise = InsecurePopulationNoise(seed, CONTRIBUTORS)
     total, weight = plan.protocol.batch(schedule, everyone, values, weights, noise).total()

@@ -24,6 +24,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.local_dp import LocalDP
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureSilentPopulation, InsecureStackedNoise, insecure_seed
 from quietmean.transcript import run_lockstep
@@ -61,7 +62,7 @@ def seen(execution: Execution, corrupt: frozenset[PartyId], value: float, seed: 
         execution.machine(party, np.full(TRIALS, value * (party == TARGET)), noise.party(party)) for party in range(PARTIES)
     ]
     done = run_lockstep(machines, execution.trace, execution.arrivals(), on_send)
-    if execution.protocol.releases_are_public:
+    if execution.protocol.traits.releases_are_public:
         vectors += [release.vector for _, release in sorted(done.releases.items())]
     return vectors
 
@@ -155,7 +156,7 @@ def whole_view(execution: Execution, corrupt: frozenset[PartyId], value: float, 
     vectors: list[Vector] = []
 
     def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
-        known = corrupt & {message.sender, *message.recipients} or execution.protocol.is_overheard(message.round)
+        known = corrupt & {message.sender, *message.recipients} or (execution.protocol.traits.overheard and message.round > 1)
         if known and message.vector.size:
             vectors.append(message.vector)
 
@@ -163,7 +164,7 @@ def whole_view(execution: Execution, corrupt: frozenset[PartyId], value: float, 
     sources = [Noted(noise.party(party)) for party in range(PARTIES)]
     machines = [execution.machine(party, values[party], sources[party]) for party in range(PARTIES)]
     done = run_lockstep(machines, execution.trace, execution.arrivals(), on_send)
-    if execution.protocol.releases_are_public:
+    if execution.protocol.traits.releases_are_public:
         vectors += [release.vector for _, release in sorted(done.releases.items())]
     return vectors + [drawn for party in sorted(corrupt) for drawn in sources[party].drawn]
 
@@ -249,7 +250,7 @@ def test_the_same_test_rejects_float64_noise() -> None:
     """One comparison of low bits tells 0 from 1 with a probability of some 6 %, where 1e-6 would be certified."""
     sigma = 1.0 / mu_of_budget(1.0, 1e-6)
     trace = ExecutionTrace.everyone(1, PARTIES)
-    execution = Execution(LocalDP(sigma=sigma), LocalDP(sigma=sigma).fixed_schedule(PARTIES), trace, 1.0, np.ones(PARTIES))
+    execution = Execution(LocalDP(sigma=sigma), fixed_schedule(LocalDP(sigma=sigma), PARTIES), trace, 1.0, np.ones(PARTIES))
     worst, _ = excess(execution, frozenset({0}), 50)
     assert worst > 0.03
 

@@ -11,6 +11,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.testing.privacy import certificate_of
@@ -37,7 +38,7 @@ def test_sums_are_recovered_and_values_are_not(options: dict[str, Any]) -> None:
     raw = {"edges": EDGES, "c": 0.4, "sigma_z": 20.0, "iterations": 250, **options}
     parameters = Consensus.parse(raw, 9)
     trace = ExecutionTrace.everyone(parameters.rounds, 9)
-    execution = Execution(parameters, parameters.fixed_schedule(9), trace, 1.0, np.ones(9))
+    execution = Execution(parameters, fixed_schedule(parameters, 9), trace, 1.0, np.ones(9))
     values = BitStream(insecure_seed(1, "secret values")).standard_normal((9, 3))
     recording = record(execution, values, InsecureStackedNoise(7, 9), CORRUPT)
     sums = component_sums(parameters, CORRUPT, recording)

@@ -93,7 +93,7 @@ def histories(name: str, count: int, most: int) -> Iterator[tuple[int, Execution
         online[0] = True
         refused = (draw.random(schedule.neighbours.shape) < (0.02 if name in FRAGILE else 0.2)) & (schedule.neighbours >= 0)
         trace = ExecutionTrace(online, refused)
-        if execution.protocol.transfers_mass:
+        if execution.protocol.traits.transfers_mass:
             trace = replace(trace, settled=late(execution.with_trace(trace), draw))
         yield seed, execution.with_trace(trace.all_handed(schedule)), int(draw.integers(1, 4 if parties > 5 else 3))
 
@@ -159,7 +159,7 @@ def check(name: str, count: int, most: int) -> None:
         louder += bool(below(mutant, size, truth, page=False))
         forgets = execution.with_trace(replace(execution.trace, seen=None)).privacy(DELTA)
         forgetful += too_low(forgets.coalitions(size, limit=EVERYBODY).mu, truth)
-        last = [party for party in range(execution.parties) if party not in execution.protocol.trusted][-size:]
+        last = [party for party in range(execution.parties) if party not in execution.protocol.traits.trusted][-size:]
         one = execution.privacy(DELTA).against(last)
         single += too_low(one.mu_upper, truth[list(one.honest)])
     print(
@@ -177,7 +177,7 @@ LONG = {"gossip", "gopa"}
 
 def test_every_protocol_is_here() -> None:
     assert {*EVERY} | WITHOUT_TRANSCRIPT | EXACT_SUMS == set(registry())
-    assert {name for name, kind in registry().items() if not kind.has_transcript} == WITHOUT_TRANSCRIPT
+    assert {name for name, kind in registry().items() if not kind.TRAITS.has_transcript} == WITHOUT_TRANSCRIPT
 
 
 @pytest.mark.sampled(1)

@@ -25,7 +25,7 @@ from quietmean.statistics import Workload
 from quietmean.studies.agreement.study import StudyTerms
 
 PARTIES = 6
-NAMES = sorted(name for name, one in registry().items() if one.domain == "any bounded set")
+NAMES = sorted(name for name, one in registry().items() if one.TRAITS.domain == "any bounded set")
 COLUMNS = [{"name": "age", "low": 20, "high": 90}, {"name": "score", "low": -1, "high": 3, "missing": "indicator"}]
 ASKED = [{"kind": "mean", "column": "age"}, {"kind": "variance", "column": "age"}, {"kind": "variance", "column": "score"}]
 # Of all records, in half widths of the bounds: at one edge, at the other, both, in the middle.
@@ -53,7 +53,7 @@ def _study_of(name: str, way: int, asked: str, options: str) -> tuple[StudyTerms
     for dropouts in (0.2, 0.0):
         try:
             study = StudyTerms.parse({**raw, "dropouts": dropouts, **WAYS[way]})
-            return study, study.choice(PARTIES, no_privacy=not get_protocol(name).private).plan
+            return study, study.choice(PARTIES, no_privacy=not get_protocol(name).TRAITS.private).plan
         except InputError as error:
             refused = error
     pytest.skip(str(refused))
@@ -75,7 +75,7 @@ def sums(execution: Execution, values: NDArray[np.float64], seed: int) -> list[R
     releases = execution.run(values, InsecurePopulationNoise(seed, PARTIES)).releases
     if not releases:
         return []
-    if not execution.protocol.releases_are_public:
+    if not execution.protocol.traits.releases_are_public:
         return [ReleasedSum(one.vector, one.weight) for one in releases.values()]
     total = np.sum([one.vector for one in releases.values()], axis=0)
     return [ReleasedSum(total, sum(one.weight for one in releases.values()))]
@@ -86,7 +86,7 @@ def executions(plan: Plan, weights: NDArray[np.float64]) -> list[Execution]:
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, PARTIES)
     found = [plan.execution(Seed.public("possible"), everyone, weights)]
     gone = PARTIES - 1
-    if plan.target.dropouts and plan.protocol.tolerates_dropouts and gone not in plan.protocol.indispensable:
+    if plan.target.dropouts and plan.protocol.traits.tolerates_dropouts and gone not in plan.protocol.traits.indispensable:
         for last in {0, plan.protocol.rounds // 2}:
             online = everyone.online.copy()
             online[last + 1 :, gone] = False

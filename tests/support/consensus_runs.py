@@ -10,6 +10,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
@@ -19,7 +20,7 @@ def make(parties: int, **raw: Any) -> Consensus:
 
 
 def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
-    schedule = parameters.fixed_schedule(parameters.parties)
+    schedule = fixed_schedule(parameters, parameters.parties)
     seen: list[Vector] = []
     noise = InsecurePopulationNoise(seed, parameters.parties)
     trace, weights = ExecutionTrace.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)

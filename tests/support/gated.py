@@ -19,6 +19,7 @@ from quietmean.planning import Plan, Target
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import with_guard
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from support.faults import FaultOutcome
 from support.truth import true_history
@@ -29,7 +30,7 @@ def gated_plan(parties: int, rounds: int, star: float = 2.6, delta: float = 6.0,
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1, colluding=colluding)
     levels = IncA(rounds=rounds, sigma_star=star, sigma_delta=delta, out_degree=out_degree)
     hidden = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
-    return Plan(target, levels.guarded(hidden * 1.0001), ResultBroadcast(), gated=True)
+    return Plan(target, with_guard(levels, hidden * 1.0001), ResultBroadcast(), gated=True)
 
 
 @contextmanager

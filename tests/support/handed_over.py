@@ -85,17 +85,17 @@ class LinearTruth:
             replace(execution.trace, seen=None),
             execution.arrivals(),
             lambda message, reached: sent.append(message),
-            refusing=execution.protocol.refuses_messages,
+            refusing=execution.protocol.traits.refuses_messages,
         )
         rows, known = [], []
         for message in sent:
             if message.vector.size == width:
-                overheard = execution.protocol.is_overheard(message.round)
+                overheard = execution.protocol.traits.overheard and message.round > 1
                 rows.append(message.vector)
                 known.append(self._mask(range(parties) if overheard else (message.sender, *message.recipients)))
         for party, release in result.releases.items():
             rows.append(release.vector)
-            known.append(self._mask(range(parties) if execution.protocol.releases_are_public else (party,)))
+            known.append(self._mask(range(parties) if execution.protocol.traits.releases_are_public else (party,)))
         self._rows = np.array(rows).reshape(-1, width)[:, : parties + len(noise.owners)]
         self._known = np.array(known, dtype=np.bool_).reshape(-1, parties)
         self._owned = np.array([self._mask(owners) for owners in noise.owners], dtype=np.bool_).reshape(-1, parties)
@@ -122,7 +122,7 @@ class LinearTruth:
 
     def worst(self, size: int) -> Array:
         """mu of each party against the worst coalition of ``size``, (n,)."""
-        trusted = self._execution.protocol.trusted
+        trusted = self._execution.protocol.traits.trusted
         able = [party for party in range(self._execution.parties) if party not in trusted]
         mu: Array = np.max([self.against(coalition) for coalition in itertools.combinations(able, size)], axis=0)
         return mu

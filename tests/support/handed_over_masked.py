@@ -40,7 +40,7 @@ class MaskedSumTruth:
         values = np.zeros((parties, self._rules.dimension or 1))
         machines = [execution.machine(party, values[party], noise.party(party)) for party in range(parties)]
         trace = replace(execution.trace, seen=None)
-        result = run_lockstep(machines, trace, execution.arrivals(), self._keep, refusing=self._rules.refuses_messages)
+        result = run_lockstep(machines, trace, execution.arrivals(), self._keep, refusing=self._rules.traits.refuses_messages)
         self._published = self._sets[REQUEST] if result.releases else frozenset()
 
     def _keep(self, message: Message, reached: Members) -> None:

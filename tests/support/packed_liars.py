@@ -87,7 +87,7 @@ class Run:
         return [party for party in range(PARTIES) if party not in self.liars]
 
     def warnings(self, party: int) -> tuple[str, ...]:
-        return self.its.warnings(self.steps[party].state)
+        return self.its.ending(self.steps[party].state).warnings
 
     def check(self) -> list[int]:
         """Nobody honest has a wrong result, or another one than others; returns who has one."""

@@ -29,7 +29,7 @@ from quietmean.studies.party.member import MemberFiles, open_with_others
 from support.committee_study import soon
 from support.meeting import Meeting, meet
 
-PROTOCOLS = (AUTO, *(name for kind in registry().values() for name in (kind.name, *kind.aliases)))
+PROTOCOLS = (AUTO, *(name for kind in registry().values() for name in (kind.name, *kind.TRAITS.aliases)))
 WAYS = ("run", "join", "folder", "file", "session", "committee")
 UNITS = ("record", "party", "person")
 NAMES = ("north", "south", "east")
@@ -57,7 +57,7 @@ class Cell:
     @property
     def bare(self) -> bool:
         """Without privacy, which somebody has to ask for."""
-        return self.protocol != AUTO and not get_protocol(self.protocol).private
+        return self.protocol != AUTO and not get_protocol(self.protocol).TRAITS.private
 
     @property
     def names(self) -> tuple[str, ...]:

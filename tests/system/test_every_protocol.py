@@ -21,6 +21,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
+from quietmean.protocols.interception import already_public
 from quietmean.protocols.packed_sharing.spec import BALL
 from quietmean.studies.agreement.study import StudyTerms
 from support.every_option import every_option
@@ -78,7 +79,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_from_the_plan_to_the_attack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, Any], unit: str, read: Any
 ) -> None:
-    study, bare = asked(name, options, unit, read), not get_protocol(name).private
+    study, bare = asked(name, options, unit, read), not get_protocol(name).TRAITS.private
     rehearsal = RehearsalOptions(parties=PARTIES, no_privacy=bare, a_priori_above_target=True)
     data, folder = tmp_path / "v.csv", tmp_path / "out"
     folder.mkdir()
@@ -104,7 +105,7 @@ def test_from_the_plan_to_the_attack(
     assert abs(result["estimate"] - result["true_mean"]) <= 6.1 * result["standard_error"] + 0.5
     everyone = answered(capsys, "certify", receipt)
     assert everyone["max_epsilon"] == result["epsilon"]
-    counted = read is not None and plan.protocol.already_public(read) is None
+    counted = read is not None and already_public(plan.protocol, read) is None
     assert ("messages intercepted" in everyone["adversary"]) == counted
     assert faults("receipt", json.loads(Path(receipt).read_text())) == []
     one = answered(capsys, "certify", receipt, "--corrupt", "1")
@@ -116,7 +117,11 @@ def test_from_the_plan_to_the_attack(
     main(["certify", receipt, "--report", str(folder / "why.html")])
     assert "</html>" in (folder / "why.html").read_text()
     attacked = ["attack", receipt, "--target", "3", "--corrupt", "1", "--trials", "200"]
-    if name in NO_ATTACK or (plan.protocol.linear_bound is None and name != "packed-sharing") or is_ball(plan):
+    if (
+        name in NO_ATTACK
+        or (plan.protocol.traits.attack.linear(plan.protocol) is None and name != "packed-sharing")
+        or is_ball(plan)
+    ):
         assert any(text in refusal(capsys, *attacked) for text in REFUSED)
     else:
         assert not answered(capsys, *attacked)["flagged"]

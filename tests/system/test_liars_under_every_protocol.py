@@ -66,13 +66,13 @@ CASES = [pytest.param(*case, id="-".join(case)) for case in sorted(SAID)]
 BY_FILE = [case for case in CASES if case.values[0] in ("cordp-dme", "local-dp")]
 # Gossip waits in each of its rounds for whom nobody listens to.
 OPTIONS: dict[str, dict[str, Any]] = {"gossip": {"rounds": 4}}
-PRIVATE = [case for case in CASES if get_protocol(str(case.values[0])).private]
+PRIVATE = [case for case in CASES if get_protocol(str(case.values[0])).TRAITS.private]
 BARE = [case for case in CASES if case not in PRIVATE]
 
 
 def study(name: str) -> tuple[qm.Study, bool]:
     """Of ages between 20 and 90; with dropouts where the protocol plans for them. And whether it has no privacy at all."""
-    bare = not get_protocol(name).private
+    bare = not get_protocol(name).TRAITS.private
     for dropouts in (0.2, 0.0):
         asked = qm.Study(
             {"age": (20, 90)}, ["mean(age)"], epsilon=8.0, delta=1e-6, name="ages", colluding=1, dropouts=dropouts,

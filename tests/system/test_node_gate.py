@@ -18,6 +18,7 @@ from quietmean.node.local import Kill, run_local
 from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused, mu_before_release
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import with_guard
 from quietmean.studies import StudyTerms
 from support.command_lines import called, command
 from support.gated import gated_plan
@@ -92,7 +93,7 @@ def weak_plan(folder: Path) -> Plan:
     target = study.target(len(NAMES))
     levels = IncA(rounds=4, sigma_star=0.5 * target.sensitivity, sigma_delta=target.sensitivity).resolved(len(NAMES))
     hidden = (target.sensitivity / 0.2) ** 2
-    return study.placed(replace(Plan(target, levels.guarded(hidden)), gated=True))
+    return study.placed(replace(Plan(target, with_guard(levels, hidden)), gated=True))
 
 
 @pytest.mark.slow

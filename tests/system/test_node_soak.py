@@ -170,7 +170,7 @@ def check_ledgers(consortium: Consortium, studies: int) -> None:
             account = ledger.account("data")
             assert [entry.name for entry in account.entries] == [f"study {number}" for number in range(studies)]
             assert {entry.status for entry in account.entries} == {SPENT}
-            assert not consortium.plan.protocol.refunds
+            assert not consortium.plan.protocol.traits.refunds
             assert set(account.mus) == {consortium.plan.a_priori.mu}
             assert len(consortium.certified[party]) == studies
             assert max(consortium.certified[party]) <= consortium.plan.a_priori.mu

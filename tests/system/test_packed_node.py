@@ -14,6 +14,7 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import Candidate
+from quietmean.protocols.mechanism import mixing_messages
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -74,7 +75,7 @@ def test_as_many_bytes_are_sent_as_plans_say(tmp_path: Path) -> None:
     outcome = run(plan, tmp_path, [], round_timeout=60.0)
     check(plan, outcome, set())
     sent = [result.bytes_sent for result in outcome.results.values()]
-    predicted = Candidate(plan, plan.protocol.mixing_messages(plan.target.parties), 0.0).bytes_sent
+    predicted = Candidate(plan, mixing_messages(plan.protocol, plan.target.parties, 1), 0.0).bytes_sent
     print(f"\nbytes a party: {min(sent)} to {max(sent)}, predicted {predicted:.0f}; {predicted / 4e5:.2f} d numbers of 4 bytes")
     for one in sent:
         assert abs(one - predicted) < 0.1 * predicted

@@ -77,7 +77,7 @@ def outcome_of(study: StudyTerms, plan: Plan) -> StudyOutcome:
     execution = plan.execution(Seed.public("promises"), trace, weights)
     if plan.gated:
         execution = kept_at_gate(plan.target, execution)
-    if plan.target.dropouts and plan.protocol.by_file:
+    if plan.target.dropouts and plan.protocol.traits.by_file:
         execution = execution.without(frozenset({PARTIES - 1}))
     return conclude(study.workload, plan.target, execution, np.full(study.workload.dimension, 0.5))
 
@@ -125,7 +125,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     wrong = {where: found for where, text in texts.items() if (found := wrong_promises(text, plan, outcome, everybody))}
     assert wrong == {}
     # Whoever is trusted is not among those who may collude.
-    trusted = [contract.parties[party].name for party in plan.protocol.trusted] if colluding else []
+    trusted = [contract.parties[party].name for party in plan.protocol.traits.trusted] if colluding else []
     assert all(f"without {party}, trusted" in texts["contract"] for party in trusted)
     # Each says what it costs, and, but for a line of Python and a footnote of a table, what all others learn together.
     for where, text in texts.items():

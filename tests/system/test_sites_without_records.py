@@ -320,8 +320,10 @@ def test_a_contract_says_where_taking_part_tells_of_a_record() -> None:
     statistic = [{"kind": "variance", "column": "age"}]
     terms = StudyTerms.parse({**fields, "column": column, "statistic": statistic, "committee": committee})
     plan: Plan = terms.choice(5).plan
-    assert plan.protocol.needs_records
+    assert plan.protocol.traits.needs_records
     with pytest.raises(qm.InputError, match="has no record, and the study needs at least one"):
         plan.require_room(terms.workload.weight_of(0))
     plan.require_room(terms.workload.weight_of(1))
-    assert not StudyTerms.parse({"name": "s", "column": column, "protocol": "local-dp"}).choice(5).plan.protocol.needs_records
+    assert (
+        not StudyTerms.parse({"name": "s", "column": column, "protocol": "local-dp"}).choice(5).plan.protocol.traits.needs_records
+    )

@@ -72,7 +72,7 @@ def test_the_same_to_the_bit_by_any_workers(name: str, folder: Path, running: Cl
 def test_python_says_the_same(protocol: Mechanism | str, gate: bool, monkeypatch: pytest.MonkeyPatch, running: Cluster) -> None:
     """Whatever the blocks are: results belong to them, not to who computes them."""
     plan = qm.plan(parties=8, epsilon=2.0, delta=1e-6, dropouts=0.1, protocol=protocol)
-    if gate and not plan.protocol.gated:
+    if gate and not (plan.protocol.TRAITS.gate is not None):
         return
     monkeypatch.setattr(runs, "_RUNS", 7)
     told: list[list[int]] = []

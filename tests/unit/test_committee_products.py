@@ -319,7 +319,7 @@ def test_shares_of_a_record_add_up_to_its_numbers() -> None:
 
 def test_a_contribution_has_the_bytes_that_are_planned() -> None:
     sharing = CommitteeSharing.of(world().parameters)
-    assert abs(len(file_of(VECTOR)) - sharing.message_bytes(100, 5)) <= 100
+    assert abs(len(file_of(VECTOR)) - sharing.traffic(100, 5).message_bytes) <= 100
     # The remainders of products, beside the bits of five numbers.
     assert sharing.bits_of_record == layout().bits == int(np.sum([len(f"{span:b}") for span in layout().spans.tolist()]))
 

@@ -19,6 +19,7 @@ from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_
 from quietmean.protocols.consensus.rate import measured_rate, regular_rate, searched_rate
 from quietmean.protocols.consensus.run import run_consensus
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_protocol
@@ -43,7 +44,7 @@ def test_a_path_of_three_by_hand(mode: str, theta: float, trace: list[list[float
     initial = np.array([[1.0], [3.0], [-2.0], [4.0]])
     run_consensus(
         parameters,
-        parameters.fixed_schedule(3),
+        fixed_schedule(parameters, 3),
         ExecutionTrace.everyone(3, 3),
         np.array([[1.0], [2.0], [6.0]]),
         np.ones(3),
@@ -243,7 +244,7 @@ def test_the_remaining_parties_find_their_own_mean() -> None:
     values = normal_values(6, 2)
     trace = ExecutionTrace.everyone(parameters.rounds, 6)
     trace.online[20:, 1] = False
-    execution = Execution(parameters, parameters.fixed_schedule(6), trace, 1.0, np.ones(6))
+    execution = Execution(parameters, fixed_schedule(parameters, 6), trace, 1.0, np.ones(6))
     releases = execution.run_batch(values, InsecurePopulationNoise(3, 6))
     stayed = execution.contributors()
     np.testing.assert_array_equal(stayed, [True, False, True, True, True, True])
@@ -287,7 +288,7 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(8, graph="harary", connectivity=3, mode=mode, c=0.3, iterations=60, **noise)
     trace = ExecutionTrace.everyone(parameters.rounds, 8)
-    execution = Execution(parameters, parameters.fixed_schedule(8), trace, 1.0, np.arange(1.0, 9.0))
+    execution = Execution(parameters, fixed_schedule(parameters, 8), trace, 1.0, np.arange(1.0, 9.0))
     assert execution.error_variance() == pytest.approx(8 * 0.25 / 36**2, rel=1e-6)
     online = trace.online.copy()
     online[6:, 2] = False
@@ -306,7 +307,7 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
 def test_the_drawn_estimate_of_the_error_is_near_the_exact_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(30, edges=GEOMETRIC.tolist(), mode=mode, c=0.3, iterations=40, **noise)
-    parts = parameters, parameters.fixed_schedule(30), ExecutionTrace.everyone(41, 30), np.ones(30)
+    parts = parameters, fixed_schedule(parameters, 30), ExecutionTrace.everyone(41, 30), np.ones(30)
     exact = error.error_variance(*parts)
     monkeypatch.setattr(error, "_MOST_STEPS", 0.0)
     # The largest of 30 estimates, each 18 % off at most.
@@ -316,7 +317,7 @@ def test_the_drawn_estimate_of_the_error_is_near_the_exact_one(mode: str, monkey
 def test_an_arrival_that_nobody_noticed_is_in_the_account() -> None:
     """Party 0 takes its first message for lost and does not use the edge; party 1 has seen it and does."""
     parameters = make(3, edges=[[0, 1], [1, 2]], iterations=4, patience=2)
-    schedule = parameters.fixed_schedule(3)
+    schedule = fixed_schedule(parameters, 3)
     weights = np.ones(3)
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 0, 0] = True

@@ -290,9 +290,9 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     design = optimal_design(9, 7, 2, 1.0)
     levels = (math.sqrt(design.own), math.sqrt(design.pair))
     with_aggregator = make_execution(9, *levels, aggregator=4)
-    assert with_aggregator.protocol.releasers(9) == {4}
-    assert with_aggregator.protocol.trusted == frozenset()
-    assert with_aggregator.protocol.indispensable == {4}
+    assert with_aggregator.protocol.traits.releasers(9) == {4}
+    assert with_aggregator.protocol.traits.trusted == frozenset()
+    assert with_aggregator.protocol.traits.indispensable == {4}
     collusion = Adversary.collusion({4, 0})
     aggregated = certificate_of(with_aggregator.transcript(), collusion, 1.0)
     published = certificate_of(make_execution(9, *levels).transcript(), collusion, 1.0)
@@ -347,7 +347,7 @@ def test_private_counts_are_refused_where_a_ball_of_means_needs_them() -> None:
     raw = {"protocol": "cordp-dme", "epsilon": 1.0, "unit": "record", "column": columns, "count": "private"}
     with pytest.raises(InputError, match="cordp-dme bounds a value by the public number of its records, but counts are private"):
         StudyTerms.parse({**raw, "options": {"decoder": "biased", "radius": 2.0}}).plan(4)
-    assert StudyTerms.parse(raw).plan(4).protocol.takes_private_counts
+    assert StudyTerms.parse(raw).plan(4).protocol.traits.hides_counts
 
 
 def test_late_messages_are_added() -> None:

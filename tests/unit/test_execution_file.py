@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, complete_pairs
-from quietmean.protocols import SelfCalibrating, Target, get_protocol, registry
+from quietmean.protocols import Target, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -116,7 +116,7 @@ def test_registry() -> None:
     for name, protocol in registry().items():
         assert get_protocol(name) is protocol
         assert protocol.name == name
-        assert protocol.summary
+        assert protocol.TRAITS.summary
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,8 @@ def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> N
     """A file of 30 parties in two or three kilobytes instead of ten, and nothing is lost."""
     target = Target(parties=30, epsilon=1.0, delta=1e-6)
     asked = get_protocol(name).from_options(options)
-    protocol = asked.design(target).protocol if isinstance(asked, SelfCalibrating) else asked.template(target)
+    design = asked.design(target)
+    protocol = asked.template(target) if design is None else design.protocol
     trace = ExecutionTrace.everyone(protocol.rounds, 30)
     execution = Execution(protocol, protocol.draw_schedule(30, Seed.public("any")), trace, 1.0, np.ones(30))
     document = execution.to_json()

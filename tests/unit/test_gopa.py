@@ -143,7 +143,7 @@ def test_without_the_collector_there_is_no_result(away: int) -> None:
     online[away, 0] = False
     execution = story({}).with_trace(ExecutionTrace(online))
     assert execution.run(np.ones((8, 1)), InsecureSilentPopulation(8)).releases == {}
-    assert execution.protocol.indispensable == {0}
+    assert execution.protocol.traits.indispensable == {0}
 
 
 def test_the_anchor_of_the_papers_reading() -> None:

@@ -14,6 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
@@ -146,7 +147,7 @@ def test_python_asks_for_no_privacy_too(tmp_path: Path) -> None:
     silent = Plan(target, qm.LocalDP(sigma=0.0))
     for protects_nothing in (plan, silent):
         with pytest.raises(InputError, match="has no differential privacy"):
-            protects_nothing.protocol.require_privacy(no_privacy=False)
+            require_privacy(protects_nothing.protocol, no_privacy=False)
 
 
 @pytest.mark.parametrize(

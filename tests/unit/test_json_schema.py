@@ -21,7 +21,7 @@ from support.json_documents import faults
 from support.pages import commands
 
 CERTIFY = {"colluding": 2, "delta": 1e-6, "epsilon": 1.0}
-WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
+WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.TRAITS.has_transcript)
 
 
 @pytest.mark.sampled(2)

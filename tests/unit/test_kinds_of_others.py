@@ -32,9 +32,10 @@ class Clash(Mean):
     name = "mean"
 """
 UNFINISHED = {
-    "protocol": "\nfrom quietmean.protocols import Mechanism as Base\n",
+    "protocol": "\nfrom quietmean.protocols import Mechanism as Base, Traits\n",
     "statistic": "\nfrom quietmean.statistics import Statistic as Base\n",
 }
+SUMMARY = {"protocol": "    TRAITS = Traits(summary='mine')\n", "statistic": "    summary = 'mine'\n"}
 SOURCES = {"protocol": PROTOCOL, "statistic": STATISTIC}
 REGISTRIES: dict[str, Callable[[], Any]] = {"protocol": protocols.registry, "statistic": statistics.registry}
 GET: dict[str, Callable[[str], Any]] = {"protocol": protocols.get_protocol, "statistic": statistics.get_statistic}
@@ -98,6 +99,6 @@ def test_a_broken_one(install: Install, word: str, target: str, source: str | No
 
 @pytest.mark.parametrize(("word", "missing"), [("protocol", "draw_schedule, machine, rounds"), ("statistic", "decode, features")])
 def test_an_unfinished_one_is_told_what_it_lacks(install: Install, word: str, missing: str) -> None:
-    install(word, "Mine", UNFINISHED[word] + "class Mine(Base):\n    name = 'mine'\n    summary = 'mine'\n")
+    install(word, "Mine", UNFINISHED[word] + "class Mine(Base):\n    name = 'mine'\n" + SUMMARY[word])
     with pytest.raises(InputError, match=f"does not define {missing}: mend or uninstall it"):
         REGISTRIES[word]()

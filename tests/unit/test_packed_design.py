@@ -87,7 +87,9 @@ def test_the_worked_example() -> None:
 )
 def test_bytes_a_party_sends(options: dict[str, Any], bytes_per_coordinate: float) -> None:
     found = planned(target(100, 10, 0.1, 100_000), **options)
-    assert found.mixing_messages(100) * found.message_bytes(100, 100_000) <= bytes_per_coordinate * 100_000
+    traffic = found.traffic(100, 100_000)
+    assert traffic.messages is not None
+    assert traffic.messages * traffic.message_bytes <= bytes_per_coordinate * 100_000
 
 
 # --- conditions ---

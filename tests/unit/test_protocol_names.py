@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 from support.site_policy import write_policy
 
-ALIASES = [(alias, kind, implied) for kind in registry().values() for alias, implied in kind.aliases.items()]
+ALIASES = [(alias, kind, implied) for kind in registry().values() for alias, implied in kind.TRAITS.aliases.items()]
 TABLES: dict[str, Any] = {"column": [{"name": "age", "low": 0, "high": 100}]}
 
 
@@ -91,7 +92,8 @@ def test_a_site_that_allows_a_protocol_by_one_name_allows_it_by_all(tmp_path: Pa
 def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import quietmean.protocols as module
 
-    monkeypatch.setattr(get_protocol("gossip"), "aliases", {"pdmm": {}})
+    gossip = get_protocol("gossip")
+    monkeypatch.setattr(gossip, "TRAITS", replace(gossip.TRAITS, aliases={"pdmm": {}}))
     module._aliases.cache_clear()
     try:
         with pytest.raises(InputError, match="the other name 'pdmm', which is taken"):

@@ -38,8 +38,8 @@ def test_the_page_agrees_with_the_registry(tool: ModuleType) -> None:
     for name, kind in registry().items():
         assert f"## {name}\n" in text
         assert f"| `{name}` |" in text
-        assert kind.summary in text
-        assert kind.guarantee in text
+        assert kind.TRAITS.summary in text
+        assert kind.TRAITS.guarantee in text
         for option in kind.options().values():
             assert option.flag is None or f"| `--{option.flag}` | `{option.key}` | {option.help}" in text
 
@@ -49,7 +49,7 @@ def test_references_and_citation_file_are_those_of_the_protocols(tool: ModuleTyp
     assert tool.references() == page, "run python tools/protocol_table.py"
     assert tool.citation() == citation, "run python tools/protocol_table.py"
     for kind in registry().values():
-        for source in kind.sources:
+        for source in kind.TRAITS.sources:
             assert source.citation in page
             assert f'title: "{source.title}"' in citation
             assert all(f'family-names: "{author.family}"' in citation for author in source.authors)
@@ -59,8 +59,8 @@ def test_references_and_citation_file_are_those_of_the_protocols(tool: ModuleTyp
 @pytest.mark.parametrize("kind", registry().values(), ids=list(registry()))
 def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: ModuleType, kind: type[Mechanism]) -> None:
     package = importlib.import_module(kind.__module__.rsplit(".", 1)[0])
-    assert kind.sources
-    for source in kind.sources[:1]:
+    assert kind.TRAITS.sources
+    for source in kind.TRAITS.sources[:1]:
         assert source.authors
         assert source.title
         assert f"*Source*: {source.short}" in tool.page()
@@ -84,7 +84,7 @@ def test_every_protocol_has_its_authors_on_its_page_and_in_its_package(tool: Mod
 )
 def test_a_page_names_the_authors_of_its_protocol(tool: ModuleType, page: str, name: str) -> None:
     text = " ".join((tool.PAGE.parent / page).read_text().split())
-    assert registry()[name].sources[0].short in text
+    assert registry()[name].TRAITS.sources[0].short in text
 
 
 def test_the_glossary_says_of_every_protocol_what_it_protects_against() -> None:
@@ -96,8 +96,8 @@ def test_the_glossary_says_of_every_protocol_what_it_protects_against() -> None:
     against = {name.strip(" `"): row[2] for row in rows for name in row[1].split(",")}
     assert against.keys() == registry().keys()
     for name, kind in registry().items():
-        assert ("no privacy" in against[name] or "no differential privacy" in against[name]) == (not kind.private), name
-        assert ("computational" in against[name]) == ("computationally" in kind.guarantee), name
+        assert ("no privacy" in against[name] or "no differential privacy" in against[name]) == (not kind.TRAITS.private), name
+        assert ("computational" in against[name]) == ("computationally" in kind.TRAITS.guarantee), name
         # Only what a guarantee says of parties that do anything.
-        if "does anything" in kind.guarantee:
+        if "does anything" in kind.TRAITS.guarantee:
             assert "malicious" in against[name], name

@@ -23,7 +23,7 @@ from quietmean.testing.strategies import executions
 from support.effort import examples
 from support.hostile_numbers import fault
 
-WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
+WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.TRAITS.has_transcript)
 WRONG: tuple[Any, ...] = (
     None, True, -1, 0, 2**70, 10**12, 1e308, -0.5, "x", "inf", "nan", [], {}, [1, 2], [[1]], {"a": 1}, [None], ["x"], [2**70],
     [[2**70, 0]], [[-1, 0]], [[10**9, 1, 1]], 10**9, 1e50, -1e50, 1e-50, 1e-300,

@@ -160,5 +160,5 @@ def test_a_number_that_is_none_is_refused(option: str, capsys: pytest.CaptureFix
 
 def test_which_protocols_keep_their_target_beforehand() -> None:
     """Of ours that protect, all but those that need everybody, whose figure beforehand is documented as above the target."""
-    ours = {name: kind for name, kind in registry().items() if kind.__module__.startswith("quietmean.") and kind.private}
-    assert {name for name, kind in ours.items() if not kind.keeps_target} == {"consensus"}
+    ours = {name: kind for name, kind in registry().items() if kind.__module__.startswith("quietmean.") and kind.TRAITS.private}
+    assert {name for name, kind in ours.items() if not kind.TRAITS.keeps_target} == {"consensus"}

@@ -12,6 +12,7 @@ import pytest
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, Configured, given_value, nearest, parameter, parameters_of
+from quietmean.planning.calibrate import refuse_levels
 from quietmean.protocols import Mechanism, Target, get_protocol, registry
 
 
@@ -109,7 +110,7 @@ def test_of_every_protocol_only_options_may_be_open(name: str) -> None:
             kind.parse(rest, PARTIES)
     asked = kind.from_options({})
     assert all(getattr(asked, one.name) is OPEN for one in needed)
-    asked.refuse_levels()
+    refuse_levels(asked)
     assert repr(asked) == f"{kind.__name__}()"
     assert asked == kind.from_options({})
 
@@ -299,7 +300,7 @@ def test_given_levels_of_noise_are_refused_where_they_are_to_be_found(name: str)
     levels = [one.key for one in parameters_of(type(value)).values() if not one.option and one.default is OPEN and one.required]
     if levels:
         with pytest.raises(InputError, match=f"{levels[0]} is given, but calibration chooses it: leave it out"):
-            value.refuse_levels()
+            refuse_levels(value)
 
 
 def test_templates_are_complete() -> None:
@@ -324,7 +325,7 @@ def test_a_field_hides_no_method() -> None:
 
     @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
     class Ring(Mechanism):
-        reach: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
+        traffic: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
 
-    with pytest.raises(InputError, match="field 'reach' of Ring hides the method of that name of CanBeChecked: rename the field"):
+    with pytest.raises(InputError, match="field 'traffic' of Ring hides the method of that name of Mechanism: rename the field"):
         parameters_of(Ring)

@@ -151,4 +151,4 @@ def test_rounding_of_shares_gives_no_refund() -> None:
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 1.0, "injection": "incremental"}
     grid = {"value_bits": 32, "grid": 2.0**-20, "largest_value": 1.0, "dimension": 1}
     kind = get_protocol("inca")
-    assert [kind.parse(each, 8).refunds for each in (raw, raw | grid)] == [True, False]
+    assert [kind.parse(each, 8).traits.refunds for each in (raw, raw | grid)] == [True, False]

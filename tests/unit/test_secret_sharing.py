@@ -16,6 +16,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.protocols.secret_sharing import SecretSharing
 from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
@@ -32,7 +33,7 @@ def configured(parties: int, **raw: Any) -> SecretSharing:
 def execution(parties: int, **raw: Any) -> Execution:
     protocol = configured(parties, **raw)
     return Execution(
-        protocol, protocol.fixed_schedule(parties), ExecutionTrace.everyone(protocol.rounds, parties), 1.0, np.ones(parties)
+        protocol, fixed_schedule(protocol, parties), ExecutionTrace.everyone(protocol.rounds, parties), 1.0, np.ones(parties)
     )
 
 

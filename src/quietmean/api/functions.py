@@ -26,6 +26,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target, budget_warnings, colluding_count
 from quietmean.simulation import SimulationResult
@@ -146,7 +147,7 @@ class Node:
     no_privacy: bool = False
 
     def __post_init__(self) -> None:
-        self.plan.protocol.require_privacy(self.no_privacy)
+        require_privacy(self.plan.protocol, self.no_privacy)
 
     async def __aenter__(self) -> Node:
         return self

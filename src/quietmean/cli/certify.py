@@ -264,8 +264,8 @@ def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[O
 
 def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
-    linear = execution.protocol.is_linear
-    return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
+    linear = execution.protocol.traits.linear
+    return execution.protocol.traits.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
 def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints) -> GateRecord | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from quietmean.cli.console import warn
 from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
+from quietmean.protocols.mechanism import vector_bytes
 
 
 def command(
@@ -54,7 +55,7 @@ def command(
         warn(f"left out {file}: {reason}")
     effort: dict[str, Any] = {
         "messages": len(combined.digests),
-        "bytes": len(combined.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
+        "bytes": len(combined.digests) * int(vector_bytes(plan.protocol, plan.target.dimension)),
         "seconds": round(time.monotonic() - begun, 3),
     }
     execution = combined.outcome.execution

@@ -194,7 +194,7 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
 
     if terms.committee is not None:
         return None
-    if terms.protocol != AUTO and terms.transport == "connections" and configure(terms.protocol, terms.options).by_file:
+    if terms.protocol != AUTO and terms.transport == "connections" and configure(terms.protocol, terms.options).traits.by_file:
         why = f"under {terms.protocol} a party can take part by one file"
     elif terms.protocol == AUTO and (terms.minimum or 0) > MANY:
         why = f"this study waits for at least {terms.minimum} parties, which are seldom online together"

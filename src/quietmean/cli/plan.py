@@ -332,7 +332,7 @@ def _without_effect(search: SearchOptions, candidates: Ranking) -> list[str]:
         sentences.append(
             f"calibration {search.calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"
         )
-    ungated = [plan.protocol.name for plan in plans if not plan.protocol.gated]
+    ungated = [plan.protocol.name for plan in plans if plan.protocol.TRAITS.gate is None]
     if search.trials is not None and (search.named or len(ungated) == len(plans)) and ungated:
         sentences.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
     return sentences

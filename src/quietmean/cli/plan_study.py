@@ -181,7 +181,7 @@ class _PlannedStudy:
         from quietmean.planning.automatic import AUTO
         from quietmean.planning.ways import propose
 
-        one_message = self.study.protocol != AUTO and self.choice.plan.protocol.by_file
+        one_message = self.study.protocol != AUTO and self.choice.plan.protocol.traits.by_file
         return propose(self.choice.plan, one_message=one_message) if one_message or self.study.protocol == AUTO else None
 
     @cached_property

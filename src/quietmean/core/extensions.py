@@ -39,7 +39,8 @@ def _load(entry: EntryPoint, word: str, base: type) -> Any:
     subject, kind = f"{word} {entry.name!r} ({entry.value})", loaded(entry, word)
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise InputError(f"{subject} is no subclass of {base.__name__}: mend or uninstall it")
-    missing = [name for name in ("name", "summary") if not isinstance(getattr(kind, name, None), str)]
+    stated = {"name": getattr(kind, "name", None), "summary": getattr(getattr(kind, "TRAITS", kind), "summary", None)}
+    missing = [name for name, text in stated.items() if not isinstance(text, str) or not text]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
         raise InputError(f"{subject} does not define {', '.join(missing)}: mend or uninstall it")

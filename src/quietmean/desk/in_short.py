@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
+from quietmean.protocols.mechanism import is_private
 from quietmean.sessions.agreed import SessionContract
 from quietmean.studies.party import Contract
 
@@ -50,8 +51,8 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         columns=", ".join(column.name for column in contract.used),
         others=", ".join(party.name for party in contract.others),
         protocol=protocol.name,
-        trusts=protocol.trusts,
-        private=protocol.is_private,
+        trusts=protocol.traits.trust,
+        private=is_private(protocol),
         unit=str(contract.study.unit),
         epsilon=_bound(contract.epsilon_a_priori),
         delta=f"{contract.target.delta:g}",

@@ -244,7 +244,7 @@ class StarParty:
         """The round as this client has it at its end."""
         everyone = ExecutionTrace.everyone(self._plan.protocol.rounds, self._agreement.parties)
         seed = Seed.public("flower schedule", self._agreement.digest, self._stored.round)
-        return replace(self._plan.execution(seed, everyone), protocol=self._plan.protocol.as_carried_out(state))
+        return replace(self._plan.execution(seed, everyone), protocol=self._plan.protocol.ending(state).protocol)
 
     def _keep(self, step: Step[Any], closed: int) -> bytes:
         """The step on disk, and only then its answer."""

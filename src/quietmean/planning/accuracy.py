@@ -52,9 +52,9 @@ class ReleasedNoise:
 def released_noise(execution: Execution) -> ReleasedNoise:
     """Of an execution that says exactly what is in the sum; exact, from its protocol or its transcript."""
     protocol, weights = execution.protocol, execution.weights
-    stated = protocol.released_variance(execution.schedule, execution.trace, weights)
+    stated = protocol.traits.checks.released_variance(protocol, execution.schedule, execution.trace, weights)
     if stated is not None:
-        return ReleasedNoise(stated, None, execution.counted_weight() if protocol.weight_is_known else None)
+        return ReleasedNoise(stated, None, execution.counted_weight() if protocol.traits.weight_is_known else None)
     transcript = execution.transcript()
     variance, total = _noise_and_weight(transcript, weights)
     return ReleasedNoise(variance, 4 * float((transcript.noise_scale**2).sum()) / total**2, total)

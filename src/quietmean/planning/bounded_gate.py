@@ -20,6 +20,7 @@ from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import with_guard
 from quietmean.randomness import Seed
 
 # Of so many parties that stay the bound is computed. The worst of all parties is a little worse off, over several histories too.
@@ -61,7 +62,7 @@ class BoundedGate:
         for _ in range(_STEPS):
             if abs(factor - 1.0) < _NEAR:
                 break
-            protocol = self._template.with_noise(star, ratio * star).guarded(self._hidden)
+            protocol = with_guard(self._template.with_noise(star, ratio * star), self._hidden)
             mu = worst_bound(replace(self._execution, protocol=protocol), self._target, self._gone, self._watched)
             factor = mu / self._limit
             star *= factor

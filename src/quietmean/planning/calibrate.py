@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import require_known
+from quietmean.core.schema import OPEN, parameters_of, require_known
 from quietmean.core.threads import one_thread
 from quietmean.planning.bounded_gate import levels_at_gate
 from quietmean.planning.choices import CalibrationMethod
@@ -21,8 +21,9 @@ from quietmean.planning.scenarios import draw_execution
 from quietmean.planning.search import most_rounds, searched, within_messages
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED
-from quietmean.protocols import Design, Mechanism, SelfCalibrating, Target
+from quietmean.protocols import Design, Mechanism, Target
 from quietmean.protocols.eavesdropping import is_random
+from quietmean.protocols.interception import require_promise_if_read
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness import Seed
 
@@ -73,21 +74,28 @@ def calibrate(
     keep, and for noise levels that are given.
     """
     calibration = CalibrationMethod(require_known("calibration", calibration, CalibrationMethod))
-    protocol.refuse_levels()
-    protocol.require_promise_if_read(target.eavesdropping)
-    if trials is not None and protocol.gated:
+    refuse_levels(protocol)
+    require_promise_if_read(protocol, target.eavesdropping)
+    if trials is not None and protocol.TRAITS.gate is not None:
         require_foreseen(target)
-    if target.nats is not None and not (isinstance(protocol, SelfCalibrating) and protocol.keeps_nats):
+    if target.nats is not None and not protocol.traits.keeps_nats:
         raise InputError(f"protocol {protocol.name} keeps a target in epsilon, none in nats: name adqsp, or give epsilon")
 
     def planned(goal: Target) -> Plan:
         return _calibrated(goal, protocol, calibration, dissemination, executions, (trials, max_messages), seed)
 
     with protocol.saying_what_was_chosen():
-        protocol.require_enough(target.parties)
         plan = planned(target)
         require_kept(plan, planned)
     return plan
+
+
+def refuse_levels(protocol: Mechanism) -> None:
+    """Raises :class:`InputError` if a field is given that calibration computes."""
+    for name, parameter in parameters_of(type(protocol)).items():
+        value = getattr(protocol, name)
+        if not parameter.option and value is not OPEN and value != parameter.default:
+            raise InputError(f"{parameter.key} is given, but calibration chooses it: leave it out")
 
 
 def _calibrated(
@@ -105,16 +113,16 @@ def _calibrated(
     if not (exact and protocol.alternatives(target)):
         protocol = within_messages(target, protocol, max_messages)
     spread = dissemination or _default_dissemination(target.parties)
-    if isinstance(protocol, SelfCalibrating) and protocol.designed:
-        design = protocol.design(target)
+    design = protocol.design(target)
+    if design is not None:
         return Plan(target, design.protocol, spread, _designed(design))
     template = protocol.template(target)
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(template.describe()))
-    if not protocol.private:
+    if not protocol.traits.private:
         error = predicted_error(target, template, ChosenLevels(0.0, 0.0, 0.0, estimates_of(target, template, seed), {}))
         return Plan(target, template.finalize(target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
-        watched = protocol.gated and exact
+        watched = protocol.TRAITS.gate is not None and exact
         gated = watched and bool(gate_trials(target, template, seed) if trials is None else trials)
         if exact and protocol.alternatives(target):
             usual = template.rounds
@@ -218,7 +226,7 @@ def gate_trials(target: Target, protocol: Mechanism, seed: Seed) -> int:
     There a bound for all of them asks for more noise, up to several times as much, which a user has to want.
     """
     coalitions = math.comb(target.parties, target.colluding)
-    if not protocol.gated or coalitions > MOST_TRIED or is_random(target.eavesdropping):
+    if protocol.TRAITS.gate is None or coalitions > MOST_TRIED or is_random(target.eavesdropping):
         return 0
     execution = draw_execution(target, protocol, seed.derive("effort"), target.dropouts)
     if not tries_all(target, execution):

@@ -16,7 +16,8 @@ from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Server, Target, configure, get_protocol, registry
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
+from quietmean.protocols.mechanism import is_private, mixing_messages, require_privacy, vector_bytes
+from quietmean.protocols.traits import ANY_DOMAIN
 
 # Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
@@ -37,7 +38,7 @@ class Candidate:
     @property
     def trust(self) -> str:
         """Who must be trusted with what, in words."""
-        return self.plan.protocol.trusts if self.plan.protocol.private else "no privacy"
+        return self.plan.protocol.traits.trust if self.plan.protocol.traits.private else "no privacy"
 
     @property
     def messages(self) -> float:
@@ -69,7 +70,7 @@ class Candidate:
     @property
     def rounds(self) -> int:
         protocol = self.plan.protocol
-        return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
+        return protocol.rounds + (self.plan.dissemination.rounds if protocol.traits.releases_are_public else 0)
 
     @property
     def epsilon_a_priori(self) -> float:
@@ -79,14 +80,14 @@ class Candidate:
     @property
     def bytes_sent(self) -> float:
         """A mixing message has the size that its protocol states; a message that spreads the result has that of a vector."""
-        vector = self.plan.protocol.vector_bytes(self.plan.target.dimension)
+        vector = vector_bytes(self.plan.protocol, self.plan.target.dimension)
         return self.mixing * self.message_bytes + self.dissemination * (vector + _OVERHEAD_BYTES)
 
     @property
     def message_bytes(self) -> float:
         """Of one mixing message."""
         target = self.plan.target
-        return self.plan.protocol.message_bytes(target.parties, target.dimension) + _OVERHEAD_BYTES
+        return self.plan.protocol.traffic(target.parties, target.dimension).message_bytes + _OVERHEAD_BYTES
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
@@ -181,14 +182,14 @@ def rank(
     values = [configure(choice) if isinstance(choice, str) else choice for choice in chosen]
     if not values:
         raise InputError(f"no protocol is left to choose from: name one with {named('protocol')}")
-    if not (no_privacy and any(not protocol.is_private for protocol in values)):
+    if not (no_privacy and any(not is_private(protocol) for protocol in values)):
         for protocol in values:
-            protocol.require_privacy(no_privacy)
+            require_privacy(protocol, no_privacy)
     candidates, refusals, left_out = [], [], list[str]()
     by_name = strict or (strict is None and protocols is not None)
     for protocol in values:
-        cost = protocol.planning_cost(target)
-        if not by_name and not cost.within:
+        cost = protocol.traits.planning_cost.too_much(target.parties)
+        if not by_name and cost:
             left_out.append(f"{protocol.name} (about {cost})")
             refusals.append(InputError(f"a plan of {protocol.name} takes about {cost}: name it to have one"))
             continue
@@ -208,7 +209,8 @@ def rank(
 
 def candidate_of(plan: Plan) -> Candidate:
     """Return the plan with the messages that it costs."""
-    return Candidate(plan, plan.protocol.mixing_messages(plan.target.parties), _result_messages(plan))
+    mixing = mixing_messages(plan.protocol, plan.target.parties, plan.target.dimension)
+    return Candidate(plan, mixing, _result_messages(plan))
 
 
 def general_protocols(server: Server = Server.NONE) -> list[str]:
@@ -216,7 +218,10 @@ def general_protocols(server: Server = Server.NONE) -> list[str]:
     return [
         name
         for name, kind in registry().items()
-        if kind.private and kind.tolerates_dropouts and server.allows(kind.server) and kind.domain == ANY_DOMAIN
+        if (traits := kind.TRAITS).private
+        and traits.tolerates_dropouts
+        and server.allows(traits.server)
+        and traits.domain == ANY_DOMAIN
     ]
 
 
@@ -228,7 +233,7 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     kinds = [get_protocol(name) for name in names]
     if len(kinds) == 1:
         # The protocol's own error lists the options it has.
-        kinds[0].refuse_unknown(options)
+        kinds[0].from_options(options)
     option_names = {name for kind in kinds for name in kind.options()}
     for name in options:
         if name not in option_names:
@@ -251,9 +256,9 @@ def _affordable(candidate: Candidate, max_messages: int | None) -> Candidate:
 
 
 def _result_messages(plan: Plan) -> float:
-    if not plan.protocol.releases_are_public:
+    if not plan.protocol.traits.releases_are_public:
         return 0.0
     parties = plan.target.parties
-    releasers = len(plan.protocol.releasers(parties))
+    releasers = len(plan.protocol.traits.releasers(parties))
     spread = plan.dissemination
     return releasers * (parties - 1) / parties if spread.kind == "broadcast" else float(spread.rounds * spread.out_degree)

@@ -12,6 +12,7 @@ from quietmean.planning.automatic import PREFERRED, preferred
 from quietmean.planning.candidates import Candidate, Ranking
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Server, Target
+from quietmean.protocols.mechanism import unprotected
 
 Rank = Callable[[Target, Server], Ranking]
 
@@ -20,7 +21,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     """One sentence on the first of a ranking, with numbers."""
     first, others = candidates[0], candidates[1:]
     name, prediction = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
-    bare = "" if first.plan.protocol.private else f"; {first.plan.protocol.unprotected}"
+    bare = "" if first.plan.protocol.traits.private else f"; {unprotected(first.plan.protocol)}"
     if not others:
         return f"{name} is the only candidate: {prediction}{bare}"
     cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]

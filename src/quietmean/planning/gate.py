@@ -33,7 +33,7 @@ import msgspec
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.bounds import APriori
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, digest
 from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
 from quietmean.core.party import PartyId
@@ -45,6 +45,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, MOST_TRIED, exceed_bound, most_tried
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import hidden_variance
 
 # Digits to which all parties compute the same number.
 _DIGITS = 6
@@ -132,17 +133,29 @@ def worst_bound(
     """
     if execution.interception is not None:
         return float(_counted(execution, target, None).max())
-    size, schedule, trace = target.colluding, execution.schedule, execution.trace
-    protocol, sensitivity = execution.protocol, execution.sensitivity
+    size = target.colluding
     asked = np.isin(np.arange(execution.parties), list(range(execution.parties) if watched is None else watched))
-    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, size, frozenset(), watched)
+    worst = _worst_coalition(execution, size, frozenset(), watched)
     mu = float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0))
     if not gone if target.by_folder else len(gone) < 2:
         return mu
     asked[sorted(gone)] = False
     beside = size if target.by_folder else size - 1
-    worst = protocol.worst_coalition_with(schedule, trace, sensitivity, beside, gone, watched)
+    worst = _worst_coalition(execution, beside, gone, watched)
     return max(mu, float(_counted(execution, target, None if worst is None else worst.mu)[asked].max(initial=0.0)))
+
+
+def _worst_coalition(
+    execution: Execution, size: int, given: frozenset[PartyId], watched: frozenset[PartyId] | None
+) -> CoalitionBound | None:
+    """Of ``size`` parties that collude with all of ``given``, against the parties ``watched``; of others it may say anything."""
+    protocol, of_execution = execution.protocol, (execution.schedule, execution.trace, execution.sensitivity)
+    gate = protocol.TRAITS.gate
+    if gate is None:
+        # What holds for more colluders holds for fewer.
+        return protocol.worst_coalition(*of_execution, min(size + len(given), execution.parties - 1))
+    bound: CoalitionBound = gate.worst_coalition(protocol, *of_execution, size, given, watched)
+    return bound
 
 
 def _counted(execution: Execution, target: Target, view: Array | None) -> Array:
@@ -154,7 +167,7 @@ def _counted(execution: Execution, target: Target, view: Array | None) -> Array:
 
 def mu_before_release(protocol: Mechanism, sensitivity: float) -> float:
     """mu of what all others together know of a party before it releases anything, at most, in every history."""
-    return sensitivity / math.sqrt(protocol.variance_before_release())
+    return sensitivity / math.sqrt(hidden_variance(protocol))
 
 
 def a_priori_at_gate(target: Target, protocol: Mechanism) -> APriori:

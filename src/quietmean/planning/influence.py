@@ -19,7 +19,6 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed, least_weight
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.mechanism.checking import CanBeChecked
 from quietmean.randomness import Seed
 
 # Of more parties no schedule is drawn before the start.
@@ -75,10 +74,10 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
     if total:
         noise = released_noise(used)
         variance = noise.variance if settled or noise.most is None else noise.most
-        reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
+        reach = plan.protocol.traits.checks.reach(plan.protocol, used.schedule, used.trace, used.weights)
     means = _Means(used.schedule, used.trace, execution.weights, execution.contributors(), total, variance, reach)
-    influence = _influence(plan, means, exact=settled and plan.protocol.weight_is_known)
-    return replace(influence, unnoticed=execution.protocol.unnoticed(execution.parties))
+    influence = _influence(plan, means, exact=settled and plan.protocol.traits.weight_is_known)
+    return replace(influence, unnoticed=execution.protocol.traits.checks.unnoticed)
 
 
 def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:
@@ -98,17 +97,16 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
     schedule, everyone = plan.schedule(Seed.public("influence")), ExecutionTrace.everyone(protocol.rounds, target.parties)
     stated = protocol.noise_variance(target)
     of_mean = float(plan.prediction.get("mse_noise", math.inf)) if stated is None else stated
-    plain = type(protocol).reach is CanBeChecked.reach
-    reach = 1.0 if plain else protocol.reach(schedule, everyone, np.ones(target.parties))
+    reach = protocol.traits.checks.reach(protocol, schedule, everyone, np.ones(target.parties))
     # Predictions are of parties with one record each.
     variance = of_mean * (target.parties / total) ** 2
     means = _Means(schedule, everyone, weights, np.ones(target.parties, dtype=np.bool_), total, variance, reach)
-    return replace(_influence(plan, means, exact=protocol.weight_is_known), unnoticed=protocol.unnoticed(target.parties))
+    return replace(_influence(plan, means, exact=protocol.traits.weight_is_known), unnoticed=protocol.traits.checks.unnoticed)
 
 
 @dataclass(frozen=True, eq=False)
 class _Means:
-    """Of whom a mean is: ``total``, the weight in it; ``variance`` of the noise on a coordinate; see :meth:`Mechanism.reach`."""
+    """Parties of a mean: ``total``, the weight in it; ``variance`` of the noise on a coordinate; ``reach`` of :class:`Checks`."""
 
     schedule: Schedule
     trace: ExecutionTrace
@@ -132,11 +130,11 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     low, high = plan.input_domain.coordinate_bounds
     half = (high - low) / 2 * (1 + ROUNDING)
     largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
-    allowed = deviations_allowed(dimension, protocol.tails(dimension))
+    allowed = deviations_allowed(dimension, protocol.traits.checks.tails(protocol, dimension))
     possible, stretch = PossibleReleases.of(plan, means.schedule), _stretch(plan, parties)
     # Is the result the sum over the weight?
     is_plain = abs(stretch - 1.0) < ROUNDING
-    unseen = protocol.checks_contributions
+    unseen = protocol.traits.checks.contributions
     if not is_plain or (possible is None and not unseen):
         least = total if exact else least_weight(weights[counted])
         rounding = (allowed * math.sqrt(len(weights)) + len(weights)) * step / least

@@ -29,7 +29,7 @@ def worst_mu(target: Target, protocol: Mechanism, seed: Seed, dropouts: float) -
     :class:`InputError` if a value would be disclosed.
     """
     execution = draw_execution(target, protocol, seed, dropouts)
-    watched, coalition = _exposed(execution, target.colluding, protocol.trusted, seed)
+    watched, coalition = _exposed(execution, target.colluding, protocol.traits.trusted, seed)
     adversary = execution.eavesdropper.with_corrupt(coalition)
     bounds = bound_mu(execution.transcript(), adversary, 1.0, watched, _WIDTH)
     worst = max(bound.upper for bound in bounds)

@@ -27,6 +27,7 @@ from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.eavesdropping import eavesdropping_text
+from quietmean.protocols.mechanism import hidden_variance, with_guard
 from quietmean.randomness import Seed
 
 # Noise is raised by this much over the worst simulated execution, so that the real one stays within the target.
@@ -66,7 +67,7 @@ class ChosenLevels:
 
     def apply(self, template: Mechanism) -> Mechanism:
         """The template with these levels."""
-        return template.with_noise(self.star, self.delta).guarded(self.hidden)
+        return with_guard(template.with_noise(self.star, self.delta), self.hidden)
 
 
 def find_levels(
@@ -167,7 +168,7 @@ class Guards:
 
     def deviation(self, star: float, delta: float) -> float:
         """The standard deviation of the guard at these noise levels; 0 where a protocol has none."""
-        guarded = self._template.with_noise(star, delta).guarded(self.variance)
+        guarded = with_guard(self._template.with_noise(star, delta), self.variance)
         return float(getattr(guarded, "sigma_guard", 0.0))
 
 
@@ -175,7 +176,7 @@ def estimates_of(target: Target, template: Mechanism, seed: Seed, count: int | N
     """How noise and values enter the result, in ``count`` executions with dropouts as planned."""
     count = count or int(np.clip(_PREDICTIONS // target.parties, 16, 256))
     # With a guard wherever there can be one, to see what it does to the result.
-    observed = template.guarded(2.0 * template.variance_before_release())
+    observed = with_guard(template, 2.0 * hidden_variance(template))
     return draw_estimates(target, observed, seed.derive("prediction"), count)
 
 

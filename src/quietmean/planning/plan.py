@@ -29,12 +29,15 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol
-from quietmean.protocols.eavesdropping import Interception, is_random
+from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.mechanism.values import ANY_DOMAIN
+from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
+from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.result_broadcast import CannotBe, ResultBroadcast
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import ANY_DOMAIN
+from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -105,12 +108,12 @@ class Plan:
     def __post_init__(self) -> None:
         # What is left open is filled as a reader of the plan's file fills it: both have one digest.
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
-        if self.gated and not self.protocol.gated:
+        if self.gated and self.protocol.TRAITS.gate is None:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
-        self.protocol.require_promise_if_read(self.target.eavesdropping)
+        require_promise_if_read(self.protocol, self.target.eavesdropping)
         if self.gated:
             require_foreseen(self.target)
-        if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.takes_private_counts:
+        if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.traits.hides_counts:
             raise InputError(
                 f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
                 "another, such as packed-sharing, or let count be public"
@@ -118,7 +121,7 @@ class Plan:
         if self.domain is None:
             return
         self._require_region(self.domain)
-        if not self.protocol.is_private:
+        if not is_private(self.protocol):
             return
         if self.domain.size != self.target.dimension:
             raise InputError(f"the domain has {self.domain.size} coordinates, the plan {self.target.dimension}: make them agree")
@@ -131,13 +134,14 @@ class Plan:
     def _require_region(self, domain: InputDomain) -> None:
         """Raises :class:`InputError` for a stated domain of which the protocol would move some values."""
         name = self.protocol.name
-        if self.protocol.domain != ANY_DOMAIN:
+        if self.protocol.traits.domain != ANY_DOMAIN:
             raise InputError(
-                f"protocol {name} takes {self.protocol.domain} only, and the domain has others: name another protocol"
+                f"protocol {name} takes {self.protocol.traits.domain} only, and the domain has others: name another protocol"
             )
         region = self.protocol.value_region(self.target)
         if region is not None and not region.contains(domain):
-            options = _where_values_lie(self.protocol)
+            places = [option.named for key, option in self.protocol.options().items() if key in _PLACES]
+            options = ", ".join(places) or "none of this protocol"
             if isinstance(region, Ball):
                 least = f"{round_up(domain.farthest(region.centre)):g}"
                 held = f"the domain reaches to {least}: leave out {options}, choose {least} at least"
@@ -189,10 +193,10 @@ class Plan:
         if not scale:
             # The sum over no units.
             return np.zeros_like(value) if value.any() else value
-        if not self.protocol.is_private and self.protocol.value_region(self.target, weight) is None:
+        if not is_private(self.protocol) and self.protocol.value_region(self.target, weight) is None:
             return value
         inside = domain.moved(value, scale)
-        if self.protocol.domain != ANY_DOMAIN:
+        if self.protocol.traits.domain != ANY_DOMAIN:
             inside = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
         step = self.value_step
         return inside if not step or on_grid(inside, step) else towards_zero(inside, step)
@@ -200,9 +204,9 @@ class Plan:
     def require_room(self, weight: float) -> None:
         """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
         units, domain = self._units(weight), self.input_domain
-        if weight == 0 and self.protocol.needs_records:
+        if weight == 0 and self.protocol.traits.needs_records:
             raise InputError("this party has no record, and the study needs at least one of each: take no part")
-        self.protocol.check_weight(weight)
+        check_weight(weight, self.protocol.traits.largest_weight)
         self.protocol.check_values(np.full(1, units * domain.largest))
         # The sum over no units has room anywhere.
         region = self.protocol.value_region(self.target, weight) if units else None
@@ -285,7 +289,7 @@ class Plan:
     @property
     def releases_are_copies(self) -> bool:
         """Does each party send its release itself to the others, rather than parts of sums?"""
-        return self.protocol.releases_are_public and not self.dissemination.transfers_mass
+        return self.protocol.traits.releases_are_public and not self.dissemination.transfers_mass
 
     @cached_property
     def digest(self) -> str:
@@ -301,13 +305,13 @@ class Plan:
 
             return a_priori_at_gate(target, self.protocol)
         promised = self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
-        return self.protocol.whichever_are_read(promised, target.eavesdropping)
+        return whichever_are_read(self.protocol, promised, target.eavesdropping)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """All that the figures of an execution of this plan take for granted, in which everybody stays: for what is agreed on."""
         target, everyone = self.target, ExecutionTrace.everyone(self.protocol.rounds, self.target.parties)
-        colluding = any_coalition(target.colluding, target.parties, self.protocol.trusted)
+        colluding = any_coalition(target.colluding, target.parties, self.protocol.traits.trusted)
         assumed = self.execution(Seed.public("assumptions"), everyone).terms(target.delta).assumptions(colluding)
         return for_unit(assumed, target.unit, self.context.get("sites_per_person", 1))
 
@@ -344,9 +348,9 @@ class Plan:
             certified = self.prediction.get("certificate", "not known")
             return f"a priori (whatever happens) no bound in nats: {why}. If all first messages arrive: {certified}"
         promised = self.epsilon_a_priori
-        if not self.protocol.is_private or promised <= target.epsilon * (1 + _ABOVE):
+        if not is_private(self.protocol) or promised <= target.epsilon * (1 + _ABOVE):
             return None
-        why += "; a study that ends without a result may show as much" if self.protocol.gated else ""
+        why += "; a study that ends without a result may show as much" if self.protocol.TRAITS.gate is not None else ""
         return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
     def require_target_kept(self, a_priori_above_target: bool) -> None:
@@ -355,7 +359,7 @@ class Plan:
         A target in nats has no epsilon: its rules are the policy's and the ledger's.
         """
         if self.target.nats is None and self.above_target is not None and not a_priori_above_target:
-            promising = self.protocol.promising_options
+            promising = self.protocol.traits.promising_options
             raise InputError(
                 f"{self.above_target}: choose another protocol, or options of it that promise the target"
                 f"{promising and f' ({promising})'}, or accept it with {named('a-priori-above-target', 'True')}"
@@ -365,7 +369,7 @@ class Plan:
     def promises_target(self) -> bool:
         """Does it promise :attr:`epsilon_a_priori` of at most the target's epsilon?"""
         protocol = self.protocol
-        return protocol.is_private and protocol.promises and (self.gated or not protocol.needs_gate)
+        return is_private(protocol) and protocol.traits.keeps_target and (self.gated or protocol.traits.gate is None)
 
     @property
     def grid(self) -> float:
@@ -413,12 +417,12 @@ class Plan:
 
     @property
     def refunds(self) -> bool:
-        """Whether an execution that cost less than was reserved gives the difference back; see :attr:`Mechanism.refunds`.
+        """Whether an execution that cost less than was reserved gives the difference back; see :class:`Traits`.
 
         What a random eavesdropper cost is known of one draw only.
         """
-        counted = is_random(self.target.eavesdropping) and self.protocol.counts_intercepted
-        return self.protocol.refunds and not counted
+        counted = is_random(self.target.eavesdropping) and self.protocol.traits.counts_intercepted
+        return self.protocol.traits.refunds and not counted
 
     def machine(self, schedule: Schedule, party: PartyId, value: Admitted, noise: NoiseSource) -> PartyMachine[Any]:
         """First phase: the private mixing, up to this party's release. ``value``: its private vector."""
@@ -428,7 +432,7 @@ class Plan:
         self, party: PartyId, release: Release | None, seed: Seed, cannot_be: CannotBe | None = None
     ) -> PartyMachine[Any]:
         """Second phase: spread the releases. ``cannot_be``: which are left out where each is seen alone."""
-        target, releasers = self.target, self.protocol.releasers(self.target.parties)
+        target, releasers = self.target, self.protocol.traits.releasers(self.target.parties)
         return self.dissemination.machine(target.parties, releasers, party, release, target.dimension, seed, self.grid, cannot_be)
 
 
@@ -439,8 +443,3 @@ def require_foreseen(target: Target) -> None:
             f"no gate can keep a target where each message is read with a chance of {target.eavesdropping:g}, since nobody knows "
             "which: plan without gate and trials, or with eavesdropping all-after-first"
         )
-
-
-def _where_values_lie(protocol: Mechanism) -> str:
-    """The options of a protocol that say it, by their names."""
-    return ", ".join(option.named for key, option in protocol.options().items() if key in _PLACES) or "none of this protocol"

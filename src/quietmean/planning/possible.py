@@ -91,14 +91,15 @@ def _impossible(
     noise = released_noise(used)
     if not _right_weight(plan, used, opened, noise.weight):
         return "the weights that were released are not those that the parties stated before the start"
-    reach = plan.protocol.reach(used.schedule, used.trace, used.weights)
+    protocol, checks = plan.protocol, plan.protocol.traits.checks
+    reach = checks.reach(protocol, used.schedule, used.trace, used.weights)
     variance = noise.variance if opened.settled or noise.most is None else noise.most
     if not (math.isfinite(reach) and math.isfinite(variance)):
         # Nothing is known of what is possible.
         return None
     parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
     deviation = NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
-    tails = plan.protocol.tails(dimension)
+    tails = checks.tails(protocol, dimension)
     room = deviations_allowed(dimension, tails) * deviation + parties * step
     if not within_bounds(plan.input_domain, _units(plan, used, opened), opened.total, reach, room):
         return f"the sum is not one of values within the bounds and noise of the plan's size ({_CHANCE})"
@@ -112,7 +113,7 @@ def _impossible(
 def _right_weight(plan: Plan, used: Execution, opened: ReleasedSum, expected: float | None) -> bool:
     least, most = least_weight(used.weights), _MOST_COPIES * float(used.weights.sum())
     possible = least <= opened.weight <= most
-    if expected is not None and opened.settled and plan.protocol.weight_is_known:
+    if expected is not None and opened.settled and plan.protocol.traits.weight_is_known:
         possible = possible and abs(opened.weight - expected) <= ROUNDING * expected
     return possible
 

@@ -16,6 +16,7 @@ from quietmean.core.party import PartyId, Release, Vector
 from quietmean.core.pieces import all_finite
 from quietmean.graphs import Schedule
 from quietmean.planning.plan import Plan
+from quietmean.protocols.mechanism import is_private
 
 Array = NDArray[np.float64]
 
@@ -70,23 +71,21 @@ class PossibleReleases:
     @classmethod
     def of(cls, plan: Plan, schedule: Schedule, weights: Array | None = None) -> PossibleReleases | None:
         """None where no release is of one party's value, or not to be seen alone, and where any value enters."""
-        seen_alone = plan.releases_are_copies and plan.protocol.is_private
-        variance = plan.protocol.own_release_variance(schedule) if seen_alone else None
+        seen_alone = plan.releases_are_copies and is_private(plan.protocol)
+        variance = plan.protocol.traits.checks.own_release_variance(plan.protocol, schedule) if seen_alone else None
         return None if variance is None else cls(plan, np.sqrt(variance), weights)
 
     @property
     def stretch(self) -> float:
         """How far from the middle of the bounds a release may be before noise is added, in half widths."""
-        return self.plan.protocol.report_reach(self.plan.target.dimension, REFUSED_IF_HONEST)
+        protocol = self.plan.protocol
+        return protocol.traits.checks.report_reach(protocol, self.plan.target.dimension, REFUSED_IF_HONEST)
 
     def reach(self, party: PartyId) -> float:
         """How far beyond the values' bounds noise and rounding take a coordinate of an honest release."""
-        step = self.plan.protocol.rounding_step
+        protocol, dimension, step = self.plan.protocol, self.plan.target.dimension, self.plan.protocol.rounding_step
         deviation = NOISE_MARGIN * float(self.deviations[party]) + step
-        return (
-            deviations_allowed(self.plan.target.dimension, self.plan.protocol.tails(self.plan.target.dimension)) * deviation
-            + step
-        )
+        return deviations_allowed(dimension, protocol.traits.checks.tails(protocol, dimension)) * deviation + step
 
     def cannot_be(self, party: PartyId, release: Release) -> bool:
         """Is this release none of values within their bounds, of this party's weight, and noise of the plan's size?"""

@@ -17,8 +17,8 @@ from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Mechanism, Target
-from quietmean.protocols.eavesdropping import Interception
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.interception import Interception
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -50,7 +50,7 @@ def draw_scenario(target: Target, template: Mechanism, seed: Seed, tried: int, d
     """
     dropouts = target.dropouts if dropouts is None else dropouts
     execution = draw_execution(target, template, seed, dropouts)
-    transcript, trusted = execution.transcript(), template.trusted
+    transcript, trusted = execution.transcript(), template.traits.trusted
     solver = CoalitionSolver(transcript, eavesdropper=execution.eavesdropper)
     # The template has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if NoiseGroup.CANCELLING in transcript.noise_group else 0.0
@@ -75,8 +75,14 @@ def draw_execution(target: Target, template: Mechanism, seed: Seed, dropouts: fl
     """Schedule, dropouts and what is intercepted, from a public seed; who is indispensable stays."""
     schedule = template.draw_schedule(target.parties, seed.derive("schedule"))
     permanent = dropouts if schedule.rounds else 0.0
-    trace = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=permanent, within=template.usual_rounds)
-    trace.online[:, list(template.indispensable)] = True
+    trace = churn(
+        seed.derive("churn"),
+        schedule.rounds,
+        target.parties,
+        permanent=permanent,
+        within=template.traits.usual_rounds or schedule.rounds,
+    )
+    trace.online[:, list(template.traits.indispensable)] = True
     read = Interception.of(template, target.eavesdropping, schedule, seed)
     return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties), interception=read)
 

@@ -13,6 +13,7 @@ import numpy as np
 from quietmean.core.schema import OPEN
 from quietmean.planning.levels import model_of, try_levels
 from quietmean.protocols import Mechanism, Target
+from quietmean.protocols.mechanism import mixing_messages
 from quietmean.randomness import Seed
 
 # Alternatives of more parties are compared with a model of so many.
@@ -45,7 +46,7 @@ def most_rounds(target: Target, protocol: Mechanism, max_messages: int | None) -
 
 
 def _is_affordable(target: Target, template: Mechanism, max_messages: int | None) -> bool:
-    return max_messages is None or template.mixing_messages(target.parties) <= max_messages
+    return max_messages is None or mixing_messages(template, target.parties, target.dimension) <= max_messages
 
 
 def within_messages(target: Target, protocol: Mechanism, max_messages: int | None) -> Mechanism:

@@ -67,7 +67,7 @@ def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = Fal
         return None
     own = float(plan.prediction["mse_noise"] + plan.prediction["mse_dropout_bias"])
     why = f"{target.parties} parties are seldom online together" if many else "each party is to send one message"
-    if plan.protocol.by_file and many:
+    if plan.protocol.traits.by_file and many:
         why = f"{target.parties} parties send one message each"
     over = own / way.mse * way.over_central
     return (
@@ -84,13 +84,13 @@ def _way(name: str, planned: Callable[[], _Planned]) -> Way:
         return Way(name, "", f"none: {error}", "")
     over = candidate.mse / candidate.mse_central
     # Whoever hands in one file sends it once, whoever reads it.
-    sent = candidate.message_bytes if candidate.plan.protocol.by_file else candidate.bytes_sent
+    sent = candidate.message_bytes if candidate.plan.protocol.traits.by_file else candidate.bytes_sent
     return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
 
 
 def _by_peers(ranking: Ranking, target: Target) -> _Planned:
     usual = next((other for other in ranking if other.plan.protocol.name == PREFERRED), None)
-    candidate = usual or next((other for other in ranking if not other.plan.protocol.by_file), None)
+    candidate = usual or next((other for other in ranking if not other.plan.protocol.traits.by_file), None)
     if candidate is None:
         raise InputError("no peer-to-peer protocol keeps this target")
     steps = f"online together for {count_of(candidate.rounds, 'round')}"
@@ -108,7 +108,7 @@ def _by_file(ranking: Ranking, target: Target) -> _Planned:
     def stands_alone(candidate: Candidate) -> bool:
         """With noise that pairs share, one missing file makes the result noise where none is planned to be missing."""
         shared = candidate.plan.protocol.name == "cordp-dme"
-        return candidate.plan.protocol.by_file and not (shared and target.responding == target.parties)
+        return candidate.plan.protocol.traits.by_file and not (shared and target.responding == target.parties)
 
     candidate = next((other for other in ranking if stands_alone(other)), None)
     if candidate is None:

@@ -11,20 +11,19 @@ from typing import Any, cast
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
-from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits
 
 __all__ = [
-    "Aggregated",
     "Design",
     "Mechanism",
     "Releases",
-    "SelfCalibrating",
     "Server",
     "Target",
+    "Traits",
     "configure",
     "get_protocol",
     "registry",
@@ -33,8 +32,8 @@ __all__ = [
 
 GROUP = "quietmean.protocols"
 
-# Folders that are no peer-to-peer protocol: what a protocol fills in, what several are made of, and a committee for others.
-_SHARED = ("committee", "mechanism", "push_sum")
+# Folders that are not a peer-to-peer protocol: what several are made of, and a committee for others.
+_SHARED = ("committee", "push_sum")
 
 
 # Protocols that a study has by what else it says, never by name: only documents name them.
@@ -60,7 +59,7 @@ def _aliases() -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Other names of protocols: the name that each stands for, and the options."""
     aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in registry().values():
-        for alias, options in kind.aliases.items():
+        for alias, options in kind.TRAITS.aliases.items():
             if alias in registry() or alias in aliases:
                 raise InputError(f"protocol {kind.name!r} has the other name {alias!r}, which is taken: leave it out")
             aliases[alias] = kind.name, options

@@ -112,7 +112,7 @@ class DiscreteNoise(Configured, ABC):
         check_steps(values, self.step)
 
     def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
-        """That of the grid: see :meth:`~quietmean.protocols.mechanism.values.TakesValues.value_region`."""
+        """That of the grid: see :meth:`~quietmean.protocols.Mechanism.value_region`."""
         return cube(target.dimension, LARGEST_VALUE * self.step) if self.step else None
 
     @property

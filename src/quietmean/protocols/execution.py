@@ -26,8 +26,10 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.core.schema import parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Mechanism, Releases, get_protocol
-from quietmean.protocols.eavesdropping import Interception, is_random
+from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
+from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
+from quietmean.protocols.mechanism import assumptions_of, could_have, fixed_schedule, full_transcript
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
@@ -93,10 +95,10 @@ class Execution:
             raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise InputError(f"weights must be {self.parties} finite numbers of at least 0: give one per party")
-        if self.protocol.needs_records and not self.weights.all():
+        if self.protocol.traits.needs_records and not self.weights.all():
             raise InputError(f"protocol {self.protocol.name} takes no weight of 0: give every party one above 0")
         if self.interception is not None:
-            self.protocol.require_promise_if_read(self.interception.eavesdropping)
+            require_promise_if_read(self.protocol, self.interception.eavesdropping)
 
     def __repr__(self) -> str:
         gone = self.parties - int(self.trace.finished.sum())
@@ -118,26 +120,31 @@ class Execution:
 
     @cached_property
     def _transcript(self) -> Transcript:
-        return self.protocol.with_seen(self.protocol.transcript(self.schedule, self.trace), self.schedule, self.trace)
+        return self._with_seen(self.protocol.transcript(self.schedule, self.trace))
 
     def full_transcript(self) -> Transcript:
         """The declared transcript with every message in it, also where :meth:`transcript` leaves out what follows from others."""
-        return self.protocol.with_seen(self.protocol.full_transcript(self.schedule, self.trace), self.schedule, self.trace)
+        return self._with_seen(full_transcript(self.protocol, self.schedule, self.trace))
+
+    def _with_seen(self, transcript: Transcript) -> Transcript:
+        """With all that receivers saw and did not use; see :class:`ExecutionTrace`."""
+        if self.trace.seen is None or self.protocol.traits.ignores_unused:
+            return transcript
+        return transcript.with_seen(self.trace.unused(self.schedule))
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
-        public = self.protocol.releases_are_public
-        overheard = self.protocol.is_overheard
+        public = self.protocol.traits.releases_are_public
         traced = trace_machines(
             self.parties,
             self.machine,
             self.trace,
             self.arrivals(),
             public_releases=public,
-            is_overheard=overheard,
-            refusing=self.protocol.refuses_messages,
+            overheard=self.protocol.traits.overheard,
+            refusing=self.protocol.traits.refuses_messages,
         )
-        return self.protocol.with_seen(traced, self.schedule, self.trace)
+        return self._with_seen(traced)
 
     def error_variance(self) -> float | None:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
@@ -153,7 +160,9 @@ class Execution:
 
         if delta not in self._analyses:
             terms = self.terms(delta)
-            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted, bound=self._worst_coalition)
+            self._analyses[delta] = PrivacyAnalysis(
+                self.transcript(), terms, self.protocol.traits.trusted, bound=self._worst_coalition
+            )
         return self._analyses[delta]
 
     def terms(self, delta: float) -> CertificateTerms:
@@ -164,18 +173,18 @@ class Execution:
 
         @cache
         def promise(size: int, corrupt: frozenset[PartyId]) -> APriori:
-            if corrupt & self.protocol.trusted:
+            if corrupt & self.protocol.traits.trusted:
                 return APriori(math.inf, "nothing: a party that must be trusted colludes")
             return self.a_priori(size, delta)
 
-        guarantee, relation = self.neighbouring.claim(self.protocol.guarantee), self.neighbouring
+        guarantee, relation = self.neighbouring.claim(self.protocol.traits.guarantee), self.neighbouring
         return CertificateTerms(
             self.sensitivity, delta, conversion, guarantee, self._granted, promise, relation, self.eavesdropper
         )
 
     @property
     def _granted(self) -> tuple[Assumption, ...]:
-        assumptions = self.protocol.assumptions()
+        assumptions = assumptions_of(self.protocol)
         if self.interception is None:
             return assumptions
         return tuple(self.interception.assumption if assumption.key == Key.CHANNELS else assumption for assumption in assumptions)
@@ -192,7 +201,7 @@ class Execution:
     def refunds(self) -> bool:
         """Does its figure of what happened stand for what it cost? Not where that is about one set of messages of many."""
         random = self.interception is not None and is_random(self.interception.eavesdropping)
-        return self.protocol.refunds and not random
+        return self.protocol.traits.refunds and not random
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
@@ -202,7 +211,7 @@ class Execution:
         """What could have been promised before the start, against ``size`` colluders; see :meth:`Mechanism.a_priori`."""
         promised = self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
         if self.interception is not None:
-            promised = self.protocol.whichever_are_read(promised, self.interception.eavesdropping)
+            promised = whichever_are_read(self.protocol, promised, self.interception.eavesdropping)
         return min(self.kept.get(size, promised), promised, key=lambda bound: bound.mu)
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:
@@ -214,7 +223,7 @@ class Execution:
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
         machines = [self.machine(party, values[party], noise.party(party)) for party in range(self.parties)]
-        return run_lockstep(machines, self.trace, self.arrivals(), refusing=self.protocol.refuses_messages)
+        return run_lockstep(machines, self.trace, self.arrivals(), refusing=self.protocol.traits.refuses_messages)
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
@@ -240,7 +249,7 @@ class Execution:
     @cached_property
     def _contributors(self) -> Mask:
         counted = self.protocol.contributors(self.schedule, self._trace_of_result).copy()
-        if not self.protocol.transfers_mass:
+        if not self.protocol.traits.transfers_mass:
             counted[list(self.left_out)] = False
         counted.flags.writeable = False
         return counted
@@ -252,7 +261,7 @@ class Execution:
         Where values are passed on, who leaves in between counts in part, and so do those of whom it took much along.
         """
         counted, trace = self.contributors().astype(np.float64), self._trace_of_result
-        all_or_nothing = bool(self.left_out) and not self.protocol.transfers_mass
+        all_or_nothing = bool(self.left_out) and not self.protocol.traits.transfers_mass
         if trace.finished.all() or all_or_nothing or not counted.any():
             return counted
         parts = self.protocol.parts(self.schedule, trace)
@@ -283,7 +292,7 @@ class Execution:
         """Without the releases that are left out; where shares are passed on, the shares in them are lost."""
         if not self.left_out:
             return self.trace
-        if self.protocol.transfers_mass:
+        if self.protocol.traits.transfers_mass:
             return replace(self.trace, unheard=self.left_out)
         online = self.trace.online.copy()
         online[-1, list(self.left_out)] = False
@@ -313,9 +322,10 @@ class Execution:
             "online": self.trace.online.tolist(),
             "sensitivity": self.sensitivity,
         }
-        fixed = self.protocol.fixed_schedule(self.parties)
-        if fixed is None or not np.array_equal(fixed.neighbours, self.schedule.neighbours):
-            document["neighbours"] = schedule_lists(self.schedule) if self.protocol.sends_to_all else self.schedule.to_lists()
+        if not self._is_fixed:
+            document["neighbours"] = (
+                schedule_lists(self.schedule) if self.protocol.traits.sends_to_all else self.schedule.to_lists()
+            )
         if self.schedule.pairs.size:
             document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
         document |= self.protocol.describe()
@@ -333,9 +343,15 @@ class Execution:
         plain: dict[str, Any] = to_plain(document)
         return plain
 
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the schedule follows from the parameters."""
+        fixed = self.protocol.traits.fixed_schedule
+        return fixed and np.array_equal(fixed_schedule(self.protocol, self.parties).neighbours, self.schedule.neighbours)
+
     def _message_lists(self) -> dict[str, list[Any]]:
         schedule, trace = self.schedule, self.trace
-        if self.protocol.sends_to_all:
+        if self.protocol.traits.sends_to_all:
             return {"lost": lost_entries(schedule, trace), "seen": seen_entries(schedule, trace)}
         lost: list[Any] = []
         if trace.lost is not None:
@@ -376,11 +392,12 @@ class Execution:
             raise other
         if len(online) != rounds + 1:
             raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties: give one for each")
-        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)
+        is_fixed = "neighbours" not in raw and protocol.traits.fixed_schedule
+        fixed = fixed_schedule(protocol, parties) if is_fixed else None
         if fixed is None and len(neighbours) != rounds:
             raise other
         schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
-        if not protocol.could_have(schedule):
+        if not could_have(protocol, schedule):
             raise InputError(f"neighbours are none that {protocol.name} can have: leave them as they were when it ran")
         settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
         trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))

@@ -315,14 +315,14 @@ class CertificatePage:
     def _crowd(self) -> dict[str, Any] | None:
         """Say how the honest parties hide behind each other: for protocols in which all exchange and release."""
         execution, corrupt = self.execution, self.explanation.adversary.corrupt
-        releasers = execution.protocol.releasers(execution.parties)
+        releasers = execution.protocol.traits.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
             return None
         names = self.stated.names or [f"{party}" for party in range(execution.parties)]
         figure = exchange_figure(execution, corrupt, self.stated.names or None, title=False)
         heads, rows = message_table(execution, corrupt, names)
         return {
-            "heading": _crowd_heading(self.explanation.groups, execution.protocol.private),
+            "heading": _crowd_heading(self.explanation.groups, execution.protocol.traits.private),
             "notes": self._crowd_notes(),
             "warning": _static_warning(execution, self.explanation.watched, self.stated.names),
             "figure": inline_svg(figure, "exchange", statement(execution, corrupt)),
@@ -344,7 +344,7 @@ class CertificatePage:
 
     def _crowd_notes(self) -> list[str]:
         groups = self.explanation.groups
-        if not self.execution.protocol.private:
+        if not self.execution.protocol.traits.private:
             return ["This protocol adds no noise, so being connected protects nobody."]
         if len(groups) == 1:
             return [

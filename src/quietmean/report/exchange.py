@@ -167,7 +167,7 @@ class _Diagram:
     def _releases(self) -> None:
         """A ring where a party makes its share public."""
         execution = self.execution
-        releasers = execution.protocol.releasers(execution.parties)
+        releasers = execution.protocol.traits.releasers(execution.parties)
         rounds = self.rounds
         for party in releasers & self.row.keys():
             if execution.trace.finished[party]:

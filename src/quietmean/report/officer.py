@@ -26,6 +26,7 @@ from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import is_private, unprotected
 from quietmean.report import summary_card, words
 from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
@@ -187,15 +188,15 @@ class OfficerPage:
             ("Protected", unit),
             ("Hidden", in_words_of(self.stated.unit or "", _HIDDEN[self.execution.neighbouring])),
             ("From whom", self.certificate_describe()),
-            ("Trusted", words.named(protocol.trusts, self.stated.names)),
-            ("How", protocol.summary),
+            ("Trusted", words.named(protocol.traits.trust, self.stated.names)),
+            ("How", protocol.traits.summary),
             ("Claim", self.privacy.guarantee),
             ("Not hidden", f"who took part and when, who sent to whom, {'' if private else counts}columns and bounds"),
         ]
         if self.stated.admitted:
             rows.append(("Admitted", self.stated.admitted))
-        if not protocol.is_private:
-            rows.insert(0, ("Warning", protocol.unprotected))
+        if not is_private(protocol):
+            rows.insert(0, ("Warning", unprotected(protocol)))
         return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}
 
     def certificate_describe(self) -> str:

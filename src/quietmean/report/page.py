@@ -241,7 +241,7 @@ def _distance(difference: float, error: float) -> str:
 
 
 def _adjective(report: StudyReport) -> str:
-    return "private " if report.execution.protocol.private else ""
+    return "private " if report.execution.protocol.traits.private else ""
 
 
 def _nouns(report: StudyReport) -> tuple[str, str]:
@@ -327,7 +327,7 @@ def _verdict(worst: float, target: float) -> str:
 def _exchange(report: StudyReport) -> dict[str, Any]:
     execution, coalition = report.execution, report.certificate.worst
     if not (execution.schedule.out_degree > 0).any():
-        public = execution.protocol.releases_are_public
+        public = execution.protocol.traits.releases_are_public
         return {
             "heading": "Nobody sends anything before the end" if public else "No party sends another one anything",
             "figure": "",
@@ -366,8 +366,8 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
     execution = report.execution
     leavers = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
     facts = [
-        ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
-        ("Trust", words.named(execution.protocol.trusts, report.party_names)),
+        ("Protocol", f"{execution.protocol.name}: {execution.protocol.traits.summary}"),
+        ("Trust", words.named(execution.protocol.traits.trust, report.party_names)),
         ("Rounds", f"{rounds_used(execution)}"),
         *_sent(report),
         ("Time", words.duration(report.seconds)),

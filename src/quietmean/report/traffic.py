@@ -33,7 +33,7 @@ class MessageTraffic:
     def of(cls, execution: Execution, coalition: Collection[PartyId]) -> MessageTraffic:
         neighbours, online = execution.schedule.neighbours, execution.trace.online
         arrived = execution.trace.delivered(execution.schedule)
-        listed = arrived if execution.protocol.sends_to_all else (neighbours != NOBODY) & online[1:, :, None]
+        listed = arrived if execution.protocol.traits.sends_to_all else (neighbours != NOBODY) & online[1:, :, None]
         rounds, senders, slots = np.nonzero(listed)
         receivers = neighbours[rounds, senders, slots].astype(np.int64)
         delivered = arrived[rounds, senders, slots]
@@ -72,7 +72,7 @@ def rounds_used(execution: Execution) -> int:
     """Rounds of the schedule, 0 where nobody sends; where all may send to all, up to the last with a message that arrived."""
     if not (execution.schedule.out_degree > 0).any():
         return 0
-    if not execution.protocol.sends_to_all:
+    if not execution.protocol.traits.sends_to_all:
         return execution.schedule.rounds
     used = execution.trace.delivered(execution.schedule).any(axis=(1, 2))
     return int(np.flatnonzero(used).max(initial=-1)) + 1

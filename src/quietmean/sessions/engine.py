@@ -77,7 +77,7 @@ class MemoryEngine:
         noise = StackedNoise.from_os(parties) if self._noise is None else self._noise(round_, parties)
         releases = protocol.batch(execution.schedule, trace, rows, weights, noise)
         by = releases.by
-        if not protocol.releases_are_public:
+        if not protocol.traits.releases_are_public:
             # Every party has the result; that of the first stands for all.
             by = by & (by.cumsum() == 1)
         weight = float(releases.weight[by].sum())

@@ -60,7 +60,7 @@ class RoundMean(Tabular, Generic[Party]):
         sums of members do not determine it."""
         from quietmean.studies.outcome.influence import checked_text
 
-        by = self.execution.protocol.checked_by
+        by = self.execution.protocol.traits.checks.by
         return None if by is None else checked_text(by)
 
     @cached_property
@@ -70,7 +70,7 @@ class RoundMean(Tabular, Generic[Party]):
 
     def __repr__(self) -> str:
         missed = f", {self.missed} missed before" if self.missed else ""
-        counted, by = counted_text(len(self.counted), len(self.in_part)), self.execution.protocol.checked_by
+        counted, by = counted_text(len(self.counted), len(self.in_part)), self.execution.protocol.traits.checks.by
         unchecked = "" if by is None or by["lies_excluded"] else ", unchecked"
         return f"RoundMean(round {self.round}{missed}, {counted}{unchecked}, epsilon so far {epsilon_text(self.epsilon)})"
 

@@ -187,7 +187,7 @@ class Session:
             return np.ones(parties)
         if self.terms.unit == PrivacyUnit.RECORD:
             raise InputError("weights are for whole parties, records count alike: leave weights out, or protect unit party")
-        if self.terms.plan.protocol.transfers_mass:
+        if self.terms.plan.protocol.traits.transfers_mass:
             name = self.terms.plan.protocol.name
             raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say: leave them out")
         checked = _numbers(weights, None)

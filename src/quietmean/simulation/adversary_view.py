@@ -116,7 +116,7 @@ class AdversaryView:
         """
         protocol, schedule = self.execution.protocol, self.execution.schedule
         step = protocol.grid or protocol.numbers().step
-        return 2 * step * float(schedule.out_degree.sum()) if protocol.transfers_mass else 0.0
+        return 2 * step * float(schedule.out_degree.sum()) if protocol.traits.transfers_mass else 0.0
 
     def _never_sent(self, row: int) -> InputError:
         pairs = sorted(pair for pair in self.adversary.observed if self.transcript.find(*pair) == row)
@@ -194,7 +194,7 @@ class AdversaryView:
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
             # Content alone depends on no value.
             if message.vector.size:
-                delivered = bool(receivers) or protocol.is_overheard(message.round)
+                delivered = bool(receivers) or (protocol.traits.overheard and message.round > 1)
                 observe(message.sender, message.round, message.vector, bool(receivers & corrupt), delivered)
 
         make = self.machine or _for_coordinates(self.execution, values.shape[1]).machine
@@ -204,10 +204,10 @@ class AdversaryView:
             self.execution.trace,
             _arrivals(self.execution),
             on_send,
-            refusing=protocol.refuses_messages,
+            refusing=protocol.traits.refuses_messages,
         )
         for party, release in result.releases.items():
-            observe(party, machines[party].rounds + 1, release.vector, protocol.releases_are_public, delivered=True)
+            observe(party, machines[party].rounds + 1, release.vector, protocol.traits.releases_are_public, delivered=True)
 
 
 def _for_coordinates(execution: Execution, count: int) -> Execution:

@@ -147,11 +147,11 @@ def _view(
     execution: Execution, target: PartyId, adversary: Adversary, machine: MachineMaker[Any] | None
 ) -> AdversaryView | OpenedView:
     protocol = execution.protocol
-    bound = protocol.linear_bound
+    bound = protocol.traits.attack.linear(protocol)
     if bound is not None:
         return AdversaryView.of(replace(execution, protocol=bound), adversary, machine)
-    opening = protocol.opening(
-        execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
+    opening = protocol.traits.attack.opening(
+        protocol, execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
     )
     if opening is None:
         raise InputError(

@@ -1,6 +1,6 @@
 """The audit of protocols whose messages are shares: what a coalition reads of them in full runs of the real machines.
 
-See :class:`~quietmean.protocols.mechanism.attack.MessageAttack`. Many trials are one run on a long value: coordinates have
+See :class:`~quietmean.protocols.traits.MessageAttack`. Many trials are one run on a long value: coordinates have
 independent noise.
 """
 
@@ -17,9 +17,8 @@ from quietmean.core.arrays import Ints
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Units, Vector
 from quietmean.privacy import Adversary
-from quietmean.protocols import Mechanism
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.mechanism.attack import MessageAttack, Sent
+from quietmean.protocols.traits import MessageAttack, Sent
 from quietmean.randomness.insecure import InsecureSilence, InsecureStackedNoise, insecure_seed
 from quietmean.transcript import run_lockstep
 
@@ -52,7 +51,7 @@ class OpenedView:
 
     execution: Execution
     adversary: Adversary
-    opening: MessageAttack[Mechanism]
+    opening: MessageAttack
     # By default the machines of the execution's protocol.
     machine: Callable[[PartyId, Vector, NoiseSource], PartyMachine[Any]] | None
 
@@ -121,5 +120,7 @@ class OpenedView:
             sent.append((message, receivers))
 
         machines = [machine(party, np.full(size, base[party]), noise(party)) for party in range(execution.parties)]
-        run_lockstep(machines, execution.trace, execution.arrivals(), on_send, refusing=execution.protocol.refuses_messages)
+        run_lockstep(
+            machines, execution.trace, execution.arrivals(), on_send, refusing=execution.protocol.traits.refuses_messages
+        )
         return opening.read(sent, size)

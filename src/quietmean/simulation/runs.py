@@ -142,7 +142,7 @@ def simulate(
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
     require_usual("runs", runs)
     target = plan.target
-    if gate and not plan.protocol.gated:
+    if gate and not (plan.protocol.TRAITS.gate is not None):
         raise InputError(f"protocol {plan.protocol.name} has no gate before its release: leave gate out")
     if values is not None and values.shape != (target.parties, target.dimension):
         raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
@@ -184,9 +184,9 @@ class _Population:
     def draw(self, run: int) -> tuple[Seed, ExecutionTrace]:
         """The public seed and the history of a run."""
         plan, root, rounds = self.plan, self.root, self.plan.protocol.rounds
-        permanent, usual = self.dropouts if rounds else 0.0, plan.protocol.usual_rounds
+        permanent, usual = self.dropouts if rounds else 0.0, plan.protocol.traits.usual_rounds or plan.protocol.rounds
         trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=permanent, within=usual)
-        trace.online[:, list(plan.protocol.indispensable)] = True
+        trace.online[:, list(plan.protocol.traits.indispensable)] = True
         return root.derive(run, "schedule"), trace
 
 
@@ -220,7 +220,7 @@ def _run_stack(population: _Population, stack: tuple[int, int]) -> tuple[Vector,
         stacked = np.tile(values, (count, 1))
     total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
-    if not plan.protocol.releases_are_public:
+    if not plan.protocol.traits.releases_are_public:
         # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
@@ -235,7 +235,7 @@ def _stack_execution(
     plan: Plan, schedules: list[Schedule], traces: list[ExecutionTrace], values: Vector, seed: Seed
 ) -> tuple[Vector, Array, Mask]:
     parties = plan.target.parties
-    if not plan.protocol.batchable:
+    if not plan.protocol.traits.batchable:
         results = []
         for run, (schedule, trace) in enumerate(zip(schedules, traces, strict=True)):
             noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)

@@ -31,7 +31,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
     values = execution.protocol.project_to_domain(values, execution.weights)
     check_file(execution)
-    if execution.protocol.is_linear:
+    if execution.protocol.traits.linear:
         check_transcript(execution)
         check_weights(execution)
     check_batch(execution, values, seed)
@@ -42,8 +42,8 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 def mixes(execution: Execution) -> bool:
     """Whether every party mixes with others and releases its part of the total at the end, whatever arrives."""
-    releasers = execution.protocol.releasers(execution.parties)
-    if not execution.protocol.is_linear or not execution.protocol.releases_are_public:
+    releasers = execution.protocol.traits.releasers(execution.parties)
+    if not execution.protocol.traits.linear or not execution.protocol.traits.releases_are_public:
         return False
     if execution.schedule.rounds == 0 or releasers != frozenset(range(execution.parties)):
         return False
@@ -61,7 +61,7 @@ def check_file(execution: Execution) -> None:
     document = execution.to_json()
     again = Execution.from_json(document)
     assert canonical_json(again.to_json()) == canonical_json(document), "the execution file changes when read and written again"
-    if not execution.protocol.has_transcript:
+    if not execution.protocol.traits.has_transcript:
         return
     assert_same_transcript(execution.transcript(), again.transcript(), "written", "read back", TOLERANCE)
 
@@ -170,7 +170,7 @@ def _watch(execution: Execution, values: Vector, seed: int, restart: bool) -> _W
         execution.trace,
         arrives,
         lambda message, receivers: sent.append((message, receivers)),
-        refusing=execution.protocol.refuses_messages,
+        refusing=execution.protocol.traits.refuses_messages,
     )
     return _Watched(sent, result)
 
@@ -262,7 +262,7 @@ def _total(result: LockstepResult) -> Vector:
 
 def _magnitude(execution: Execution, values: Vector) -> float:
     """The size of the numbers that rounding errors come from."""
-    if not execution.protocol.has_transcript:
+    if not execution.protocol.traits.has_transcript:
         return float(np.abs(values).max(initial=0.0)) * execution.parties + 1e-300
     transcript = execution.transcript()
     noise = np.abs(transcript.noise.data * transcript.noise_scale[transcript.noise.indices]).max(initial=0.0)

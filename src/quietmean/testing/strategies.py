@@ -225,10 +225,10 @@ def executions(
         schedule = parsed.draw_schedule(parties, insecure_seed(draw(st.integers(0, 99))))
     some = st.floats(0.1, 10.0)
     # A party without records weighs nothing.
-    sizes = arrays.arrays(np.float64, parties, elements=some if parsed.needs_records else st.just(0.0) | some)
+    sizes = arrays.arrays(np.float64, parties, elements=some if parsed.traits.needs_records else st.just(0.0) | some)
     weights = draw(st.just(np.ones(parties)) | sizes.filter(np.any))
     trace = draw(traces(schedule))
-    if protocol.transfers_mass:
+    if protocol.TRAITS.transfers_mass:
         trace = replace(trace, settled=draw(_settled(schedule, trace)))
     elif protocol.name in UNNOTICED:
         trace = replace(trace, settled=draw(_unnoticed(schedule, trace)))

@@ -95,13 +95,13 @@ def trace_machines(
     arrives: Callable[[int, PartyId, PartyId], bool],
     *,
     public_releases: bool = True,
-    is_overheard: Callable[[int], bool] = lambda round_: False,
+    overheard: bool = False,
     refusing: bool = False,
 ) -> Transcript:
     """The transcript of the real machines under ``trace``. ``make_machine(party, value, noise)`` builds one of them.
 
-    Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to
-    all, also where they did not arrive. ``refusing``: see :func:`~quietmean.transcript.lockstep.run_lockstep`.
+    Without ``public_releases`` every party keeps its result to itself. With ``overheard``, messages after the first round are
+    known to all, also where they did not arrive. ``refusing``: see :func:`~quietmean.transcript.lockstep.run_lockstep`.
     """
     builder = TranscriptBuilder(parties)
     drawn: dict[NoiseAddress, int] = {}
@@ -126,7 +126,7 @@ def trace_machines(
         if message.vector.size == 0:
             return  # content alone: nothing that depends on values or noise
         form = cast(LinearForm, message.vector)
-        row = record(message.sender, message.round, receivers, message.vector, is_overheard(message.round))
+        row = record(message.sender, message.round, receivers, message.vector, overheard and message.round > 1)
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.
         form.terms = {("message", row): 1.0}
 

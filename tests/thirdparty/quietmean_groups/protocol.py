@@ -12,7 +12,7 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols import Design, SelfCalibrating, Target
+from quietmean.protocols import Design, Mechanism, Target, Traits
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 from quietmean_groups.party import GroupMasksParty
@@ -24,7 +24,7 @@ RATIOS = np.geomspace(1e-2, 1e4, 121)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class GroupMasks(SelfCalibrating):
+class GroupMasks(Mechanism):
     """Parties are put into random public groups. All pairs of a group share noise, which cancels in the group's sum.
 
     What a party publishes is hidden by the honest ones of its group together, so the noise that stays in the result is divided
@@ -32,7 +32,7 @@ class GroupMasks(SelfCalibrating):
     """
 
     name = "group-masks"
-    summary = "values are published under noise that cancels within small public groups"
+    TRAITS = Traits(summary="values are published under noise that cancels within small public groups")
     rounds = 1
 
     group_size: int = parameter(

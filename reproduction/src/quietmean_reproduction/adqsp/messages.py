@@ -12,6 +12,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.run import run_consensus
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
@@ -77,7 +78,7 @@ def simulated(*, seed: int, cell: float, iterations: int, samples: int, estimate
 
     run = run_consensus(
         protocol,
-        protocol.fixed_schedule(2),
+        fixed_schedule(protocol, 2),
         ExecutionTrace.everyone(protocol.rounds, 2),
         values,
         np.ones(2),

@@ -10,6 +10,7 @@ from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.transcript import run_lockstep
 
@@ -17,7 +18,7 @@ from quietmean.transcript import run_lockstep
 def execution_of(protocol: Consensus) -> Execution:
     """Everybody stays and nothing gets lost."""
     parties = protocol.parties
-    trace, schedule = ExecutionTrace.everyone(protocol.rounds, parties), protocol.fixed_schedule(parties)
+    trace, schedule = ExecutionTrace.everyone(protocol.rounds, parties), fixed_schedule(protocol, parties)
     return Execution(protocol, schedule, trace, 1.0, np.ones(parties))
 
 

@@ -15,7 +15,6 @@ from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.kinds import SelfCalibrating
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
@@ -65,12 +64,13 @@ def secagg(*, seed: int, parties: int, dimension: int, degree: int, dropouts: fl
     options = {"degree": degree, "threshold": degree // 2 + 1, "domain": "ball"}
     # As designed: no calibration, which refuses what these options do not promise. What a round costs is the same for any noise.
     protocol = get_protocol(SECAGG).from_options(options)
-    assert isinstance(protocol, SelfCalibrating)  # noqa: S101 - for the type checker
-    plan = Plan(target, protocol.design(target).protocol)
+    design = protocol.design(target)
+    assert design is not None  # noqa: S101 - for the type checker
+    plan = Plan(target, design.protocol)
     root = insecure_seed(seed, "costs", repeat)
     schedule, rounds = plan.schedule(root), plan.protocol.rounds
     online = churn(root, rounds, parties, permanent=dropouts).online
-    online[:, list(plan.protocol.indispensable)] = True
+    online[:, list(plan.protocol.traits.indispensable)] = True
     noise, value = InsecureStackedNoise(seed, parties), plan.admit(np.full(dimension, 0.5 / math.sqrt(dimension)))
     meter = Meter.of(parties)
     meter.drive([plan.machine(schedule, party, value, noise.party(party)) for party in range(parties)], online)

@@ -21,6 +21,7 @@ from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection
+from quietmean.protocols.mechanism import program_symbols
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
@@ -115,7 +116,7 @@ def _unit_transcript(execution: Execution) -> tuple[Transcript, list[NDArray[np.
     """At unit noise levels; and for each noise term the columns of the parties' draws of it, none where nobody drew it."""
     # The guard is not among the variances that are chosen.
     protocol = replace(cast("IncA", execution.protocol), sigma_guard=0.0)
-    reading = protocol.symbols(execution.schedule, execution.trace)
+    reading = program_symbols(protocol, execution.schedule, execution.trace)
     columns = [reading.noise.columns(NoiseGroup.CANCELLING, index + 1) for index in range(protocol.injections.noise_terms)]
     return reading.transcript().with_noise_scales({NoiseGroup.INDEPENDENT: 1.0, NoiseGroup.CANCELLING: 1.0}), columns
 

@@ -30,10 +30,10 @@ class Timetable:
         rounds = {Phase.MIXING: 0, Phase.GATE: 0, Phase.DISSEMINATION: 0}
         for plan in plans:
             mixing, releases = plan.protocol, plan.dissemination
-            rounds[Phase.MIXING] = max(rounds[Phase.MIXING], mixing.rounds + mixing.transfers_mass)
+            rounds[Phase.MIXING] = max(rounds[Phase.MIXING], mixing.rounds + mixing.traits.transfers_mass)
             if plan.gated:
                 rounds[Phase.GATE] = GATE_STAGES
-            if mixing.releases_are_public:
+            if mixing.traits.releases_are_public:
                 last = releases.rounds + releases.transfers_mass
                 rounds[Phase.DISSEMINATION] = max(rounds[Phase.DISSEMINATION], last)
         between = [(int(phase), round_) for phase, last in rounds.items() for round_ in range(1, last + 1)]

@@ -80,7 +80,7 @@ class RoundAhead:
     def _first_wait(self) -> Position:
         """Where those who are in time wait for all others first."""
         protocol = self._settings.plan.protocol
-        one_shot = protocol.rounds == 1 and protocol.releases_are_public
+        one_shot = protocol.rounds == 1 and protocol.traits.releases_are_public
         return (int(Phase.DISSEMINATION), 1) if one_shot else (int(Phase.MIXING), 1)
 
     async def _wait_for(self, number: int, *, returning: bool) -> int:

@@ -133,7 +133,7 @@ class SeriesParty:
         end = self._last
         if end is None or end.result.total_vector.size:
             return end
-        phase = Phase.DISSEMINATION if self.inside.plan.protocol.releases_are_public else Phase.MIXING
+        phase = Phase.DISSEMINATION if self.inside.plan.protocol.traits.releases_are_public else Phase.MIXING
         with contextlib.closing(self._kept()) as store:
             return replace(end, result=replace(end.result, total_vector=store.required_release(phase).vector))
 

@@ -69,7 +69,7 @@ class NodeResult:
         Messages in doubt are left out: nothing that their receivers made of them is in this result. The execution has both,
         since a receiver may have seen the message.
         """
-        if not self.execution.protocol.transfers_mass:
+        if not self.execution.protocol.traits.transfers_mass:
             return ()
         settled = self.execution.trace.settled
         never = settled[(settled[:, 3] == NEVER) & (settled[:, 0] <= np.array(self.known_until)[settled[:, 2]])]

@@ -199,7 +199,7 @@ class StudySession:
             machine = plan.machine(self._schedule, settings.party, settings.value, noise)
         else:
             machine = settings.machine(settings.roster, noise)
-        shares = plan.protocol.transfers_mass
+        shares = plan.protocol.traits.transfers_mass
         runner = PhaseRunner(
             self._context,
             Phase.MIXING,
@@ -210,11 +210,11 @@ class StudySession:
             senders=lambda round_: self._schedule.senders(round_, settings.party),
             gated=plan.gated,
             restarted=self._restarted,
-            deals_value=settings.machine is None and plan.protocol.deals_value,
+            deals_value=settings.machine is None and plan.protocol.traits.deals_value,
         )
         last = await runner.run()
-        self._remarks, self._carried_out = plan.protocol.warnings(last), plan.protocol.as_carried_out(last)
-        self._nothing_published = plan.protocol.nothing_published(last)
+        ending = plan.protocol.ending(last)
+        self._remarks, self._carried_out, self._nothing_published = ending.warnings, ending.protocol, ending.nothing_published
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
@@ -239,7 +239,7 @@ class StudySession:
         return self._shared_seeds[other]
 
     async def _disseminate(self) -> Received:
-        if not self._settings.plan.protocol.releases_are_public:
+        if not self._settings.plan.protocol.traits.releases_are_public:
             return Received((self._settings.party,))
         release = self._store.release(Phase.MIXING)
         possible = PossibleReleases.of(self._settings.plan, self._schedule, self._weights)
@@ -248,7 +248,7 @@ class StudySession:
         )
         shares = self._settings.plan.dissemination.transfers_mass
         # Releases are public, and late ones are accepted: no round of dissemination is skipped.
-        gossips = self._settings.plan.protocol.transfers_mass
+        gossips = self._settings.plan.protocol.traits.transfers_mass
         runner = PhaseRunner(
             self._context,
             Phase.DISSEMINATION,
@@ -266,7 +266,7 @@ class StudySession:
         plan, store = self._settings.plan, self._store
         if not plan.releases_are_copies:
             return frozenset()
-        others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
+        others = plan.protocol.traits.releasers(plan.target.parties) - {self._settings.party}
         if not plan.gated or not store.passed_gate():
             return others
         # More than half voted for the history that this party has. Nobody else passed the gate, and the logs of who did are here.
@@ -275,9 +275,9 @@ class StudySession:
 
     async def _finalize(self, came: Received, started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
-        log = await exchange_logs(self._context, came, self._logs, gossips=plan.protocol.transfers_mass)
+        log = await exchange_logs(self._context, came, self._logs, gossips=plan.protocol.traits.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
-        trace = reconstruct(self._schedule, logs, came.parties, gossip, transfers_mass=plan.protocol.transfers_mass)
+        trace = reconstruct(self._schedule, logs, came.parties, gossip, transfers_mass=plan.protocol.traits.transfers_mass)
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
         heard_from = came.heard or tuple(np.nonzero(trace.finished)[0].tolist())
@@ -309,14 +309,14 @@ class StudySession:
             impossible=came.left_out,
             equivocating=came.equivocating(self._logs),
         )
-        keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
+        keep_result(store, Phase.DISSEMINATION if plan.protocol.traits.releases_are_public else Phase.MIXING, result)
         return result
 
     def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
         plan, unresolved = self._settings.plan, []
         for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
             if phase == Phase.MIXING:
-                open_ = plan.protocol.transfers_mass and round_ > known_until.get(receiver, 0)
+                open_ = plan.protocol.traits.transfers_mass and round_ > known_until.get(receiver, 0)
             else:
                 # Releases that are sent to all are copies: no share is in doubt.
                 open_ = plan.dissemination.transfers_mass
@@ -335,10 +335,10 @@ class StudySession:
 
     def _total(self, heard_from: tuple[PartyId, ...]) -> Release:
         plan = self._settings.plan
-        if not plan.protocol.releases_are_public:
+        if not plan.protocol.traits.releases_are_public:
             return self._own_result()
         total = self._store.release(Phase.DISSEMINATION)
-        others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
+        others = plan.protocol.traits.releasers(plan.target.parties) - {self._settings.party}
         if total is None or (total.weight <= 0 and self._weights.any()) or (others and not others & set(heard_from)):
             reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
             raise ProtocolFailure(f"no other party's result arrived here: {reason}")
@@ -424,7 +424,7 @@ class StudySession:
             message = self._store.own_release()
             if message is None:
                 return REFUSED
-            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.transfers_mass else b""
+            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.traits.transfers_mass else b""
             asking = context.links[receiver].ask(context.transfer(position, message, gossip), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
         # Repeated requests, over a new connection for example, wait for the same sending.

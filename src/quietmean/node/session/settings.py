@@ -173,7 +173,7 @@ class NodeSettings:
         """The largest frames of the study, whichever of its plans it starts with."""
         plans = [planned_value.plan for planned_value in self.planned_values]
         dimension = self.plan.target.dimension
-        content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
+        content = max(plan.protocol.traffic(plan.target.parties, dimension).content_limit for plan in plans)
         rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
         return Limits.of_study(len(self.roster), rounds, dimension, content, grid)
 

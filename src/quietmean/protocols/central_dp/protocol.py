@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.assumptions import Assumption, curator
+from quietmean.core.assumptions import curator
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, numbers_for
@@ -17,10 +17,12 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, V
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols import literature
+from quietmean.protocols.collector import check_collector, to_collector, with_collector
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
-from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -86,22 +88,26 @@ class CentralDpParty:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
+class CentralDP(DiscreteNoise, Mechanism):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
-    unpromised_if_read = "values are sent to the curator as they are"
-    sources = (literature.CENTRAL,)
-    keeps_target = True
-    summary = "a curator sees every value and must be trusted: most accurate, for comparison"
-    server = Server.CURATOR
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, against everybody but the "
-        "curator, who sees every value"
+    TRAITS = Traits(
+        summary="a curator sees every value and must be trusted: most accurate, for comparison",
+        sources=(literature.CENTRAL,),
+        unpromised_if_read="values are sent to the curator as they are",
+        keeps_target=True,
+        server=Server.CURATOR,
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, against everybody but "
+            "the curator, who sees every value"
+        ),
+        trust="the curator sees every value",
+        batchable=False,
+        can_draw=lambda protocol, drawn: drawn.to_lists() == [to_collector(drawn.parties, protocol.aggregator)],
+        exposed=True,
     )
-    trust = "the curator sees every value"
     rounds = 1
-    exposed = True
 
     sigma: float = parameter(
         help="standard deviation of the noise on the sum, per coordinate",
@@ -114,12 +120,13 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     def own_deviation(self) -> float:
         return self.sigma
 
-    def own_assumptions(self) -> tuple[Assumption, ...]:
-        return (curator(self.aggregator),)
-
     @property
-    def trusted(self) -> frozenset[PartyId]:
-        return frozenset({self.aggregator})
+    def traits(self) -> Traits:
+        to = self.aggregator
+        return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))
+
+    def check_parties(self, parties: int) -> None:
+        check_collector(self.aggregator, parties, "curator")
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma=star)
@@ -142,10 +149,7 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
         return Design(replace(self, sigma=sigma, **grid), noise, lost, certificate)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        return Schedule.from_lists([self.to_aggregator(parties)], parties)
-
-    def could_have(self, schedule: Schedule) -> bool:
-        return schedule.to_lists() == [self.to_aggregator(schedule.parties)]
+        return Schedule.from_lists([to_collector(parties, self.aggregator)], parties)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         counted: Mask = trace.delivered(schedule)[0].any(axis=1)

@@ -32,11 +32,11 @@ from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.layout import layout_of, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters, wrong_sums_corrected
 from quietmean.protocols.committee_size import Committee, Size
-from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism import Closing, Design, Mechanism
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
-from quietmean.protocols.weights import check_weight
+from quietmean.protocols.traits import Checks, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -88,24 +88,44 @@ class CommitteeFields(Configured):
         return CommitteeParameters(**values | {"size": Size(self.size)}, contributors=contributors)
 
 
-class CommitteeSharing(CommitteeFields, SelfCalibrating):
+_ASSUMPTIONS = (
+    Assumption(
+        Key.CHANNELS,
+        "A contribution is encrypted to each member (HPKE with ML-KEM-768 and X25519), and nobody else reads that part.",
+    ),
+    Assumption(
+        Key.LOGS,
+        "Nothing that members report of each other enters the figures, which hold for whatever they choose.",
+    ),
+    Assumption(
+        Key.SILENT,
+        "Whoever contributed is charged in full, counted or not: members held shares, and might have chosen it.",
+    ),
+)
+
+
+class CommitteeSharing(CommitteeFields, Mechanism):
     """Contributions in one message each, whose sum members of a committee open with noise of their own."""
 
     name = "packed-sharing-committee"
-    sources = (literature.SHARING, literature.PACKED_SHARING)
-    keeps_target = True
-    summary = "each contributes one file, and a committee opens one noisy sum of its shares: near central accuracy, no server"
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other contributors with "
-        "the planned number of members, who do anything; an upper bound that holds before the start; assumes AES-256 as a source "
-        "of random numbers, and hybrid encryption to members"
+    TRAITS = Traits(
+        summary="each contributes one file, and a committee opens one noisy sum of its shares: near central accuracy, no server",
+        sources=(literature.SHARING, literature.PACKED_SHARING),
+        keeps_target=True,
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, against all other contributors with "
+            "the planned number of members, who do anything; an upper bound that holds before the start; assumes AES-256 as a "
+            "source of random numbers, and hybrid encryption to members"
+        ),
+        trust="at most the planned number of the committee's members collude; they may collude with all other contributors",
+        linear=False,
+        batchable=False,
+        releases_are_public=False,
+        ignores_unused=True,
+        fixed_schedule=True,
+        unpromised_if_read="a contribution is encrypted to members, and nobody else reads it",
     )
-    trust = "at most the planned number of the committee's members collude; they may collude with all other contributors"
-    linear = False
-    batchable = False
-    releases_are_public = False
     rounds = 1
-    unpromised_if_read = "a contribution is encrypted to members, and nobody else reads it"
 
     @classmethod
     def of(cls, parameters: CommitteeParameters) -> Self:
@@ -131,36 +151,38 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
             raise InputError("the target has no committee: say how many members it has")
         return self.planned(target, target.committee)
 
-    def own_assumptions(self) -> tuple[Assumption, ...]:
+    @property
+    def traits(self) -> Traits:
         within = ", each number within its bounds" if self.verified else ""
-        return (
+        assumptions = (
             Assumption(
                 Key.PASSIVE,
                 f"The adversary may be active: up to {self.colluding} of {self.members} members and all other contributors may "
                 "deviate and lie. They can leave contributions out, prevent a result, and falsify it by what they contribute and "
                 f"by noise of their own{within}, but not learn more than is stated.",
             ),
-            Assumption(
-                Key.CHANNELS,
-                "A contribution is encrypted to each member (HPKE with ML-KEM-768 and X25519), and nobody else reads that part.",
-            ),
-            Assumption(
-                Key.LOGS,
-                "Nothing that members report of each other enters the figures, which hold for whatever they choose.",
-            ),
-            Assumption(
-                Key.SILENT,
-                "Whoever contributed is charged in full, counted or not: members held shares, and might have chosen it.",
-            ),
+            *_ASSUMPTIONS,
             Assumption(
                 Key.COLLUDING,
                 f"At most {self.colluding} of the committee's {self.members} members collude, with any or all of the other "
                 "contributors; more members open every contribution.",
             ),
         )
+        # Whose contributions are in the sum is agreed on.
+        checks = Checks(contributions=self.verified, by=self._checked_by, weights_are_agreed=True)
+        # Where products are checked, a contribution is one record.
+        records, largest = self.bits_of_record > 0, self.largest_weight
+        return replace(self.TRAITS, assumptions=assumptions, checks=checks, needs_records=records, largest_weight=largest)
+
+    @property
+    def _checked_by(self) -> Mapping[str, int] | None:
+        if self.sums is None:
+            return None
+        needed = self.colluding + self.secrets
+        corrected = wrong_sums_corrected(self.sums, needed, self.colluding)
+        return {"sums": self.sums, "needed": needed, "lies_excluded": self.sums - needed - corrected}
 
     def check_parties(self, parties: int) -> None:
-        super().check_parties(parties)
         self.parameters(parties)
 
     def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball:
@@ -174,14 +196,6 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         if self.region == BALL:
             return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
         return super().input_domain(target)
-
-    @property
-    def needs_records(self) -> bool:
-        """Where products are checked, a contribution is one record."""
-        return self.bits_of_record > 0
-
-    def check_weight(self, weight: float) -> None:
-        check_weight(weight, self.largest_weight)
 
     def noise_variance(self, target: Target) -> float:
         return predicted_error(self.parameters(target.parties), target.responding)
@@ -201,13 +215,6 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
     # --- what happens: who is counted is in the trace ---
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        return self._schedule(parties)
-
-    def fixed_schedule(self, parties: int) -> Schedule:
-        return self._schedule(parties)
-
-    @staticmethod
-    def _schedule(parties: int) -> Schedule:
         return Schedule.from_lists([[[] for _ in range(parties)]], parties)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
@@ -242,27 +249,6 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         return trace.finished
 
     @property
-    def weight_is_known(self) -> bool:
-        """Whose contributions are in the sum is agreed on."""
-        return True
-
-    @property
-    def checks_contributions(self) -> bool:
-        return self.verified
-
-    def as_carried_out(self, state: Any) -> Self:
-        """``state``: the result that was checked."""
-        return replace(self, sums=state.sums)
-
-    @property
-    def checked_by(self) -> Mapping[str, int] | None:
-        if self.sums is None:
-            return None
-        needed = self.colluding + self.secrets
-        corrected = wrong_sums_corrected(self.sums, needed, self.colluding)
-        return {"sums": self.sums, "needed": needed, "lies_excluded": self.sums - needed - corrected}
-
-    @property
     def rounding_step(self) -> float:
         return self.step
 
@@ -288,9 +274,6 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
             builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
         return builder.build()
 
-    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        return transcript
-
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.committee.accounting import CommitteeLossConversion
 
@@ -303,21 +286,20 @@ class CommitteeSharing(CommitteeFields, SelfCalibrating):
         cost = promised(self.parameters(schedule.parties), sensitivity)
         return CoalitionBound(np.full(schedule.parties, cost.mu), "noise of members that no contributor knows")
 
-    # --- what is sent ---
-
-    def mixing_messages(self, parties: int) -> float:
-        """One file of each."""
-        return 1.0
-
-    def message_bytes(self, parties: int, dimension: int) -> float:
-        """Of one file: of each member a seed or a share, masks and keys, and 200 bytes."""
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        """One file of each: of each member a seed or a share, masks and keys, and 200 bytes."""
         parameters = self.parameters(parties)
         numbers = self.bits_of_record or -(-dimension // self.secrets)
         if self.verified and not self.bits_of_record:
             # As many bits of each number as the plan's range has.
             numbers = layout_of(parameters, stated_by(parameters), 1.0).bits
         shares = (self.members - self.colluding) * 4 * numbers
-        return 200 + shares + 32 * self.colluding + self.members * (SEAL_BYTES + DIGEST_BYTES + 4 * parameters.checks)
+        masks = self.members * (SEAL_BYTES + DIGEST_BYTES + 4 * parameters.checks)
+        return Volume(200 + shares + 32 * self.colluding + masks, 1.0)
+
+    def ending(self, state: Any) -> Closing:
+        """``state``: the result that was checked."""
+        return Closing(replace(self, sums=state.sums))
 
 
 # Of records that a contributor may have, where nothing is stated: the largest of these for which there is room.

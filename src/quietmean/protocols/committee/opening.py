@@ -20,7 +20,8 @@ from quietmean.protocols.committee.mechanism import DESIGNED, CommitteeFields
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.state import CommitteeState
-from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.mechanism import Closing, Mechanism
+from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -35,15 +36,17 @@ class CommitteeOpening(CommitteeFields, Mechanism):
     """Members deal noise, list contributions, agree on a choice of them, and open one sum."""
 
     name = "committee-opening"
-    sources = (literature.SHARING, literature.PACKED_SHARING)
-    summary = "the members of a committee open one sum of what others contributed"
-    guarantee = "none of its own: members have no values"
-    private = False
-    linear = False
-    batchable = False
-    releases_are_public = False
-    refuses_messages = True
-    sends_to_all = True
+    TRAITS = Traits(
+        summary="the members of a committee open one sum of what others contributed",
+        sources=(literature.SHARING, literature.PACKED_SHARING),
+        guarantee="none of its own: members have no values",
+        private=False,
+        linear=False,
+        batchable=False,
+        releases_are_public=False,
+        refuses_messages=True,
+        sends_to_all=True,
+    )
 
     admitted: int = parameter(help="who may contribute", at_least=1, remedy="choose 1 or more")
 
@@ -72,11 +75,11 @@ class CommitteeOpening(CommitteeFields, Mechanism):
         """Raises TypeError: a member's machine needs its keys and what it holds, see :class:`QuorumMachine`."""
         raise TypeError("a member's machine is made of its keys and what it holds")
 
-    def warnings(self, state: CommitteeState) -> tuple[str, ...]:
-        return warnings(self.whole, state)
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        return replace(super().traffic(parties, dimension), content_limit=most_content(self.whole))
 
-    def content_limit(self, parties: int, dimension: int) -> int:
-        return most_content(self.whole)
+    def ending(self, state: CommitteeState) -> Closing:
+        return Closing(self, warnings(self.whole, state))
 
 
 def most_content(parameters: CommitteeParameters) -> int:

@@ -23,10 +23,10 @@ from quietmean.protocols.consensus.party import ConsensusParty, holds_back
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import most_bytes, packed_size
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST, Eavesdropping
-from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.mechanism.mechanism import NOTHING_BOUNDS
+from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
+from quietmean.protocols.mechanism import NOTHING_BOUNDS, Closing, Design, Mechanism
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Attack, Checks, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -40,26 +40,66 @@ HELD_BACK = (
 )
 
 
-class Consensus(ConsensusParameters, SelfCalibrating):
+def _linear(protocol: Consensus) -> Consensus | None:
+    """Without a quantiser: the first differences before they are quantised determine all that is sent."""
+    if protocol.local_noise not in ("none", "gaussian"):
+        return None
+    return protocol if protocol.quantisation is None else protocol.quantised(None)
+
+
+def _tails(protocol: Consensus, dimension: int) -> float:
+    """Of quantisers, too, where no error is larger than half a cell.
+
+    A uniform number has tails no heavier than the Gaussian of its variance, and each error is independent of all else
+    (:mod:`.quantiser`).
+    """
+    known = protocol.quantisation is None or protocol.send_overloads
+    return 1.0 if known and protocol.local_noise in ("none", "gaussian") else math.inf
+
+
+def _reach(protocol: Consensus, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
+    """Iterations that have not come to rest hold negative parts of some values."""
+    from quietmean.protocols.consensus.error import value_reach
+
+    return value_reach(protocol, schedule, trace, weights)
+
+
+class Consensus(ConsensusParameters, Mechanism):
     """PDMM or ADMM on a graph; noise on the edges never reaches the result, noise on the values does."""
 
     name = "consensus"
-    sources = (literature.ADQSP, literature.SUBSPACE_PERTURBATION, literature.PDMM, literature.ADMM)
-    aliases = MappingProxyType({"adqsp": {}, "pdmm": {"theta": 0.0}, "admm": {"theta": 0.5}})
-    # Not among the protocols that are compared by default: a plan with dropouts is refused.
-    tolerates_dropouts = False
-    trust = "no server; parties must stay to the end"
-    summary = "PDMM or ADMM on a graph with noise that never reaches the result; no party may leave for good early"
-    guarantee = (
-        "component sums are exact; all else as the information matrix says: (epsilon, delta) only with Gaussian local noise, "
-        "mutual information in any case; an upper bound where messages are quantised"
+    TRAITS = Traits(
+        summary="PDMM or ADMM on a graph with noise that never reaches the result; no party may leave for good early",
+        sources=(literature.ADQSP, literature.SUBSPACE_PERTURBATION, literature.PDMM, literature.ADMM),
+        aliases=MappingProxyType({"adqsp": {}, "pdmm": {"theta": 0.0}, "admm": {"theta": 0.5}}),
+        tolerates_dropouts=False,
+        trust="no server; parties must stay to the end",
+        guarantee=(
+            "component sums are exact; all else as the information matrix says: (epsilon, delta) only with Gaussian local noise, "
+            "mutual information in any case; an upper bound where messages are quantised"
+        ),
+        releases_are_public=False,
+        refuses_messages=True,
+        batchable=False,
+        keeps_nats=True,
+        overheard=True,
+        # Only the first messages are not public, and the transcripts count them for each edge.
+        ignores_unused=True,
+        fixed_schedule=True,
+        after_first_public="every message after the first round counts as overheard by everybody",
+        attack=Attack(linear=_linear),
+        checks=Checks(reach=_reach, tails=_tails),
+        unpromised_if_read=f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with",
     )
-    releases_are_public = False
+    # Not among the protocols that are compared by default: a plan with dropouts is refused.
     # Over an edge that it has given up, though the other end may not have.
-    refuses_messages = True
-    batchable = False
-    keeps_nats = True
-    unpromised_if_read = f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with"
+
+    @property
+    def traits(self) -> Traits:
+        # What a quantiser leaves is not Gaussian, nor is noise of other kinds.
+        linear = self.quantisation is None and self.local_noise in ("none", "gaussian")
+        options = "" if self.open_edges == ALL else f"open_edges = {ALL}"
+        return replace(self.TRAITS, linear=linear, gaussian_noise=linear, promising_options=options)
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
@@ -87,42 +127,23 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         parameters, error, certificate = designed(self, target)
         return Design(parameters, error, 0.0, certificate)
 
-    @property
-    def is_linear(self) -> bool:
-        return self.quantisation is None and self.local_noise in ("none", "gaussian")
-
-    @property
-    def gaussian_noise(self) -> bool:  # type: ignore[override]
-        """What a quantiser leaves is not, nor is noise of other kinds."""
-        return self.is_linear
-
-    def tails(self, dimension: int) -> float:
-        """Of quantisers, too, where no error is larger than half a cell.
-
-        A uniform number has tails no heavier than the Gaussian of its variance, and each error is independent of all else
-        (:mod:`.quantiser`).
-        """
-        return 1.0 if self.gaussian_noise or (self.send_overloads and self.local_noise in ("none", "gaussian")) else math.inf
-
-    @property
-    def linear_bound(self) -> Self | None:
-        """Without a quantiser: the first differences before they are quantised determine all that is sent."""
-        if self.local_noise not in ("none", "gaussian"):
-            return None
-        return self if self.quantisation is None else self.quantised(None)
-
-    def is_overheard(self, round_: int) -> bool:
-        return round_ > 1
-
-    def warnings(self, state: Any) -> tuple[str, ...]:
+    def ending(self, state: Any) -> Closing:
         if holds_back(self, state.edges):
-            return (HELD_BACK,)
+            return Closing(self, (HELD_BACK,))
         if not state.overloads:
-            return ()
-        return (
+            return Closing(self)
+        warning = (
             f"{state.overloads} entries overloaded this party's quantisers, the last in iteration {state.last_overload}: "
-            "its error is larger than predicted, take more bits or a slower gamma",
+            "its error is larger than predicted, take more bits or a slower gamma"
         )
+        return Closing(self, (warning,))
+
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        if self.quantisation is None:
+            return Volume(8.0 * dimension)
+        packed = packed_size(self.quantisation, dimension)
+        average = (8.0 * dimension + (self.rounds - 1) * packed) / self.rounds
+        return Volume(average, content_limit=most_bytes(self.quantisation, dimension))
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         from quietmean.protocols.consensus.error import error_variance, residual_quantisation
@@ -130,16 +151,6 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return error_variance(self, schedule, trace, weights) + max(
             quantisation_error(self), residual_quantisation(self, schedule, trace, weights)
         )
-
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        """Iterations that have not come to rest hold negative parts of some values."""
-        from quietmean.protocols.consensus.error import value_reach
-
-        return value_reach(self, schedule, trace, weights)
-
-    @property
-    def promising_options(self) -> str:
-        return "" if self.open_edges == ALL else f"open_edges = {ALL}"
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.open_edges == ALL:
@@ -196,23 +207,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
         return whole_loss(self, schedule, trace)
 
-    def message_bytes(self, parties: int, dimension: int) -> float:
-        if self.quantisation is None:
-            return 8.0 * dimension
-        packed = packed_size(self.quantisation, dimension)
-        return (8.0 * dimension + (self.rounds - 1) * packed) / self.rounds
-
-    def content_limit(self, parties: int, dimension: int) -> int:
-        return 0 if self.quantisation is None else most_bytes(self.quantisation, dimension)
-
-    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
-        overheard = eavesdropping == ALL_AFTER_FIRST
-        return "every message after the first round counts as overheard by everybody" if overheard else None
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        return self.fixed_schedule(parties)
-
-    def fixed_schedule(self, parties: int) -> Schedule:
         return static_schedule(self.edges, parties, self.rounds)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> ConsensusParty:
@@ -224,12 +219,5 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         from quietmean.protocols.consensus.transcript import least_transcript
 
         return least_transcript(self, schedule, trace)
-
-    def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        return super().transcript(schedule, trace)
-
-    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        # Only the first messages are not public, and the transcripts count them for each edge.
-        return transcript
 
     population = population

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.assumptions import SHARED_KEYS, Assumption
+from quietmean.core.assumptions import SHARED_KEYS
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
@@ -17,6 +17,7 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
+from quietmean.protocols.collector import check_collector, to_collector, with_collector
 from quietmean.protocols.cordp_dme.decoder import decode_total, shrinkage_of
 from quietmean.protocols.cordp_dme.design import (
     ball_sensitivity,
@@ -31,36 +32,59 @@ from quietmean.protocols.cordp_dme.population import population
 from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
-from quietmean.protocols.eavesdropping import Eavesdropping
-from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.mechanism.cost import PlanningCost
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.publishing import ALL_PUBLISHED
-from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Checks, PlanningCost, Traits
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
 
-class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
+def _own_variance(protocol: CordpDmeParameters, schedule: Schedule) -> Array | None:
+    """Under what it shares with all partners; with a collector nobody sees a release alone."""
+    if protocol.aggregator is not None:
+        return None
+    variance: Array = protocol.sigma_own**2 + schedule.partner_counts * protocol.sigma_pair**2
+    return variance
+
+
+def _noise_of_sum(protocol: CordpDmeParameters, schedule: Schedule, counted: Mask) -> float:
+    # What two partners share cancels if both responded.
+    cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
+    return int(counted.sum()) * protocol.sigma_own**2 + cut * protocol.sigma_pair**2
+
+
+def _released_variance(protocol: CorDPDME, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
+    counted = protocol.contributors(schedule, trace)
+    if not counted.any():
+        return math.inf
+    return _noise_of_sum(protocol, schedule, counted) / float(weights[counted].sum()) ** 2
+
+
+class CorDPDME(CordpDmeParameters, Mechanism):
     """One round. Before it every pair expands its shared noise; in it each party publishes one message, or sends it.
 
     A party that misses the round publishes nothing: it dropped out after the noise was agreed.
     """
 
     name = "cordp-dme"
-    sources = (literature.CORDP_DME,)
-    shares_noise = True
-    keeps_target = True
-    summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
-    server = Server.NONE
-    unpromised_if_read = "its messages go to a collector, and what each alone would tell is not planned for"
+    TRAITS = Traits(
+        summary="one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy",
+        sources=(literature.CORDP_DME,),
+        keeps_target=True,
+        batchable=False,
+        shares_noise=True,
+        assumptions=(SHARED_KEYS,),
+        checks=Checks(own_release_variance=_own_variance, released_variance=_released_variance),
+        unpromised_if_read="its messages go to a collector, and what each alone would tell is not planned for",
+    )
     rounds = 1
 
     def check_parties(self, parties: int) -> None:
         """Raises :class:`InputError` for an unknown aggregator, and for an odd or impossible number of partners."""
-        super().check_parties(parties)
+        check_collector(self.aggregator, parties)
         partners = self.partners
         if partners is not None and (partners < 2 or partners % 2 or partners >= parties):
             raise InputError(
@@ -69,12 +93,18 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             )
 
     @property
-    def by_file(self) -> bool:
-        """With noise in all pairs and no aggregator: any other graph is drawn from a public seed, which by file has no owner."""
-        return self.partners is None and self.aggregator is None
-
-    def own_assumptions(self) -> tuple[Assumption, ...]:
-        return (SHARED_KEYS,)
+    def traits(self) -> Traits:
+        everybody, alone = self.partners is None, self.aggregator is None
+        return replace(
+            with_collector(self.TRAITS, self.aggregator),
+            # Any other graph is drawn from a public seed, which by file has no owner.
+            by_file=everybody and alone,
+            already_public=ALL_PUBLISHED if alone else None,
+            # The biased decoder knows how far a mean of records reaches only if it knows how many they are.
+            hides_counts=self.decoder == MeanDecoder.UNBIASED,
+            # All pairs are listed.
+            planning_cost=PlanningCost(numbers=0.0 if self.partners else 2.7),
+        )
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_own=star, sigma_pair=delta)
@@ -161,11 +191,6 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         figures["mse_unbiased_least"] = target.dimension * least_variance / responding
         return figures
 
-    @property
-    def takes_private_counts(self) -> bool:
-        """The biased decoder knows how far a mean of records reaches only if it knows how many they are."""
-        return self.decoder == MeanDecoder.UNBIASED
-
     def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
         return decode_total(self, parties, vector, weight, counted)
 
@@ -181,41 +206,16 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         number, weight = int(counted.sum()), float(weights[counted].sum())
         if not number:
             return math.inf
-        noise = self._noise_of_sum(schedule, counted) / weight**2
+        noise = _noise_of_sum(self, schedule, counted) / weight**2
         if self.dimension is None:
             # Float64 noise is not planned for a number of coordinates: by how much it shrinks is not known here.
             return max(noise, self.radius**2)
         kept = shrinkage_of(self, schedule.parties, self.dimension, weight, number)
         return kept**2 * noise + ((1 - kept) * self.radius) ** 2
 
-    def released_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        counted = self.contributors(schedule, trace)
-        if not counted.any():
-            return math.inf
-        return self._noise_of_sum(schedule, counted) / float(weights[counted].sum()) ** 2
-
-    def own_release_variance(self, schedule: Schedule) -> Array | None:
-        """Under what it shares with all partners; with a collector nobody sees a release alone."""
-        if self.aggregator is not None:
-            return None
-        variance: Array = self.sigma_own**2 + schedule.partner_counts * self.sigma_pair**2
-        return variance
-
-    def _noise_of_sum(self, schedule: Schedule, counted: Mask) -> float:
-        # What two partners share cancels if both responded.
-        cut = int((counted[schedule.pairs[:, 0]] != counted[schedule.pairs[:, 1]]).sum()) if schedule.pairs.size else 0
-        return int(counted.sum()) * self.sigma_own**2 + cut * self.sigma_pair**2
-
-    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
-        return ALL_PUBLISHED if self.aggregator is None else None
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
-        return Schedule.from_lists([self.to_aggregator(parties)], parties, pairs)
-
-    def planning_cost(self, target: Target) -> PlanningCost:
-        # All pairs are listed.
-        return PlanningCost(numbers=0.0 if self.partners else 2.7 * target.parties**2)
+        return Schedule.from_lists([to_collector(parties, self.aggregator)], parties, pairs)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         own, pair = self.sigma_own**2, self.sigma_pair**2

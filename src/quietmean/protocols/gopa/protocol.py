@@ -18,7 +18,7 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
-from quietmean.protocols.eavesdropping import Eavesdropping
+from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
 from quietmean.protocols.gopa.design import (
     check_partners,
     expected_left_over,
@@ -40,9 +40,9 @@ from quietmean.protocols.gopa.spec import (
     list_bytes,
     pair_chance,
 )
-from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.server import Server
+from quietmean.protocols.mechanism import Closing, Design, Mechanism
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Checks, Traits, Volume
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -57,7 +57,15 @@ _SILENT = Assumption(
 )
 
 
-class GOPA(GopaParameters, Aggregated, SelfCalibrating):
+def _own_variance(protocol: GopaParameters, schedule: Schedule) -> Array | None:
+    """With all partners there, who are no fewer than those that were; with a collector nobody sees a release alone."""
+    if protocol.aggregator is not None:
+        return None
+    variance: Array = protocol.sigma_star**2 + schedule.partner_counts * protocol.sigma_delta**2
+    return variance
+
+
+class GOPA(GopaParameters, Mechanism):
     """Without a collector two rounds: pairs tell each other that they share noise; then every party publishes its value.
 
     The noise shared with whoever was not there is left out before it is published, so that no rollback is ever seen. Everything
@@ -69,47 +77,43 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
     """
 
     name = "gopa"
-    sources = (literature.GOPA,)
-    summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
-    trust_with_collector = "a collector that stays and says truly who published; it is not trusted with values"
-    server = Server.NONE
-    shares_noise = True
-    keeps_target = True
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is asked "
-        "for, if it says truly who published"
+    TRAITS = Traits(
+        summary="values are published under noise that pairs share; who stays takes out what absent partners left",
+        sources=(literature.GOPA,),
+        trust_with_collector="a collector that stays and says truly who published; it is not trusted with values",
+        shares_noise=True,
+        keeps_target=True,
+        batchable=False,
+        checks=Checks(own_release_variance=_own_variance),
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; where a collector is "
+            "asked for, if it says truly who published"
+        ),
+        unpromised_if_read="what whole numbers cost is proven for messages that only its collector sees, or everybody",
     )
-    unpromised_if_read = "what whole numbers cost is proven for messages that only its collector sees, or everybody"
+
+    @property
+    def traits(self) -> Traits:
+        if self.aggregator is None:
+            # Of a party that published and then left, the number of partners that it shared noise with is not known.
+            return replace(self.TRAITS, refunds=False, already_public=_PUBLISHED, assumptions=(SHARED_KEYS, _SILENT))
+        sentence = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
+        return replace(
+            with_collector(self.TRAITS, self.aggregator),
+            keeps_target=False,
+            promising_options="without aggregator",
+            assumptions=(Assumption(Key.AGGREGATOR, sentence), SHARED_KEYS),
+        )
 
     @property
     def rounds(self) -> int:
         return PEER_ROUNDS if self.aggregator is None else ROUNDS
 
-    @property
-    def designed(self) -> bool:
-        return self.aggregator is None
-
-    @property
-    def promises(self) -> bool:
-        return self.aggregator is None
-
-    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
-        return _PUBLISHED if self.aggregator is None else None
-
-    @property
-    def refunds(self) -> bool:
-        # Of a party that published and then left, the number of partners that it shared noise with is not known.
-        return self.aggregator is not None
-
     def resolved(self, parties: int) -> Self:
         return super(GOPA, self.filled(partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
 
-    def require_enough(self, parties: int) -> None:
-        if self.partners is not OPEN:
-            check_others("partners", self.partners, parties)
-
     def check_parties(self, parties: int) -> None:
-        super().check_parties(parties)
+        check_collector(self.aggregator, parties)
         if self.aggregator is None:
             check_partners(self.partners, self.least_partners, parties)
         elif self.least_partners:
@@ -118,13 +122,9 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
                 "leave one of the two out"
             )
 
-    def own_assumptions(self) -> tuple[Assumption, ...]:
-        if self.aggregator is None:
-            return (SHARED_KEYS, _SILENT)
-        sentence = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
-        return (Assumption(Key.AGGREGATOR, sentence), SHARED_KEYS)
-
     def defaults(self, target: Target) -> dict[str, Any]:
+        if self.partners is not OPEN:
+            check_others("partners", self.partners, target.parties)
         if self.aggregator is not None:
             return {"partners": max(1, default_partners(target.parties, target.colluding))}
         partners = self.filled(partners=default_peers(target.parties, target.colluding)).partners
@@ -137,23 +137,24 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
         pairs = draw_pairs(parties, self.partners, seed)
         if self.aggregator is None:
             return exchange_schedule(parties, pairs)
-        to, back = self.to_aggregator(parties), self.from_aggregator(parties)
+        to, back = to_collector(parties, self.aggregator), from_collector(parties, self.aggregator)
         return Schedule.from_lists([to, back, to], parties, pairs)
 
-    def content_limit(self, parties: int, dimension: int) -> int:
-        return len(HERE) if self.aggregator is None else list_bytes(parties)
-
-    def mixing_messages(self, parties: int) -> float:
+    def traffic(self, parties: int, dimension: int) -> Volume:
         if self.aggregator is None:
-            return pair_chance(parties, self.partners) * (parties - 1)
-        return super().mixing_messages(parties)
+            here = len(HERE)
+            return Volume(float(here), pair_chance(parties, self.partners) * (parties - 1), here)
+        return replace(super().traffic(parties, dimension), content_limit=list_bytes(parties))
 
-    def message_bytes(self, parties: int, dimension: int) -> float:
-        return float(len(HERE)) if self.aggregator is None else super().message_bytes(parties, dimension)
-
-    @property
-    def promising_options(self) -> str:
-        return "" if self.aggregator is None else "without aggregator"
+    def ending(self, state: Any) -> Closing:
+        least_partners = self.least_partners
+        if not isinstance(state, GopaPeerState) or len(state.sharing) >= least_partners:
+            return Closing(self)
+        warning = (
+            f"only {len(state.sharing)} partners were there to share noise: with fewer than {least_partners} a party "
+            "publishes nothing"
+        )
+        return Closing(self, (warning,))
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.aggregator is None:
@@ -177,13 +178,6 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
-    def own_release_variance(self, schedule: Schedule) -> Array | None:
-        """With all partners there, who are no fewer than those that were; with a collector nobody sees a release alone."""
-        if self.aggregator is not None:
-            return None
-        variance: Array = self.sigma_star**2 + schedule.partner_counts * self.sigma_delta**2
-        return variance
-
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         if self.aggregator is None:
             return PeerOutcome.of(self.least_partners, schedule, trace).published
@@ -200,8 +194,10 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
 
     population = population
 
-    def design(self, target: Target) -> Design:
-        """The optimum by formula, for every history."""
+    def design(self, target: Target) -> Design | None:
+        """The optimum by formula, for every history; with a collector noise is calibrated."""
+        if self.aggregator is not None:
+            return None
         from quietmean.privacy import mu_of_budget
 
         template = self.template(target)
@@ -234,15 +230,6 @@ class GOPA(GopaParameters, Aggregated, SelfCalibrating):
             return star_loss(self, parties)
         schedule = self.draw_schedule(parties, Seed.public("figures"))
         return masked_loss(self, schedule, ExecutionTrace.everyone(self.rounds, parties))
-
-    def warnings(self, state: Any) -> tuple[str, ...]:
-        least_partners = self.least_partners
-        if not isinstance(state, GopaPeerState) or len(state.sharing) >= least_partners:
-            return ()
-        return (
-            f"only {len(state.sharing)} partners were there to share noise: with fewer than {least_partners} a party "
-            "publishes nothing",
-        )
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.gopa.loss import masked_loss

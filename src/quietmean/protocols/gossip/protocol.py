@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.input_domain import Box
+from quietmean.core.numbers import Numbers
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
@@ -29,8 +30,8 @@ from quietmean.protocols.push_sum.parameters import (
 from quietmean.protocols.push_sum.party import PushSumParty
 from quietmean.protocols.push_sum.population import contributing, parts_released, population
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits
 from quietmean.randomness import Seed
-from quietmean.transcript.numbers import Arithmetic, divisible_rows
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -39,13 +40,15 @@ class Gossip(Mechanism):
     """Push-sum averaging without any protection, for comparison. Fields as those of IncA."""
 
     name = "gossip"
-    sources = (literature.GOSSIP,)
-    guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
-    private = False
-    unpromised_if_read = "it has no privacy"
-    reveals = "every party's value to the parties that it sends to"
-    transfers_mass = True
-    summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
+    TRAITS = Traits(
+        summary="push-sum averaging in the clear: NO PRIVACY, for comparison",
+        sources=(literature.GOSSIP,),
+        guarantee="none: values are averaged in the clear, without noise, and whoever sees messages learns them",
+        private=False,
+        unpromised_if_read="it has no privacy",
+        reveals="every party's value to the parties that it sends to",
+        transfers_mass=True,
+    )
 
     rounds: int = parameter(**ROUNDS)
     schedule: str = parameter("uniform", **SCHEDULE)
@@ -72,6 +75,9 @@ class Gossip(Mechanism):
             grid=self.grid,
             largest_value=self.largest_value,
         )
+
+    def numbers(self) -> Numbers:
+        return self.mixing.numbers()
 
     def defaults(self, target: Target) -> dict[str, Any]:
         return {"rounds": 4 * math.ceil(math.log2(target.parties)) + 10}
@@ -105,6 +111,3 @@ class Gossip(Mechanism):
         self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
         return population(self.mixing, schedule, trace, values, weights, noise, out)
-
-    def arithmetic(self) -> Arithmetic:
-        return divisible_rows(self.mixing.numbers())

@@ -20,15 +20,14 @@ from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.eavesdropping import Eavesdropping
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
 from quietmean.protocols.inca.connection import rounds_that_connect
-from quietmean.protocols.mechanism import Mechanism
-from quietmean.protocols.mechanism.cost import PlanningCost
+from quietmean.protocols.mechanism import Mechanism, is_private
 from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
 from quietmean.protocols.push_sum.party import PushSumParty
 from quietmean.protocols.push_sum.population import contributing, parts_released, population
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import PlanningCost, ReleaseGate, Traits
 from quietmean.randomness import Seed
-from quietmean.transcript.numbers import Arithmetic, divisible_rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import GridLossConversion, LossConversion
@@ -59,16 +58,27 @@ def default_rounds(parties: int, eavesdropping: Eavesdropping | None = None) -> 
     return math.ceil(usual * min(1 / (1 - eavesdropping), _MOST_TIMES))
 
 
+def _worst_coalition(parameters: PushSumParameters, schedule: Schedule, *of: Any) -> CoalitionBound:
+    # Running parties need no proofs: they start without this import.
+    from quietmean.protocols.inca.worst_case import worst_coalition
+
+    return worst_coalition(parameters, schedule, *of)
+
+
 class IncA(PushSumParameters, Mechanism):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"
-    sources = (literature.INCA,)
-    keeps_target = True
-    transfers_mass = True
-    gated = True
-    counts_intercepted = True
-    summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
+    TRAITS = Traits(
+        summary="peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts",
+        sources=(literature.INCA,),
+        keeps_target=True,
+        transfers_mass=True,
+        coordinate_bytes=share_bytes,
+        planning_cost=PlanningCost(seconds_a_party=1.2e-2),
+        gate=ReleaseGate(hidden_variance, guarded, _worst_coalition),
+        counts_intercepted=True,
+    )
 
     def defaults(self, target: Target) -> dict[str, Any]:
         given, discrete = self.injection, self.noise != NoiseKind.INSECURE_FLOAT64
@@ -111,15 +121,11 @@ class IncA(PushSumParameters, Mechanism):
         return replace(self, sigma_star=star, sigma_delta=delta)
 
     @property
-    def needs_gate(self) -> bool:
-        # Without noise that is cancelled there is only that of each party's own, which is calibrated for itself.
-        return bool(self.sigma_delta)
-
-    def variance_before_release(self) -> float:
-        return hidden_variance(self)
-
-    def guarded(self, variance: float) -> Self:
-        return guarded(self, variance)
+    def traits(self) -> Traits:
+        # Without noise that is cancelled there is only that of each party's own, which is calibrated for itself. What rounding
+        # adds is proven for attendance that is not chosen from what was seen.
+        gate = self.TRAITS.gate if self.sigma_delta else None
+        return replace(self.TRAITS, gate=gate, refunds=not self.grid)
 
     def finalize(self, target: Target) -> Self:
         """The parameters on a grid, with as much more noise as whole numbers need."""
@@ -128,7 +134,7 @@ class IncA(PushSumParameters, Mechanism):
                 return self
             grid, largest = choose_grid(self, target)
             return replace(self, grid=grid, largest_value=largest, dimension=target.dimension)
-        if not self.is_private:
+        if not is_private(self):
             return self
         from quietmean.privacy import mu_of_budget
         from quietmean.protocols.inca.loss import own_noise_loss, planned_loss
@@ -168,10 +174,6 @@ class IncA(PushSumParameters, Mechanism):
         self.check_values(value)
         return PushSumParty(self, schedule, party, value, weight, noise)
 
-    def planning_cost(self, target: Target) -> PlanningCost:
-        # Executions of all parties are simulated.
-        return PlanningCost(seconds=1.2e-2 * target.parties)
-
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma_star if self.sigma_star else np.inf
         why = "each party's own noise: all that is cancelled may lose its cover if shares are lost"
@@ -182,32 +184,9 @@ class IncA(PushSumParameters, Mechanism):
         return own_noise_loss(self, parties).promise(mu, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        from quietmean.protocols.inca.worst_case import worst_coalition
-
-        return worst_coalition(self, schedule, trace, sensitivity, size)
-
-    def worst_coalition_with(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        sensitivity: float,
-        size: int,
-        given: frozenset[PartyId],
-        watched: frozenset[PartyId] | None = None,
-    ) -> CoalitionBound:
-        from quietmean.protocols.inca.worst_case import worst_coalition
-
-        return worst_coalition(self, schedule, trace, sensitivity, size, given, watched)
+        return _worst_coalition(self, schedule, trace, sensitivity, size)
 
     population = population
-
-    def arithmetic(self) -> Arithmetic:
-        return divisible_rows(self.numbers())
-
-    @property
-    def refunds(self) -> bool:
-        # What rounding adds is proven for attendance that is not chosen from what was seen.
-        return not self.grid
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         if not self.grid:
@@ -215,6 +194,3 @@ class IncA(PushSumParameters, Mechanism):
         from quietmean.protocols.inca.loss import RoundedLossConversion, whole_loss
 
         return whole_loss(self, schedule, trace) if self.whole else RoundedLossConversion(self, schedule, trace)
-
-    def vector_bytes(self, dimension: int) -> float:
-        return share_bytes(self) * dimension

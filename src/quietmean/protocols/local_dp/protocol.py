@@ -16,10 +16,10 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
-from quietmean.protocols.eavesdropping import Eavesdropping
-from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Checks, Traits
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -33,26 +33,32 @@ class LocalDpParty(PublishingParty):
         super().__init__(Release(noisy, weight))
 
 
+def _own_variance(protocol: LocalDP, schedule: Schedule) -> Array:
+    return np.full(schedule.parties, protocol.sigma**2)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LocalDP(DiscreteNoise, SelfCalibrating):
+class LocalDP(DiscreteNoise, Mechanism):
     """One release of every value, whole numbers with discrete Gaussian noise; the same loss for every coalition and history."""
 
     name = "local-dp"
-    sources = (literature.LOCAL,)
-    keeps_target = True
-    summary = "every party publishes its value with full noise: trusts nobody, least accurate"
+    TRAITS = Traits(
+        summary="every party publishes its value with full noise: trusts nobody, least accurate",
+        sources=(literature.LOCAL,),
+        keeps_target=True,
+        by_file=True,
+        fixed_schedule=True,
+        already_public=ALL_PUBLISHED,
+        checks=Checks(own_release_variance=_own_variance),
+        exposed=True,
+    )
     rounds = 1
-    exposed = True
 
     sigma: float = parameter(
         help="standard deviation of every party's noise, per coordinate",
         at_least=0,
         remedy="a standard deviation is a finite number >= 0",
     )
-
-    @property
-    def by_file(self) -> bool:
-        return True
 
     @property
     def own_deviation(self) -> float:
@@ -75,13 +81,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
             "by formula: one Gaussian release of each value, whoever colludes",
         )
 
-    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
-        return ALL_PUBLISHED
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        return self.fixed_schedule(parties)
-
-    def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
@@ -92,9 +92,6 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
         return CoalitionBound(
             np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
         )
-
-    def own_release_variance(self, schedule: Schedule) -> Array:
-        return np.full(schedule.parties, self.sigma**2)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
         self.check_values(value)

@@ -17,8 +17,7 @@ from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import least_deviation
-from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.mechanism.cost import PlanningCost
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -29,6 +28,7 @@ from quietmean.protocols.muffliato.spec import (
     gossip_schedule,
 )
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Checks, PlanningCost, Traits
 from quietmean.randomness import BitStream, Seed
 
 # The predicted error averages this many executions, each probed with this many random vectors where n is larger.
@@ -41,7 +41,17 @@ _CONVERGED, _MOST_ROUNDS = 1e-9, 4096
 _MARGIN = 1.0001
 
 
-class Muffliato(MuffliatoParameters, SelfCalibrating):
+def _reach(protocol: Muffliato, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
+    """Momentum makes some parts negative."""
+    sizes, total = np.zeros(len(weights)), np.zeros(len(weights))
+    for own, shares in protocol.shares(schedule, trace):
+        sizes += np.abs(shares) @ weights[own]
+        total += shares @ weights[own]
+    finished = trace.finished
+    return float((sizes[finished] / np.abs(total[finished])).max(initial=1.0))
+
+
+class Muffliato(MuffliatoParameters, Mechanism):
     """Nothing is released: every party ends with an estimate of its own, computed from the gossip messages alone.
 
     Against a coalition with a neighbour this is local DP, so that is what a plan is designed for and what certificates state.
@@ -50,25 +60,27 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     """
 
     name = "muffliato"
-    sources = (literature.MUFFLIATO,)
-    keeps_target = True
-    summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "
-        "neighbour that of the party's own noise"
+    TRAITS = Traits(
+        summary="every party adds full noise once, then gossips: no second phase; against colluders no better than local DP",
+        sources=(literature.MUFFLIATO,),
+        keeps_target=True,
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition "
+            "with a neighbour that of the party's own noise"
+        ),
+        releases_are_public=False,
+        exposed=True,
+        planning_cost=PlanningCost(seconds=1.5e-7),
+        checks=Checks(reach=_reach),
+        counts_intercepted=True,
     )
-    releases_are_public = False
-    exposed = True
-    counts_intercepted = True
-
-    def require_enough(self, parties: int) -> None:
-        if self.out_degree is not OPEN:
-            check_others("neighbours", self.out_degree, parties)
 
     def resolved(self, parties: int) -> Self:
         return super(Muffliato, self.on_graph(parties)).resolved(parties)
 
     def defaults(self, target: Target) -> dict[str, Any]:
+        if self.out_degree is not OPEN:
+            check_others("neighbours", self.out_degree, target.parties)
         graph = self.on_graph(target.parties)
         rounds = default_rounds(graph.schedule, target.parties, graph.out_degree)
         return {"rounds": rounds, "momentum": ACCELERATED}
@@ -140,22 +152,13 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         """Exact for the exchanges that took place: the largest over the parties that finished. Weights (n,)."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
-        for own, shares in self._shares(schedule, trace):
+        for own, shares in self.shares(schedule, trace):
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
         finished = trace.finished
         if not finished.any():
             return np.inf
         return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
-
-    def reach(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        """Momentum makes some parts negative."""
-        sizes, total = np.zeros(len(weights)), np.zeros(len(weights))
-        for own, shares in self._shares(schedule, trace):
-            sizes += np.abs(shares) @ weights[own]
-            total += shares @ weights[own]
-        finished = trace.finished
-        return float((sizes[finished] / np.abs(total[finished])).max(initial=1.0))
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
@@ -164,11 +167,11 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
         parts = np.zeros(schedule.parties)
-        for own, shares in self._shares(schedule, trace):
+        for own, shares in self.shares(schedule, trace):
             parts[own] = shares[trace.finished].sum(axis=0)
         return parts
 
-    def _shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[Ints, Array]]:
+    def shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[Ints, Array]]:
         """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""
         for first in range(0, schedule.parties, _COLUMNS):
             own = np.arange(first, min(first + _COLUMNS, schedule.parties))
@@ -178,10 +181,6 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)
-
-    def planning_cost(self, target: Target) -> PlanningCost:
-        # How fast its graph mixes.
-        return PlanningCost(seconds=1.5e-7 * target.parties**2)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         mu = sensitivity / self.sigma if self.sigma else np.inf

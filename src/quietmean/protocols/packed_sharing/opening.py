@@ -10,11 +10,11 @@ import numpy as np
 
 from quietmean.core.arrays import Mask
 from quietmean.core.party import PartyId, Vector
-from quietmean.protocols.mechanism.attack import Sent
 from quietmean.protocols.packed_sharing.member import DEALING, FIRST_VOTES
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, expand, open_sums
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+from quietmean.protocols.traits import Sent
 
 _SLACK = 1e-12
 

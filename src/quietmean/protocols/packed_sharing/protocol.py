@@ -18,9 +18,7 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, V
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.kinds import Design, SelfCalibrating
-from quietmean.protocols.mechanism.attack import MessageAttack
-from quietmean.protocols.mechanism.checking import WRAPS
+from quietmean.protocols.mechanism import Closing, Design, Mechanism
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
 from quietmean.protocols.packed_sharing.encoding import decode_sum, rounded
@@ -33,7 +31,7 @@ from quietmean.protocols.packed_sharing.schedule import draw_schedule, is_drawn
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
-from quietmean.protocols.weights import check_weight
+from quietmean.protocols.traits import WRAPS, Attack, Checks, MessageAttack, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -68,7 +66,43 @@ def _modulo(parameters: PackedSharingParameters, total: Units) -> Units:
 _USUAL_MESSAGES = 4
 
 
-class PackedSharing(PackedSharingParameters, SelfCalibrating):
+_ATTENDANCE = Assumption(
+    Key.ATTENDANCE,
+    "Whether and when an honest party deals, crashes or is late does not depend on its value or noise; a store that "
+    "was set back or copied takes no part in a study that has begun.",
+)
+
+
+def _opening(
+    protocol: PackedSharing,
+    schedule: Schedule,
+    trace: ExecutionTrace,
+    weights: Vector,
+    sensitivity: float,
+    corrupt: frozenset[PartyId],
+    target: PartyId,
+) -> MessageAttack:
+    """In a box on all coordinates at once, else on one. Raises :class:`InputError` in a ball."""
+    if protocol.region == BALL:
+        raise InputError(
+            "the attack tries many values at once, and a ball bounds them together: attack an execution on a box, there is "
+            f"none on {protocol.name} where the domain is a ball"
+        )
+    counted, together = protocol.contributors(schedule, trace), protocol.dimension if protocol.region == BOX else 1
+    half, base = reach(protocol, together, float(weights[target]), sensitivity), weights * protocol.centre
+    base[target] -= half
+    return MessageAttack(
+        together=together,
+        base=base,
+        change=2 * half,
+        share=known_share(protocol, counted, corrupt, target),
+        noise=unknown_noise(protocol, counted, corrupt),
+        stretched=lambda size: replace(protocol, dimension=size),
+        read=ShareReader(protocol, corrupt, target).read,
+    )
+
+
+class PackedSharing(PackedSharingParameters, Mechanism):
     """Secret sharing between peers (Ben-Or, Goldwasser and Wigderson 1988; packed: Franklin and Yung 1992) of noisy values.
 
     The declared transcript is the ideal functionality: one sum over the inputs that were decided on, with the noise of each known
@@ -77,47 +111,63 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     """
 
     name = "packed-sharing"
-    sources = (literature.SHARING, literature.PACKED_SHARING)
-    keeps_target = True
-    summary = "everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no server"
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that does anything, "
-        "an upper bound that holds before the start; assumes AES-256 as a source of random numbers, private channels, and that "
-        "whether and when parties deal, leave or are late does not depend on values or noise"
+    TRAITS = Traits(
+        summary="everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no "
+        "server",
+        sources=(literature.SHARING, literature.PACKED_SHARING),
+        keeps_target=True,
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that does "
+            "anything, an upper bound that holds before the start; assumes AES-256 as a source of random numbers, private "
+            "channels, and that whether and when parties deal, leave or are late does not depend on values or noise"
+        ),
+        linear=False,
+        unpromised_if_read="its claim takes for granted that nobody reads shares, which would add up to values",
+        releases_are_public=False,
+        refuses_messages=True,
+        sends_to_all=True,
+        deals_value=True,
+        batchable=False,
+        # Only one sum becomes public: shares and votes that arrived and were not used disclose nothing more.
+        ignores_unused=True,
+        can_draw=lambda protocol, drawn: is_drawn(drawn),
+        usual_rounds=USUAL_ROUNDS,
+        attack=Attack(opening=_opening),
     )
-    linear = False
-    unpromised_if_read = "its claim takes for granted that nobody reads shares, which would add up to values"
-    releases_are_public = False
-    refuses_messages = True
-    sends_to_all = True
-    deals_value = True
-    batchable = False
 
-    def own_assumptions(self) -> tuple[Assumption, ...]:
-        return (
+    @property
+    def traits(self) -> Traits:
+        assumptions = (
             Assumption(
                 Key.PASSIVE,
                 "The adversary may be active: colluding parties may deviate, lie, lead ballots and decide who is heard in time. "
                 f"They can prevent a result, leave honest parties out down to {self.minimum} inputs, and falsify the result, but "
                 "not learn more than is stated.",
             ),
-            Assumption(
-                Key.ATTENDANCE,
-                "Whether and when an honest party deals, crashes or is late does not depend on its value or noise; a store that "
-                "was set back or copied takes no part in a study that has begun.",
-            ),
+            _ATTENDANCE,
         )
+        # Whose inputs are in the sum is agreed on.
+        checks = Checks(by=self._checked_by, unnoticed=self._unnoticed, weights_are_agreed=True)
+        return replace(self.TRAITS, assumptions=assumptions, checks=checks, largest_weight=self.largest_weight)
+
+    @property
+    def _checked_by(self) -> Mapping[str, int] | None:
+        if self.sums is None or self.lies_excluded is None:
+            return None
+        return {"sums": self.sums, "needed": self.threshold, "lies_excluded": self.lies_excluded}
+
+    @property
+    def _unnoticed(self) -> tuple[str, ...]:
+        # How many sums a result had is said by its check.
+        if self.members is OPEN or self._checked_by is not None or self.threshold < self.members:
+            return (WRAPS,)
+        return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
 
     def resolved(self, parties: int) -> Self:
         return super(PackedSharing, self.filled(**DEFAULTS)).resolved(parties)
 
     def check_parties(self, parties: int) -> None:
-        super().check_parties(parties)
         check_numbers(self, parties)
-
-    @property
-    def usual_rounds(self) -> int:
-        return USUAL_ROUNDS
 
     def design(self, target: Target) -> Design:
         return Design(*designed(self, target))
@@ -144,9 +194,6 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
             return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
         return super().input_domain(target)
 
-    def check_weight(self, weight: float) -> None:
-        check_weight(weight, self.largest_weight)
-
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))
 
@@ -165,20 +212,14 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
             )
         return draw_schedule(parties, self.rounds, seed)
 
-    def could_have(self, schedule: Schedule) -> bool:
-        return is_drawn(schedule)
-
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PackedSharingParty:
         return PackedSharingParty(self, schedule, party, value, weight, noise)
 
-    def warnings(self, state: PackedSharingState) -> tuple[str, ...]:
-        return warnings(self.rules(self.members), state)
-
-    def nothing_published(self, state: PackedSharingState) -> bool:
-        return nothing_published(self.rules(self.members), state)
-
-    def as_carried_out(self, state: PackedSharingState) -> Self:
-        return replace(self, inputs=members_of(unpack(state.inputs)), sums=state.counted or None) if state.has_result else self
+    def ending(self, state: PackedSharingState) -> Closing:
+        rules, carried_out = self.rules(self.members), self
+        if state.has_result:
+            carried_out = replace(self, inputs=members_of(unpack(state.inputs)), sums=state.counted or None)
+        return Closing(carried_out, warnings(rules, state), nothing_published(rules, state))
 
     def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> FollowedOutcome:
         """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
@@ -191,23 +232,6 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return self.outcome(schedule, trace).inputs
-
-    @property
-    def checked_by(self) -> Mapping[str, int] | None:
-        if self.sums is None or self.lies_excluded is None:
-            return None
-        return {"sums": self.sums, "needed": self.threshold, "lies_excluded": self.lies_excluded}
-
-    def unnoticed(self, parties: int) -> tuple[str, ...]:
-        # How many sums a result had is said by checked_by.
-        if self.threshold < self.members or self.checked_by is not None:
-            return (WRAPS,)
-        return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
-
-    @property
-    def weight_is_known(self) -> bool:
-        """Whose inputs are in the sum is agreed on."""
-        return True
 
     @property
     def rounding_step(self) -> float:
@@ -239,10 +263,6 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
             builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
         return builder.build()
 
-    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        # Only one sum becomes public: shares and votes that arrived and were not used disclose nothing more.
-        return transcript
-
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.packed_sharing.loss import PackedLossConversion
 
@@ -260,47 +280,13 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         hidden = conversion.mu_against_any(size, np.zeros(schedule.parties), sensitivity)
         return CoalitionBound(hidden, "one sum of noises of which a coalition knows its own, or each party's own noise")
 
-    def opening(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        weights: Vector,
-        sensitivity: float,
-        corrupt: frozenset[PartyId],
-        target: PartyId,
-    ) -> MessageAttack[PackedSharing]:
-        """In a box on all coordinates at once, else on one. Raises :class:`InputError` in a ball."""
-        if self.region == BALL:
-            raise InputError(
-                "the attack tries many values at once, and a ball bounds them together: attack an execution on a box, there is "
-                f"none on {self.name} where the domain is a ball"
-            )
-        counted, together = self.contributors(schedule, trace), self.dimension if self.region == BOX else 1
-        half, base = reach(self, together, float(weights[target]), sensitivity), weights * self.centre
-        base[target] -= half
-        return MessageAttack(
-            together=together,
-            base=base,
-            change=2 * half,
-            share=known_share(self, counted, corrupt, target),
-            noise=unknown_noise(self, counted, corrupt),
-            stretched=lambda size: replace(self, dimension=size),
-            read=ShareReader(self, corrupt, target).read,
-        )
-
     # --- what is sent ---
 
-    def mixing_messages(self, parties: int) -> float:
-        """In a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
-        return _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
-
-    def message_bytes(self, parties: int, dimension: int) -> float:
-        """Averaged over all messages of a usual run."""
-        codec = Codec.of(self, self.rules(parties))
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        """Of a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
+        rules = self.rules(parties)
+        codec, messages = Codec.of(self, rules), _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
         seeds = self.colluding_members / (parties - 1)
         dealt = seeds * 32 + (1 - seeds) * codec.share_bytes
-        vote_bytes = 4 * (2 * self.rules(parties).set_bytes + 16)
-        return (dealt + codec.share_bytes + vote_bytes) * (parties - 1) / self.mixing_messages(parties)
-
-    def content_limit(self, parties: int, dimension: int) -> int:
-        return Codec.of(self, self.rules(parties)).limit
+        vote_bytes = 4 * (2 * rules.set_bytes + 16)
+        return Volume((dealt + codec.share_bytes + vote_bytes) * (parties - 1) / messages, messages, codec.limit)

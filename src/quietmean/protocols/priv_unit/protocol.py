@@ -16,12 +16,12 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Release,
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.eavesdropping import Eavesdropping
-from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability, direction_of, report
 from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Checks, Traits
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
@@ -45,22 +45,46 @@ _DIAMETER = 2.0
 _DIMENSION = 100
 
 
-class PrivUnitG(PrivUnitParameters, SelfCalibrating):
+def _own_variance(protocol: PrivUnitParameters, schedule: Schedule) -> Array:
+    """Nothing is added to a report."""
+    return np.zeros(schedule.parties)
+
+
+def _tails(protocol: PrivUnitParameters, dimension: int) -> float:
+    """Of a mean of reports: each is a sum of its value, of a number along it and of Gaussian ones across it."""
+    variance = protocol.error(dimension) / dimension
+    return math.sqrt(protocol.variance_of_tails / variance) / protocol.mean_along
+
+
+def _report_reach(protocol: PrivUnitParameters, dimension: int, chance: float) -> float:
+    """A report times m sqrt(d) is at most p / (1 - q) times as likely as a standard Gaussian, anywhere: so are its tails."""
+    likelier = protocol.probability / protocol.beyond
+    return math.sqrt(2 * math.log(2 * dimension * likelier / chance)) / protocol.mean_along
+
+
+class PrivUnitG(PrivUnitParameters, Mechanism):
     """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
     name = "priv-unit-g"
-    sources = (literature.PRIV_UNIT_G,)
-    keeps_target = True
-    summary = "every party publishes a private report of its unit vector: pure local differential privacy"
-    guarantee = (
-        "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, in real arithmetic: "
-        "the sampler is float64"
+    TRAITS = Traits(
+        summary="every party publishes a private report of its unit vector: pure local differential privacy",
+        sources=(literature.PRIV_UNIT_G,),
+        keeps_target=True,
+        guarantee=(
+            "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, in real "
+            "arithmetic: the sampler is float64"
+        ),
+        domain="unit vectors",
+        gaussian_noise=False,
+        hides_counts=False,
+        linear=False,
+        has_transcript=False,
+        fixed_schedule=True,
+        # A vector of length 0 has no direction.
+        needs_records=True,
+        already_public=ALL_PUBLISHED,
+        checks=Checks(tails=_tails, own_release_variance=_own_variance, report_reach=_report_reach),
     )
-    domain = "unit vectors"
-    gaussian_noise = False
-    hides_counts = False
-    linear = False
-    has_transcript = False
     rounds = 1
 
     def resolved(self, parties: int) -> Self:
@@ -87,11 +111,6 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         """The unit ball; what lies inside of it is scaled to its surface."""
         return InputDomain.ball(target.dimension, _DIAMETER / 2)
 
-    @property
-    def needs_records(self) -> bool:
-        """A vector of length 0 has no direction."""
-        return True
-
     def project_to_domain(self, values: Vector, weights: Array) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
         length = np.linalg.norm(values, axis=1)
@@ -102,28 +121,8 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         fitting: Vector = scaled / np.linalg.norm(scaled, axis=1)[:, None] * weights[:, None]
         return fitting
 
-    def already_public(self, eavesdropping: Eavesdropping) -> str | None:
-        return ALL_PUBLISHED
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)
-
-    def fixed_schedule(self, parties: int) -> Schedule:
-        return Schedule.silent(1, parties)
-
-    def own_release_variance(self, schedule: Schedule) -> Array:
-        """Nothing is added to a report."""
-        return np.zeros(schedule.parties)
-
-    def tails(self, dimension: int) -> float:
-        """Of a mean of reports: each is a sum of its value, of a number along it and of Gaussian ones across it."""
-        variance = self.error(dimension) / dimension
-        return math.sqrt(self.variance_of_tails / variance) / self.mean_along
-
-    def report_reach(self, dimension: int, chance: float) -> float:
-        """A report times m sqrt(d) is at most p / (1 - q) times as likely as a standard Gaussian, anywhere: so are its tails."""
-        likelier = self.probability / self.beyond
-        return math.sqrt(2 * math.log(2 * dimension * likelier / chance)) / self.mean_along
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,9 +16,8 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
-from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
-from quietmean.protocols.mechanism.checking import WRAPS
-from quietmean.protocols.mechanism.cost import PlanningCost
+from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
+from quietmean.protocols.mechanism import Closing, Design, Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
@@ -30,7 +30,7 @@ from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.protocols.secagg.worst_case import least_unknown_of_each
 from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
-from quietmean.protocols.weights import check_weight
+from quietmean.protocols.traits import WRAPS, Checks, PlanningCost, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
 
 
-class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
+class SecAgg(SecAggParameters, Mechanism):
     """Secure aggregation (Bonawitz et al. 2017) with the distributed discrete Gaussian (Kairouz, Liu and Steinke 2021).
 
     The declared transcript is the ideal functionality: one sum over the counted parties is published, with the noise of each
@@ -50,30 +50,37 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     """
 
     name = "secagg"
-    sources = (literature.SECAGG, literature.DISTRIBUTED_DISCRETE_GAUSSIAN)
-    keeps_target = True
-    agrees_on_keys = True
-    summary = "masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography"
-    server = Server.AGGREGATOR
-    trust = "an aggregator that follows the protocol"
-    guarantee = (
-        "(epsilon, delta)-differential privacy under replacement against computationally bounded parties, an upper bound; "
-        "assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
+    TRAITS = Traits(
+        summary="masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography",
+        sources=(literature.SECAGG, literature.DISTRIBUTED_DISCRETE_GAUSSIAN),
+        keeps_target=True,
+        agrees_on_keys=True,
+        server=Server.AGGREGATOR,
+        trust="an aggregator that follows the protocol",
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement against computationally bounded parties, an upper bound; "
+            "assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
+        ),
+        linear=False,
+        unpromised_if_read="its claim takes for granted that nobody reads shares of keys",
+        hides_counts=False,
+        batchable=False,
+        # Schedules of all rounds, to everybody.
+        planning_cost=PlanningCost(numbers=10.0),
+        checks=Checks(unnoticed=(WRAPS,)),
     )
-    linear = False
-    unpromised_if_read = "its claim takes for granted that nobody reads shares of keys"
-    hides_counts = False
     rounds = ROUNDS
 
     def resolved(self, parties: int) -> Self:
         return super(SecAgg, self.filled(**DEFAULTS)).resolved(parties)
 
     def check_parties(self, parties: int) -> None:
-        super().check_parties(parties)
+        check_collector(self.aggregator, parties)
         check_numbers(self, parties)
 
-    def own_assumptions(self) -> tuple[Assumption, ...]:
-        return (
+    @property
+    def traits(self) -> Traits:
+        assumptions = (
             Assumption(
                 Key.AGGREGATOR,
                 f"The aggregator, party {self.aggregator}, follows the protocol, as do all parties, and gives everybody the "
@@ -85,20 +92,16 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
                 "heard from their owners.",
             ),
         )
-
-    def unnoticed(self, parties: int) -> tuple[str, ...]:
-        return (WRAPS,)
-
-    def warnings(self, state: Any) -> tuple[str, ...]:
-        return (state.failure,) if state.failure else ()
+        collected = with_collector(self.TRAITS, self.aggregator)
+        return replace(collected, assumptions=assumptions, largest_weight=self.largest_weight)
 
     def design(self, target: Target) -> Design:
-        Aggregated.check_parties(self, target.parties)
+        check_collector(self.aggregator, target.parties)
         parameters, mse_noise, certificate = designed(self, target, complete_shape(self, target))
         return Design(parameters, mse_noise, target.dropout_bias(counted_parties(target)), certificate)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        inward, outward = self.to_aggregator(parties), self.from_aggregator(parties)
+        inward, outward = to_collector(parties, self.aggregator), from_collector(parties, self.aggregator)
         star = [inward if round_ % 2 else outward for round_ in range(1, ROUNDS + 1)]
         return Schedule.from_lists(star, parties, self._pairs(parties, seed))
 
@@ -119,17 +122,16 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
             return np.inf
         return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
 
-    def message_bytes(self, parties: int, dimension: int) -> float:
+    def traffic(self, parties: int, dimension: int) -> Volume:
         """Averaged over all that one party sends and, as its share, what the aggregator sends for it."""
         partners = parties - 1 if self.neighbours is None else self.neighbours
         masked = (2 if self.bits <= 16 else 4) * self.words(dimension)
-        return (_BYTES_PER_PARTNER * partners + _OTHER_BYTES + masked) / ROUNDS
+        items = (partners + 1) * max(SEALED_BYTES, KEYS_BYTES, 1 + SHARE_BYTES)
+        limit = 1 + max(masked, 2 * set_size(parties) + items, REASON_LIMIT)
+        return Volume((_BYTES_PER_PARTNER * partners + _OTHER_BYTES + masked) / ROUNDS, content_limit=limit)
 
-    def content_limit(self, parties: int, dimension: int) -> int:
-        circle = parties if self.neighbours is None else self.neighbours + 1
-        masked = (2 if self.bits <= 16 else 4) * self.words(dimension)
-        items = circle * max(SEALED_BYTES, KEYS_BYTES, 1 + SHARE_BYTES)
-        return 1 + max(masked, 2 * set_size(parties) + items, REASON_LIMIT)
+    def ending(self, state: Any) -> Closing:
+        return Closing(self, (state.failure,) if state.failure else ())
 
     def machine(
         self,
@@ -170,9 +172,6 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def noise_variance(self, target: Target) -> float:
         return self.party_variance / counted_parties(target)
 
-    def check_weight(self, weight: float) -> None:
-        check_weight(weight, self.largest_weight)
-
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
@@ -182,10 +181,6 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def graph_failure(self, parties: int) -> float:
         """The chance that the graph of shares does not hide what plans count on; 0 where all parties share."""
         return 0.0
-
-    def planning_cost(self, target: Target) -> PlanningCost:
-        # Schedules of all rounds, to everybody.
-        return PlanningCost(numbers=10.0 * target.parties**2)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         from quietmean.protocols.secagg.certificate import promised

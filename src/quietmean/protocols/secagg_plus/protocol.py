@@ -11,8 +11,9 @@ from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
 from quietmean.protocols import literature
+from quietmean.protocols.collector import check_collector
 from quietmean.protocols.graph_fields import never_written
-from quietmean.protocols.kinds import Aggregated, Design
+from quietmean.protocols.mechanism import Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
@@ -32,8 +33,11 @@ class SecAggPlus(SecAgg):
     """
 
     name = "secagg-plus"
-    sources = (literature.SECAGG_PLUS, literature.DISTRIBUTED_DISCRETE_GAUSSIAN)
-    summary = "SecAgg along a random graph with few neighbours each: work per party grows with log n instead of n"
+    TRAITS = replace(
+        SecAgg.TRAITS,
+        summary="SecAgg along a random graph with few neighbours each: work per party grows with log n instead of n",
+        sources=(literature.SECAGG_PLUS, literature.DISTRIBUTED_DISCRETE_GAUSSIAN),
+    )
 
     # A schedule is its own list of neighbours in an execution file: there the number has another name.
     neighbours: int = parameter(help="with how many others each party shares", option=True, key="degree", flag="degree")
@@ -55,7 +59,7 @@ class SecAggPlus(SecAgg):
     )
 
     def design(self, target: Target) -> Design:
-        Aggregated.check_parties(self, target.parties)
+        check_collector(self.aggregator, target.parties)
         parameters, mse_noise, certificate = designed(self, target, _shape(self, target))
         # The number of neighbours is chosen now, and the certificate states its bits: the options go back to their defaults.
         parameters = replace(parameters, security_bits=_SECURITY_BITS, correctness_bits=_CORRECTNESS_BITS)

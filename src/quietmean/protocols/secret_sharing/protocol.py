@@ -18,11 +18,12 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges, diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
-from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.mechanism import Closing, Mechanism
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -66,19 +67,23 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     """Consensus on additive shares over the integers modulo p: exact sums, no noise."""
 
     name = "secret-sharing"
-    sources = (literature.SECRET_SHARING_CONSENSUS,)
-    summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
-    guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
-    private = False
-    reveals = (
-        "the exact sum of all values, from which whoever knows the others' values takes out the one that is left; parties that "
-        "collude learn the sum over each group of others that stay connected without them, and nothing else"
+    TRAITS = Traits(
+        summary="averages additive secret shares: the exact sum and nothing else, no noise, for comparison",
+        sources=(literature.SECRET_SHARING_CONSENSUS,),
+        guarantee="the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy",
+        private=False,
+        reveals=(
+            "the exact sum of all values, from which whoever knows the others' values takes out the one that is left; parties "
+            "that collude learn the sum over each group of others that stay connected without them, and nothing else"
+        ),
+        linear=False,
+        unpromised_if_read="it has no privacy",
+        releases_are_public=False,
+        batchable=False,
+        tolerates_dropouts=False,
+        overheard=True,
+        fixed_schedule=True,
     )
-    linear = False
-    unpromised_if_read = "it has no privacy"
-    releases_are_public = False
-    batchable = False
-    tolerates_dropouts = False
 
     def resolved(self, parties: int) -> Self:
         """Complete, for this number of parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
@@ -109,21 +114,12 @@ class SecretSharing(SecretSharingParameters, Mechanism):
             return self
         return replace(self, bound=needed, iterations=OPEN).resolved(target.parties)
 
-    def is_overheard(self, round_: int) -> bool:
-        return round_ > 1
-
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """All parties if every message arrived, else none: shape (n,)."""
         complete = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
         return np.full(self.parties, complete)
 
-    def content_limit(self, parties: int, dimension: int) -> int:
-        return 1 + self.number_bytes * dimension
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        return self.fixed_schedule(parties)
-
-    def fixed_schedule(self, parties: int) -> Schedule:
         return static_schedule(self.edges, parties, self.rounds)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> SecretSharingParty:
@@ -143,9 +139,12 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def rounding_step(self) -> float:
         return 2.0**-self.fraction_bits
 
-    def warnings(self, state: SecretSharingState) -> tuple[str, ...]:
-        """Why there is no result, if there is none."""
-        return (_INCOMPLETE,) if state.broken else ()
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        return replace(super().traffic(parties, dimension), content_limit=1 + self.number_bytes * dimension)
+
+    def ending(self, state: SecretSharingState) -> Closing:
+        """With why there is no result, if there is none."""
+        return Closing(self, (_INCOMPLETE,) if state.broken else ())
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """No noise, or no result: values are rounded to 2^-``fraction_bits``."""

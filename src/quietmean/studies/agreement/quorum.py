@@ -94,7 +94,7 @@ def _enough_inputs(plan: Plan, least: int, options: Mapping[str, Any], planned: 
 
 def require_alike(protocol: Mechanism) -> None:
     """Raises :class:`InputError` for a protocol that needs certain parties."""
-    if protocol.trusted or protocol.indispensable:
+    if protocol.traits.trusted or protocol.traits.indispensable:
         raise InputError(
             f"protocol {protocol.name} has a party with a role of its own: with start_by choose a peer-to-peer one, such as "
             "packed-sharing, or leave start_by out"

@@ -27,6 +27,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
 from quietmean.protocols import Mechanism, Target, configure, resolve
+from quietmean.protocols.mechanism import is_private, unprotected
 from quietmean.protocols.target import colluding_count
 
 # Each round is a term of sums in exact arithmetic.
@@ -188,5 +189,5 @@ class SessionTerms:
 
 def require_private(protocol: Mechanism) -> None:
     """Raises :class:`InputError` for a protocol without privacy: nobody can ask for that where all rounds have one budget."""
-    if not protocol.is_private:
-        raise InputError(f"{protocol.unprotected}: a session has a budget to keep, choose another protocol")
+    if not is_private(protocol):
+        raise InputError(f"{unprotected(protocol)}: a session has a budget to keep, choose another protocol")

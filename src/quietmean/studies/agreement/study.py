@@ -25,6 +25,7 @@ from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target, configure, get_protocol, resolve
 from quietmean.protocols.eavesdropping import require_eavesdropping
+from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import nats_in_words
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
@@ -366,7 +367,7 @@ class StudyTerms(TransportTerms, BaseModel):
             choice = replace(choice, plan=self.placed(choice.plan))
         else:
             protocol = configure(self.protocol, self.options)
-            protocol.require_privacy(no_privacy)
+            require_privacy(protocol, no_privacy)
             choice = Choice(self.placed(calibrate(target, protocol)))
         return self.with_quorum(choice) if self.starts_with_quorum else choice
 

@@ -12,6 +12,7 @@ from quietmean.core.errors import InputError, named
 from quietmean.planning.automatic import AUTO, Choice
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Mechanism, configure
+from quietmean.protocols.mechanism import is_private, require_privacy
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.quorum import require_ahead, require_alike
 from quietmean.studies.agreement.sealed import Sealed
@@ -52,7 +53,7 @@ def feasible(
             "start_by and minimum say nothing where each party hands in one file: leave them out, and let dropouts say how many "
             "may be missing"
         )
-    choice = planned or _planned(terms, parties, protocol is not None and not protocol.is_private)
+    choice = planned or _planned(terms, parties, protocol is not None and not is_private(protocol))
     fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0
     for plan in choice.plans:
         if isinstance(terms, StudyTerms) and fewest:
@@ -72,7 +73,7 @@ def feasible_sealed(sealed: Sealed, *, by_file: bool = False, no_privacy: bool |
     terms, protocol, one_file = sealed.study, _named(sealed.study), by_file or sealed.by_file
     if protocol is not None:
         _require_protocol(terms, protocol, by_file=one_file, no_privacy=no_privacy)
-    planned = sealed.choice(no_privacy=protocol is not None and not protocol.is_private)
+    planned = sealed.choice(no_privacy=protocol is not None and not is_private(protocol))
     return feasible(terms, sealed.admitted, by_file=one_file, no_privacy=None, planned=planned)
 
 
@@ -123,11 +124,11 @@ def _require_protocol(terms: AnyStudy, protocol: Mechanism, *, by_file: bool = F
     if isinstance(terms, SessionStudy):
         require_private(protocol)
     elif no_privacy is not None:
-        protocol.require_privacy(no_privacy)
+        require_privacy(protocol, no_privacy)
 
 
 def _require_one_message(protocol: Mechanism) -> None:
-    if not protocol.by_file:
+    if not protocol.traits.by_file:
         raise InputError(
             f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
             'protocol = "cordp-dme" (without partners or aggregator) or "local-dp", or each party gives accept '

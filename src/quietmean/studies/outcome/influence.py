@@ -201,7 +201,7 @@ def stated_influence(receipt: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def checked_text(by: Mapping[str, Any]) -> str:
-    """Say :attr:`Mechanism.checked_by` in a sentence."""
+    """Say :attr:`Checks.by` in a sentence."""
     sums, needed, lies = (int(by[name]) for name in ("sums", "needed", "lies_excluded"))
     if not lies:
         return f"unchecked: {sums} sums of members came, as many as the result needs, so that nobody would notice a wrong one"

@@ -67,7 +67,7 @@ class LocalStudy:
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
     """Draw who drops out: each is killed permanently as it enters a random mixing round of a usual run."""
-    rounds = plan.protocol.usual_rounds
+    rounds = plan.protocol.traits.usual_rounds or plan.protocol.rounds
     if rounds == 0:
         return []
     stream = BitStream(Seed.from_os())
@@ -77,7 +77,7 @@ def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
 
 def choose_dropouts(plan: Plan, dropouts: float, stream: BitStream) -> list[int]:
     """A fraction of the parties, rounded down, drawn from those that the protocol can do without."""
-    staying = plan.protocol.indispensable
+    staying = plan.protocol.traits.indispensable
     able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in staying]
     return able[: int(dropouts * plan.target.parties + 1e-9)]
 
@@ -120,7 +120,7 @@ def run_study(
     shown = max(network.results, key=lambda party: (len(network.results[party].heard), -party))
     result, heard_less = network.results[shown], list[PartyId]()
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
-    if plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
+    if plan.protocol.traits.releases_are_public and plan.dissemination.kind == "broadcast":
         heard_less = [party for party, other in network.results.items() if set(other.heard) != set(result.heard)]
         means = {party: other.mean for party, other in network.results.items() if party not in heard_less}
         apart = [party for party, mean in means.items() if not np.array_equal(mean, result.mean, equal_nan=True)]

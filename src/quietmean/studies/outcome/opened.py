@@ -17,5 +17,5 @@ def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, ReleasedSum]:
     """
     missing, execution = what_arrived(result, plan)
     doubtful = result.unresolved or result.counted_twice or result.silent or missing
-    settled = not (plan.protocol.transfers_mass and doubtful)
+    settled = not (plan.protocol.traits.transfers_mass and doubtful)
     return execution, ReleasedSum(result.total_vector, result.total_weight, settled)

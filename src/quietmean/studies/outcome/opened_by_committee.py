@@ -33,7 +33,7 @@ def outcome_of(plan: Plan, workload: Workload, checked: CheckedResult, counted: 
     weights[list(counted)] = list(counted.values())
     everyone = ExecutionTrace.everyone(plan.protocol.rounds, parties)
     execution = plan.execution(_NO_SEED, everyone, weights).without(frozenset(range(parties)) - counted.keys())
-    carried_out = replace(execution, protocol=execution.protocol.as_carried_out(checked))
+    carried_out = replace(execution, protocol=execution.protocol.ending(checked).protocol)
     return conclude_possible(plan, workload, carried_out, ReleasedSum(checked.total, checked.weight))
 
 

@@ -132,7 +132,11 @@ class StudyOutcome:
             "assumptions": assumptions_json(self.assumptions),
             **({} if self.rows is None else {"rows": self.rows, "sites_per_person": self.sites_per_person}),
             **({} if self.influence is None else {"influence": self.influence.to_json()}),
-            **({} if self.execution.protocol.checked_by is None else {"checked_by": dict(self.execution.protocol.checked_by)}),
+            **(
+                {}
+                if self.execution.protocol.traits.checks.by is None
+                else {"checked_by": dict(self.execution.protocol.traits.checks.by)}
+            ),
         }
 
     @property
@@ -144,7 +148,7 @@ class StudyOutcome:
     @property
     def checked(self) -> str | None:
         """By how many sums of members it was checked, and how many wrong ones would have been noticed, in a sentence."""
-        by = self.execution.protocol.checked_by
+        by = self.execution.protocol.traits.checks.by
         return None if by is None else checked_text(by)
 
     def to_json(self) -> dict[str, Any]:

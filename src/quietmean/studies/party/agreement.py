@@ -171,7 +171,7 @@ class Agreement(ABC):
 
     def _colluders(self) -> str:
         """Who may collude, in words."""
-        trusted = [self.parties[party].name for party in sorted(self.plan.protocol.trusted)]
+        trusted = [self.parties[party].name for party in sorted(self.plan.protocol.traits.trusted)]
         return any_of(self.target.colluding, len(self.parties), trusted)
 
     def _quorum_json(self) -> dict[str, Any]:
@@ -258,9 +258,9 @@ class Agreement(ABC):
 def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
     """What rests on X25519 alone with any links; ``contributes``: by file, where parties tell each other nothing before."""
     protocol, reasons = plan.protocol, []
-    if contributes and protocol.shares_noise:
+    if contributes and protocol.traits.shares_noise:
         reasons.append("the noise that pairs share rests on X25519 alone, as by file they tell each other nothing before")
-    if protocol.agrees_on_keys:
+    if protocol.traits.agrees_on_keys:
         reasons.append(f"the masks of {protocol.name} rest on X25519 alone against its aggregator")
     return reasons
 

@@ -21,6 +21,7 @@ from quietmean.privacy.facts import cost_text
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
 from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
+from quietmean.protocols.interception import already_public
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
 from quietmean.studies.agreement.sealed import Sealed
@@ -180,7 +181,7 @@ class Contract(Agreement):
 
     def _needs(self) -> list[tuple[str, str]]:
         """What it says of a site that it takes part, where the protocol has no weight 0."""
-        if not (self.plan.protocol.needs_records and self.target.unit.within_party):
+        if not (self.plan.protocol.traits.needs_records and self.target.unit.within_party):
             return []
         unit = self.target.unit
         return [("needs", f"Each site needs at least one {unit}. That a site takes part says that it has one.")]
@@ -224,7 +225,7 @@ class Contract(Agreement):
             "epsilon_if_all_others_collude": self.everybody_else,
             "dropouts": target.dropouts,
             "protocol": plan.protocol.name,
-            "trust": plan.protocol.trusts,
+            "trust": plan.protocol.traits.trust,
             "why": self.choice.why,
             "parties": [_party_json(party) for party in self.parties],
             "relays": self.relays,
@@ -260,7 +261,7 @@ class Contract(Agreement):
         observer = self.plan.target.eavesdropping
         if observer is None:
             return ""
-        anyway = self.plan.protocol.already_public(observer)
+        anyway = already_public(self.plan.protocol, observer)
         if anyway is not None:
             return f"; {eavesdropping_text(observer)}, which tells nothing more: {anyway}"
         if not is_random(observer):
@@ -308,7 +309,10 @@ class Contract(Agreement):
             *([] if first else [cost]),
             ("against", self._against()),
             collude,
-            ("protocol", f"{plan.protocol.name}, {plan.protocol.trusts}" + (f": {self.choice.why}" if self.choice.why else "")),
+            (
+                "protocol",
+                f"{plan.protocol.name}, {plan.protocol.traits.trust}" + (f": {self.choice.why}" if self.choice.why else ""),
+            ),
             *together,
             *self._connection_lines(),
             *(("expected", sentence) for sentence in expected),

@@ -111,10 +111,10 @@ def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
 def _without_release(result: NodeResult) -> list[int]:
     """Who was there in the last round, and what it published did not come."""
     protocol, execution = result.execution.protocol, result.execution
-    if not protocol.releases_are_public:
+    if not protocol.traits.releases_are_public:
         return []
     came = {*result.heard, *(party for party, _ in result.impossible)}
-    published = protocol.releasers(execution.parties) - came
+    published = protocol.traits.releasers(execution.parties) - came
     return [party for party in sorted(published) if execution.trace.finished[party]]
 
 

@@ -23,6 +23,7 @@ from quietmean.core.toml_files import decode_tables, fault, unreadable
 from quietmean.node.net import is_never_dialled, number_of, parse_public_key
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
+from quietmean.protocols.mechanism import is_private
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
 from quietmean.studies.party.agreement import Agreement, Signatory
 from quietmean.studies.party.audit import AuditLog
@@ -235,7 +236,7 @@ def _epsilon(policy: Policy, agreement: Agreement) -> Iterator[str]:
         return
     if target.epsilon > most:
         yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
-    elif not agreement.epsilon_a_priori <= most * (1 + 1e-6) and agreement.plan.protocol.is_private:
+    elif not agreement.epsilon_a_priori <= most * (1 + 1e-6) and is_private(agreement.plan.protocol):
         yield f"nothing promises beforehand that it costs at most {most:g}: {agreement.plan.a_priori.enforced_by}"
 
 
@@ -290,7 +291,7 @@ def _protocols(policy: Policy, agreement: Agreement) -> Iterator[str]:
 
 
 def _no_privacy(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    if not policy.rules.no_privacy and not agreement.plan.protocol.is_private:
+    if not policy.rules.no_privacy and not is_private(agreement.plan.protocol):
         yield f"{agreement.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 

@@ -1,0 +1,355 @@
+"""What a protocol must bring: a frozen value with its parameters, a party machine, and a program of the whole population."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from quietmean.core import late
+from quietmean.core.arrays import Array, Mask
+from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
+from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.errors import InputError, named
+from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.numbers import REAL, Numbers
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.core.schema import Configured, Parameter, nearest, parameters_of
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.releases import Releases
+from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits, Volume
+from quietmean.randomness import Seed
+from quietmean.transcript import Transcript
+from quietmean.transcript.numbers import NumericReading, NumericTerms, RealRows, divisible_rows
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+    from quietmean.transcript.symbols import SymbolicReading
+
+NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
+
+
+@dataclass(frozen=True)
+class Design:
+    """A protocol made for a target, the predicted mean squared error per coordinate (noise; lost values), and its certificate."""
+
+    protocol: Mechanism
+    mse_noise: float
+    mse_dropout_bias: float
+    certificate: str
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What a party's last state says: public ``warnings`` for its user; ``nothing_published``: nobody can have published a thing.
+
+    ``protocol``: the protocol with what the state says of the execution beyond its history, for receipts.
+    """
+
+    protocol: Mechanism
+    warnings: tuple[str, ...] = ()
+    nothing_published: bool = False
+
+
+class Mechanism(Configured, ABC):
+    """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
+
+    Who writes one brings ``name`` and ``TRAITS``; ``rounds`` and :meth:`draw_schedule`; :meth:`machine` and :meth:`population`;
+    :meth:`defaults` and :meth:`with_noise`, or a formula for the noise, :meth:`design`; and, for a promise before the start,
+    :meth:`worst_coalition` and :meth:`a_priori`. All else has a default. Every value that a method takes is replaced by another
+    at L2 distance <= ``sensitivity`` at most; trusted parties do not collude; ``delta`` is where epsilon will be read. Arrays of
+    parties have shape (n,), values (n, d).
+    """
+
+    name: ClassVar[str]
+    TRAITS: ClassVar[Traits] = Traits()
+
+    @property
+    def traits(self) -> Traits:
+        """:attr:`TRAITS`, which hold for all parameters, with those that depend on them."""
+        return self.TRAITS
+
+    # --- from what is written, in files and by users, to a value whose parameters are complete ---
+
+    @classmethod
+    def options(cls) -> dict[str, Parameter]:
+        """The parameters that a user may choose when planning, by their names in files."""
+        return {option.key: option for option in parameters_of(cls).values() if option.option}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From options by name; all other fields are open. Raises :class:`InputError` for an unknown name."""
+        known = cls.options()
+        for name in options.keys() - known.keys():
+            listed = ", ".join(sorted(known)) or "none"
+            raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
+        return cls.read(options)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any], parties: int) -> Self:
+        """The complete value that an execution file describes. Raises :class:`InputError`."""
+        return cls.read(raw).resolved(parties)
+
+    def resolved(self, parties: int) -> Self:
+        """Complete, with defaults for what files may leave out. Raises :class:`InputError` for what is missing or unfit."""
+        self.require_complete()
+        self.check_parties(parties)
+        return self
+
+    def check_parties(self, parties: int) -> None:
+        """Raises :class:`InputError` for parameters that do not fit the number of parties."""
+
+    # --- the least noise for a target: by a formula, or by calibration on simulated executions ---
+
+    def design(self, target: Target) -> Design | None:
+        """The complete value for a target, by a formula. Raises :class:`InputError` where there is none; None for calibration."""
+        return None
+
+    def defaults(self, target: Target) -> dict[str, Any]:
+        """The best values of open fields for a target. Raises :class:`InputError` for options that it cannot have."""
+        return {}
+
+    def alternatives(self, target: Target) -> list[Self]:
+        """This protocol with something filled in that is open, in several ways to try, fewest messages first; else empty."""
+        return []
+
+    def with_noise(self, star: float, delta: float) -> Self:
+        """With other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
+        return self
+
+    def template(self, target: Target) -> Self:
+        """Complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
+        return self.filled(**self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
+
+    def finalize(self, target: Target) -> Self:
+        """With the fields filled in that depend on the calibrated noise. Raises :class:`InputError` if no value is possible."""
+        return self
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """Planned for this target, with a region that holds a ``domain`` of one unit, unless another was asked for."""
+        return self
+
+    def calibrate(
+        self, target: Target, *, calibration: str = "exact", executions: int | None = None, no_privacy: bool = False
+    ) -> Any:
+        """The plan of this protocol for a target: see :func:`quietmean.planning.calibrate.calibrate`."""
+        require_privacy(self, no_privacy)
+        return late.calibrate(target, self, calibration=calibration, executions=executions)
+
+    def report_fields(self, target: Target) -> dict[str, Any]:
+        """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""
+        return {}
+
+    # --- which values it takes: by default any bounded set of vectors, of any public weight ---
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """Where the vector of one unit lies if no domain is stated: the cube from 0 up of the sensitivity's diagonal."""
+        return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """Where a vector of that public weight is held as it is, for clips and limits; a plan refuses any other domain."""
+        return None
+
+    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
+        """Values (n, d) made to fit the domain, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
+        return values
+
+    def check_values(self, values: Vector) -> None:
+        """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them."""
+
+    # --- what is sent ---
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """The number T of rounds before the release."""
+
+    @abstractmethod
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        """The recipients of every party in every round, from a public seed."""
+
+    @property
+    def grid(self) -> float:
+        """The step of the public grid of all vectors that are sent or released (32 bits a coordinate); 0 for float64."""
+        return 0.0
+
+    def traffic(self, parties: int, dimension: int) -> Volume:
+        """How much is sent; by default a vector a message, along the schedule."""
+        return Volume(vector_bytes(self, dimension))
+
+    # --- what is computed: by a party, and by all at once, read with numbers or with symbols ---
+
+    @abstractmethod
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
+        """The party's state machine, bound to its value (d,), its public weight and its noise."""
+
+    def ending(self, state: Any) -> Closing:
+        """What a party's last state tells."""
+        return Closing(self)
+
+    def population(
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
+    ) -> Results[Rows]:
+        """All parties at once, linear; without it a protocol defines :meth:`transcript` and :meth:`batch`."""
+        raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
+
+    def numbers(self) -> Numbers:
+        """What values and noise are, for the machines and for the population program alike."""
+        return REAL
+
+    @property
+    def rounding_step(self) -> float:
+        """How far rounding moves a coordinate of a party's vector, at most."""
+        return self.numbers().step
+
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """The program with symbols: equal to the traced one, or with the same privacy loss."""
+        return program_transcript(self, schedule, trace)
+
+    def batch(
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
+    ) -> Releases:
+        """The program with numbers: equal to the machines on the same noise, up to rounding. Raises :class:`InputError`."""
+        self.check_values(values)
+        # What is passed on is divided and rounded as the machines do it.
+        arithmetic = (divisible_rows if self.traits.transfers_mass else RealRows)(self.numbers())
+        reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
+        results = self.population(schedule, trace, reading.values, weights, terms, reading)
+        return Releases(reading.vectors(results.rows), results.weight, results.by)
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
+        """The parties whose values are in the result, shape (n,), if only in part."""
+        return trace.finished
+
+    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
+        """How much of each party's value is in the result, shape (n,), up to a common factor. By default all or nothing."""
+        return self.contributors(schedule, trace).astype(np.float64)
+
+    def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
+        """The estimate, (d,), from the sums of the releases of ``counted`` parties, by default of weight 1: post-processing."""
+        return vector / weight
+
+    def noise_variance(self, target: Target) -> float | None:
+        """The expected variance of noise in the mean, per coordinate, where parameters tell it without simulation."""
+        return None
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
+        """Variance per coordinate of the noise in the result, at most, if it does not follow from the transcript. Else None."""
+        return None
+
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
+        """The conversion of the view of the transcript into (epsilon, delta), by default in real arithmetic."""
+        # Running parties do not need it.
+        from quietmean.privacy import REAL_ARITHMETIC, WithoutNoise
+
+        return REAL_ARITHMETIC if self.traits.private else WithoutNoise(unprotected(self))
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
+        """mu of the view that the transcript describes, at most, whichever ``size`` parties collude; None without a formula."""
+        return None
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        """What an execution costs at most, whichever ``size`` parties collude and are lost: it is promised, and reserved."""
+        return APriori(math.inf, NOTHING_BOUNDS if self.traits.private else "nothing: there is no noise")
+
+
+def vector_bytes(protocol: Mechanism, dimension: int) -> float:
+    """Bytes of a vector that is sent or released."""
+    return protocol.traits.coordinate_bytes(protocol) * dimension
+
+
+def could_have(protocol: Mechanism, schedule: Schedule) -> bool:
+    """Whether such a schedule is ever drawn, as far as that can be known: a document of a stranger may have any other."""
+    traits = protocol.traits
+    if traits.fixed_schedule and not np.array_equal(fixed_schedule(protocol, schedule.parties).neighbours, schedule.neighbours):
+        return False
+    return traits.can_draw(protocol, schedule)
+
+
+def fixed_schedule(protocol: Mechanism, parties: int) -> Schedule:
+    """The schedule of a protocol where the parameters alone determine it: no seed has a part in it."""
+    return protocol.draw_schedule(parties, Seed.public("fixed"))
+
+
+def hidden_variance(protocol: Mechanism) -> float:
+    """The variance of the noise on a value in what all others together can know of it before its owner's release.
+
+    Infinite where nothing can be known, or where no figure is given.
+    """
+    gate = protocol.TRAITS.gate
+    return math.inf if gate is None else gate.variance(protocol)
+
+
+def with_guard(protocol: Mechanism, variance: float) -> Mechanism:
+    """The protocol with so much more noise, cancelled by the release, that :func:`hidden_variance` is at least that."""
+    gate = protocol.TRAITS.gate
+    guarded: Mechanism = protocol if gate is None else gate.guarded(protocol, variance)
+    return guarded
+
+
+def mixing_messages(protocol: Mechanism, parties: int, dimension: int) -> float:
+    """Messages that a party sends on average before the result is sent to all; an estimate where runs differ in length."""
+    stated = protocol.traffic(parties, dimension).messages
+    return (
+        stated if stated is not None else float(protocol.draw_schedule(parties, Seed.public("cost")).out_degree.sum()) / parties
+    )
+
+
+def full_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+    """The transcript equal to the traced one, also where a protocol's own leaves out what follows from the rest."""
+    has_program = type(protocol).population is not Mechanism.population
+    return (program_transcript if has_program else type(protocol).transcript)(protocol, schedule, trace)
+
+
+def program_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+    """The transcript of the population program: equal to the one that is traced through the machines."""
+    return program_symbols(protocol, schedule, trace).transcript()
+
+
+def program_symbols(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> SymbolicReading:
+    """The population program read with symbols."""
+    # Running parties need no matrices: they start without this import.
+    from quietmean.transcript.symbols import SymbolicReading
+
+    reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
+    protocol.population(schedule, trace, reading.values, weights, reading.noise, reading)
+    return reading
+
+
+def is_private(protocol: Mechanism) -> bool:
+    """Whether the protocol protects values, and there is noise."""
+    levels = [getattr(protocol, name) for name in parameters_of(type(protocol)) if name.startswith("sigma")]
+    # An open level is chosen by calibration.
+    noisy = [bool(np.any(level > 0)) if isinstance(level, int | float | np.ndarray) else True for level in levels]
+    return protocol.TRAITS.private and (not noisy or any(noisy))
+
+
+def unprotected(protocol: Mechanism) -> str:
+    """What there is to know about a protocol that is not private: one clause."""
+    return f"{protocol.name} has no differential privacy, epsilon is infinite, and it reveals {protocol.TRAITS.reveals}"
+
+
+def require_privacy(protocol: Mechanism, no_privacy: bool) -> None:
+    """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
+    private = is_private(protocol)
+    if no_privacy and private:
+        raise InputError(f"no privacy is asked for, but {protocol.name} has it: leave {named('no-privacy')} out")
+    if not (no_privacy or private):
+        raise InputError(f"{unprotected(protocol)}: choose another protocol, or ask for that with {named('no-privacy', 'True')}")
+
+
+def assumptions_of(protocol: Mechanism) -> tuple[Assumption, ...]:
+    """All that figures about any execution take for granted, but for who colludes and what the numbers are.
+
+    Those that hold for every protocol, with its own. Certificates, receipts, reports and commands show them.
+    """
+    traits = protocol.traits
+    channels = (OVERHEARD,) if protocol.rounds > 1 and traits.overheard else ()
+    silent = (SILENT_WITH_GOSSIP,) if traits.transfers_mass else ()
+    return with_own(*channels, *silent, *traits.assumptions)
