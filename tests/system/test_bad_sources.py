@@ -222,7 +222,7 @@ def test_a_server_whose_tables_are_no_tables_postgresql(tmp_path: Path) -> None:
     )
     query = tmp_path / "q.sql"
     for settings, words in (
-        ("#table=bad.other", "column 'age' is not among the 1 column of the database"),
+        ("#table=bad.other", "column 'age' is not one of the 1 column of the database"),
         ("#table=bad.none", "has no table 'bad.none'"),
         ("#table=bad.failing,query_mixes_rows=true", "a table of it cannot be read from the database"),
     ):

@@ -284,7 +284,7 @@ def test_whether_a_table_can_be_read_is_told_here_only(make: Make) -> None:
     own, own_errors = end(bob, 2)
     assert about(seen, "bob")["ready"]
     assert not here(own, "data")["passed"]
-    assert "data: column 'age' is not among the 1 column of bob.csv" in own_errors
+    assert "data: column 'age' is not one of the 1 column of bob.csv" in own_errors
 
 
 def gossips(document: object, secret: str) -> bool:

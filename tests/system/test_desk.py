@@ -142,7 +142,7 @@ def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / "wards.csv").write_text("years\n7\n")
         status, page, _ = browser.ask("/study/ages.sealed/data")
         assert status == 400
-        assert "column &#39;age&#39; is not among the 1 column of wards.csv" in page
+        assert "column &#39;age&#39; is not one of the 1 column of wards.csv" in page
     with running() as desk:
         browser = Browser(desk.port)
         browser.enter(desk.token)

@@ -268,7 +268,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     ),
     "no names above the columns": (
         written(text(ROWS[1:], heading=ROWS[0])),
-        "column 'age' is not among the 6 columns of t.csv: ",
+        "column 'age' is not one of the 6 columns of t.csv: ",
     ),
     "a web page": (
         written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
@@ -383,7 +383,7 @@ def test_data_frames_go_the_same_way(library: str) -> None:
     columns = frame_columns()
     frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
     np.testing.assert_allclose(read_columns(frame, COLUMNS), RECORDS)
-    with pytest.raises(InputError, match=r"column 'length' is not among the 6 columns of the data frame"):
+    with pytest.raises(InputError, match=r"column 'length' is not one of the 6 columns of the data frame"):
         read_columns(frame, Columns([Column(name="length", low=0, high=1)]))
 
 
@@ -479,7 +479,7 @@ def test_how_numbers_are_written(content: str, said: str, found: list[float], tm
         ("age;b\n1;2\n", "#decimals=comma", "#decimals= is nothing that can be said of t.csv .did you mean 'decimal'"),
         ("age;b\n1;2\n", "#comma", "#comma behind t.csv cannot be read: write #NAME=VALUE"),
         ("age;b\n1;2\n", "#sheet=1", "#sheet= has no meaning for t.csv, which is a text: leave it out"),
-        ("age;b\n1;2\n", "#skip=one", "#skip=one of t.csv is no number"),
+        ("age;b\n1;2\n", "#skip=one", "#skip=one of t.csv is not a number"),
         ("age;b\n1;2\n", "#encoding=utf-9", "#encoding=utf-9 of t.csv is not known"),
         ("age;b\n1;2\n", "#decimal=comma,thousands=comma", "the same mark is said of t.csv for decimals and for thousands"),
     ],
@@ -550,11 +550,11 @@ def test_what_is_cut_off_is_said_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said", "where"),
     [
-        ('[\n {"age": 61},\n {"age": 62}\n]\n', "3 lines are no objects of JSON and count", "(lines 1, 2, 4)"),
-        ('{"age": 61}\n{"age": 6', "1 line is no object of JSON and counts", "(line 2)"),
-        ('{"age": 61,}\n\n{"age": 61}\n[61]\n', "2 lines are no objects of JSON and count", "(lines 1, 4)"),
-        ('{"age": 61} {"age": 62}\n', "1 line is no object of JSON and counts", "(line 1)"),
-        ("[" * 10_000 + '\n{"age": 61}\n', "1 line is no object of JSON and counts", "(line 1)"),
+        ('[\n {"age": 61},\n {"age": 62}\n]\n', "3 lines are not objects of JSON and count", "(lines 1, 2, 4)"),
+        ('{"age": 61}\n{"age": 6', "1 line is not an object of JSON and counts", "(line 2)"),
+        ('{"age": 61,}\n\n{"age": 61}\n[61]\n', "2 lines are not objects of JSON and count", "(lines 1, 4)"),
+        ('{"age": 61} {"age": 62}\n', "1 line is not an object of JSON and counts", "(line 1)"),
+        ("[" * 10_000 + '\n{"age": 61}\n', "1 line is not an object of JSON and counts", "(line 1)"),
     ],
 )
 def test_a_line_that_is_no_object_is_told(content: str, said: str, where: str, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_the_only_table_that_fits_is_taken() -> None:
         read_columns(f"{address}#table=wv", AGE)
     with pytest.raises(InputError, match=r"^none of the \d+ tables of the database postgres have the columns of the study"):
         read_columns(address, Columns([Column(name="no such thing", low=0, high=1)]))
-    with pytest.raises(InputError, match=r"^column 'ages' is not among the 2 columns of the database postgres"):
+    with pytest.raises(InputError, match=r"^column 'ages' is not one of the 2 columns of the database postgres"):
         read_columns(f"{address}#table=v", Columns([Column(name="ages", low=0, high=1)]))
     assert account_name(address) == "postgres"
 

@@ -239,7 +239,7 @@ def test_what_the_site_does_not_say_is_asked_for_in_one_sentence(tmp_path: Path)
     without = '[mapping.columns]\nsbp = "RR"\n'
     assert 'write person = "patient_id" in table [mapping] of visits.format.toml' in refused(without)
     assert 'write date = "visit_date" in table [mapping]' in refused(MAPPING.replace('date = "visit"', ""), rows="last")
-    assert "column 'ward' is not among the 3 columns" in refused(MAPPING.replace("patient", "ward"))
+    assert "column 'ward' is not one of the 3 columns" in refused(MAPPING.replace("patient", "ward"))
     nobody = written(tmp_path, [ROWS[3]])
     assert len(read(nobody, terms())) == 0
     with pytest.raises(InputError, match="which column of the data frame tells them apart"):

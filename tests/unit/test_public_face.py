@@ -133,9 +133,9 @@ def test_every_protocol_is_a_name() -> None:
         ),
         (
             lambda: STUDY.run(cast(Any, {"age": [30.0, 40.0]})),
-            "'age' is no table: a dict has one table for each party, by its name",
+            "'age' is not a table: a dict has one table for each party, by its name",
         ),
-        (lambda: STUDY.run({"": FRAME, "south": FRAME}), "'' is no name of a party"),
+        (lambda: STUDY.run({"": FRAME, "south": FRAME}), "'' is not a name of a party"),
     ],
 )
 def test_what_is_called_wrongly_is_told_in_words_of_python(call: Callable[[], object], message: str) -> None:

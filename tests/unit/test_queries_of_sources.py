@@ -183,7 +183,7 @@ def test_codes_have_one_row_of_a_key_and_a_digest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="two rows of the codes 'units' have the same code"):
         query_statement(source, WIDE, PrivacyUnit.RECORD)
     (tmp_path / "clinic.format.toml").write_text('[codes]\nunits = ["none"]\n')
-    with pytest.raises(InputError, match="column 'none' is not among the 2 columns of the codes 'units'"):
+    with pytest.raises(InputError, match="column 'none' is not one of the 2 columns of the codes 'units'"):
         query_statement(source, WIDE, PrivacyUnit.RECORD)
     for said in ('codes = "x"', "[codes]\nunits = 3", "[codes]\nunits = []"):
         (tmp_path / "clinic.format.toml").write_text(said)

@@ -197,5 +197,5 @@ def test_blanks_between_columns_are_said(tmp_path: Path) -> None:
 )
 def test_blanks_are_not_advised_where_a_delimiter_stands(content: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InputError, match=r"^column '(age|arm)' is not among the "):
+    with pytest.raises(InputError, match=r"^column '(age|arm)' is not one of the "):
         read_columns(tmp_path / "t.csv", COLUMNS)

@@ -98,12 +98,12 @@ def test_codes_that_are_one_number_count_by_spelling_only(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("mapping = 1", "mapping of wards.format.toml is no table"),
+        ("mapping = 1", "mapping of wards.format.toml is not a table"),
         ("[mapping]\npersons = 'a'", "[mapping] of wards.format.toml has 'persons' (did you mean 'person'?)"),
-        ("[mapping]\nperson = 1", "has a person that is no name of a column: write person ="),
-        ("[mapping.columns]\nage = 1", "mapping.columns.age of wards.format.toml is no table"),
+        ("[mapping]\nperson = 1", "has a person that is not a name of a column: write person ="),
+        ("[mapping.columns]\nage = 1", "mapping.columns.age of wards.format.toml is not a table"),
         ("[mapping.columns.age]\nnames = 'a'", "has 'names' (did you mean 'name'?)"),
-        ("[mapping.columns.age]\nname = 1", "has a name that is no text"),
+        ("[mapping.columns.age]\nname = 1", "has a name that is not a text"),
         ("[mapping.columns.sex]\ncodes = [1]", "has codes that are none: write codes ="),
         ("[mapping.columns.sex]\ncodes = { 1 = [2] }", "has codes that are none: write codes ="),
         *((f"[mapping.columns.age]\nfactor = {one}", "write factor = 0.4536") for one in ("0", "nan", "inf", "true", "'2'")),
@@ -111,8 +111,8 @@ def test_codes_that_are_one_number_count_by_spelling_only(tmp_path: Path) -> Non
             "[mapping.columns]\nage = 'ALTER'\nsex = 'age'\nday = { name = 'DATUM', factor = 2 }",
             "column 'day' has a factor in the site's mapping, and no numbers: leave it out",
         ),
-        ("[mapping.columns]\nage = 'ALTERS'", "column 'ALTERS' is not among the 5 columns of wards.csv (did you mean 'ALTER'?)"),
-        ("[mapping]\nperson = 'PatNrs'\n[mapping.columns]\nage='ALTER'", "column 'PatNrs' is not among the 5 columns"),
+        ("[mapping.columns]\nage = 'ALTERS'", "column 'ALTERS' is not one of the 5 columns of wards.csv (did you mean 'ALTER'?)"),
+        ("[mapping]\nperson = 'PatNrs'\n[mapping.columns]\nage='ALTER'", "column 'PatNrs' is not one of the 5 columns"),
     ],
 )
 def test_a_mapping_that_says_nothing_is_one_sentence(content: str, words: str, wards: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# Stands for a cell that has no text; and the longest text that is kept: a longer one is no number, date or level.
+# The text of a cell that has none; and the longest text that is kept: a longer one cannot be a number, date or level.
 STRANGE = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CELL = 2**15
 # More digits than people write: a number in single precision has them, in a type of twice as many.
@@ -62,7 +62,7 @@ def cell_text(cell: str) -> str:
         if not cell.isascii():
             cell.encode("utf-8")
     except UnicodeEncodeError:
-        # Halves of a sign that stand for no byte, as an escape of JSON may make them, are no text.
+        # Halves of a sign that mean no byte, as an escape of JSON may make them, are not text.
         whole = "".join(STRANGE if "\ud800" <= sign < "\udc80" or "\udcff" < sign <= "\udfff" else sign for sign in cell)
         return whole.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
     return cell

@@ -49,7 +49,7 @@ ROWS, LENGTH = 2**16, 8
 
 # Cells of a column: objects, or float64 of shape (rows,) with NaN for missing where all are numbers.
 Cells: TypeAlias = Sequence[Any] | Array
-# The cells of a piece of a column as they are packed, and the bytes of the places of rows among them, where each is there once.
+# The cells of a piece of a column as they are packed, and the bytes of the index of each row's cell, where each is there once.
 Packed: TypeAlias = tuple[bytes | list[Any], bytes | None]
 
 
@@ -190,7 +190,7 @@ def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: 
 
     series = narwhals.from_native(read(path, kind, name), eager_only=True)[name]
     if isinstance(series.dtype, narwhals.String):
-        # Where a text is no UTF-8, none can be cut before they are handed over.
+        # Where a text is not UTF-8, none can be cut before they are handed over.
         cut = anyway(lambda: series.str.slice(0, LONGEST_CELL))
         series = series if cut is None else cut
     if (anyway(lambda: _text_length(series, narwhals)) or 0) > MOST_TEXT:
@@ -233,7 +233,7 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
     counts = anyway(lambda: series.cast(narwhals.Int32 if dates else narwhals.Int64).to_list())
     if counts is None or all(is_empty(count) or first <= count // unit <= last for count in counts):
         return _objects(series)
-    # Where nothing is, some have a number that stands for it.
+    # Where nothing is, some have a number for it.
     empty = series.is_null().to_list()
     there = [index for index, count in enumerate(counts) if not empty[index] and first <= count // unit <= last]
     cells = [None if nothing else STRANGE for nothing in empty]
@@ -254,7 +254,7 @@ def _objects(series: Any) -> list[Any]:
 
 
 def anyway(call: Callable[[], Any]) -> Any:
-    """The result of a call, or None if it fails: a panic of Polars is no Exception."""
+    """The result of a call, or None if it fails: a panic of a library is a BaseException alone."""
     try:
         return call()
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TooManyCellsError):
@@ -315,7 +315,7 @@ def _by_pyarrow(path: Path, kind: str, name: str) -> Any:
         import pyarrow
         from pyarrow import parquet
 
-        # Else a text in a dictionary that is no UTF-8 ends all of it.
+        # Else a text in a dictionary that is not UTF-8 ends all of it.
         kept = [name] if pyarrow.types.is_dictionary(parquet.read_schema(path).field(name).type) else []
         return parquet.read_table(path, columns=[name], partitioning=None, read_dictionary=kept)
     from pyarrow import feather

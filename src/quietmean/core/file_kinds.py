@@ -1,4 +1,4 @@
-"""What kind of document a file is, for whoever is given another one: both kinds by name, and the command that takes it."""
+"""What kind of document a file is, for anyone who is given another one: both kinds by name, and the command that takes it."""
 
 from __future__ import annotations
 

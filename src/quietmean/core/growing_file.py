@@ -1,6 +1,6 @@
 """Files that grow at their end, and how much of them is certain: nothing counts that an fsync did not bring to the disk.
 
-After an fsync that failed the system calls what it still holds written: the next one succeeds without writing it, and whoever
+After an fsync that failed the system calls what it still holds written: the next one succeeds without writing it, and anyone who
 reads sees it until the power is cut. So what such a call was about is cut off, on the disk too, or written anew before it counts.
 """
 

@@ -221,7 +221,7 @@ class InputDomain:
         return np.concatenate([low for low, _ in both]), np.concatenate([high for _, high in both])
 
     def bounds_in_pieces(self) -> Iterator[tuple[slice, Vector | float, Vector | float]]:
-        """The same a piece of the coordinates at a time: which they are, and their bounds, one number where these are equal."""
+        """Yield bounds a piece of the coordinates at a time: which they are, low, high; one number where these are equal."""
         begin = 0
         for part in self.parts:
             own = getattr(part, "coordinate_bounds", None)

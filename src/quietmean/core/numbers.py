@@ -1,6 +1,6 @@
 """What the numbers of a study are, for one party or for all at once: float64, or whole multiples of the step of a public grid.
 
-:class:`RealNumbers` stand for the real numbers of the privacy accountant. :class:`WholeNumbers` are what protocols run with by
+:class:`RealNumbers` are the real numbers of the privacy accountant. :class:`WholeNumbers` are what protocols run with by
 default: values are rounded towards zero once, noise is discrete, and everything after that is exact.
 :class:`RoundedNumbers` are on a grid, too, but what is injected is a real number that is rounded to it.
 """
@@ -123,7 +123,7 @@ class WholeNumbers(Numbers):
         self.step = step
 
     def value(self, value: Vector) -> Vector:
-        # A value on the grid is not copied: the caller wipes the one copy when it is no longer needed.
+        # A value on the grid is not copied: the caller wipes the one copy once it has done its work.
         return value if on_grid(value, self.value_step) else towards_zero(value, self.value_step)
 
     def _in_steps(self, sigma: float) -> float:

@@ -137,7 +137,7 @@ def epsilon_text(epsilon: float) -> str:
 
 
 def a_coordinate(coordinates: int | None) -> str:
-    """Of what a figure in nats is: one of the ``coordinates`` of a party's value, which holds its part of all answers."""
+    """Return what a figure in nats is of: one of the ``coordinates`` of a party's value, which holds its part of all answers."""
     return "a coordinate" if coordinates is None else f"a coordinate (a party's value has {coordinates})"
 
 

@@ -34,7 +34,7 @@ def frame_of(rows: Rows, kinds: Kinds | None = None) -> DataFrame:
 
 
 def csv_bytes(rows: Rows, heads: Sequence[str]) -> bytes:
-    """The same as CSV (RFC 4180, UTF-8), exactly: numbers to the last digit, an empty cell for what is not known."""
+    """Return rows as CSV (RFC 4180, UTF-8), exactly: numbers to the last digit, an empty cell for what is not known."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(heads)
@@ -62,7 +62,7 @@ def table_text(rows: Rows) -> str:
 
 
 def table_html(rows: Rows) -> str:
-    """The same as an HTML table."""
+    """Return rows as an HTML table."""
     names = list(rows[0]) if rows else []
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(_cell(row[name]))}</td>' for name in names)}</tr>" for row in rows)

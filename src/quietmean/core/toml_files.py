@@ -28,7 +28,7 @@ def read_tables(path: Path, subject: str, *kinds: FileKind) -> dict[str, Any]:
 
 
 def decode_tables(content: bytes, path: Path, subject: str, *kinds: FileKind) -> dict[str, Any]:
-    """The same of what was read already."""
+    """Return the tables of what was read already."""
     if kinds:
         refuse_other(kind_of_content(content), f"file {path}", *kinds)
     return decode_toml(content, lambda reason: InputError(f"{subject} {path} cannot be read ({reason}): mend it"))

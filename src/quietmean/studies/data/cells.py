@@ -65,7 +65,7 @@ class ColumnReader:
     understood: bool = False
 
     def __post_init__(self) -> None:
-        """Raises :class:`InputError` for a factor of what is no number."""
+        """Raises :class:`InputError` for a factor of what is not a number."""
         if self.location.mapping.of(self.column.name).factor != 1 and kind_of(self.column) != "numbers":
             raise InputError(f"column {self.column.name!r} has a factor in the site's mapping, and no numbers: leave it out")
 
@@ -81,7 +81,7 @@ class ColumnReader:
         return values
 
     def unreadable(self, place: str) -> str:
-        """What is wrong where there are cells and none holds a value, in a sentence; empty elsewhere."""
+        """Return what is wrong where there are cells and none holds a value, in a sentence; otherwise nothing."""
         if self.understood or not self.strange:
             return ""
         _, what, remedy = _SAID[kind_of(self.column)]
@@ -108,7 +108,7 @@ def understood(cells: Cells, column: Column, numerals: Numerals, location: Locat
     """Return the values of the cells of a column, each (rows,), and which of them are not understood.
 
     NaN, or -1 for levels, where a cell holds no value; strange is one that holds none of the usual spellings or declared codes of
-    missing either. Codes of the site stand for the texts that it maps them to, and numbers are in the unit of the study.
+    missing either. Codes of the site are read as the texts that it maps them to, and numbers are in the unit of the study.
     """
     mapping = location.mapping.of(column.name)
     if mapping.codes:
@@ -313,7 +313,9 @@ def _reader_of_levels(column: Column, numerals: Numerals) -> CellReader:
 
 
 def _by_meaning(codes: Mapping[str, Value]) -> dict[Decimal | str, Value]:
-    """The same by the number or day that each is; nothing where two are the same one, but say something else: ``01``, ``1``.
+    """Return what codes say by the number or day that each is.
+
+    Nothing where two are the same one, but say something else: ``01``, ``1``.
 
     A number is also what single precision makes of it.
     """

@@ -32,7 +32,7 @@ CLOSED = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    # Nor does a name in a query stand for a variable of this program.
+    # Nor does a name in a query mean a variable of this program.
     "python_enable_replacements": "false",
     "lock_configuration": "true",
     # Memory and disk are limited, too.
@@ -148,7 +148,7 @@ def selected(base: Any, chosen: str, kind: str, location: Location, column_names
 def pieces_of(
     base: Any, kind: str, chosen: str, location: Location, names: tuple[str, ...], columns: Mapping[int, tuple[str, str]]
 ) -> Pieces:
-    """The rows of what is ``chosen``; ``columns``: how each is written and its type, by its place among the ``names``."""
+    """The rows of what is ``chosen``; ``columns``: how each is written and its type, by its index in ``names``."""
     listed, places = ", ".join(_handed_over(column, type_, kind) for column, type_ in columns.values()), list(columns)
     cursor, row = base.execute(f"SELECT {listed or 'NULL'} FROM {chosen}"), 1  # noqa: S608
     while True:
@@ -209,7 +209,7 @@ def _sqlite(path: Path) -> Any:
 
 
 def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]:
-    """A database in memory beside which the file is, so that nothing in it stands for a function or type of the library."""
+    """Return what opens a database in memory with the file beside it, so that no name in that means a function of the library."""
     duckdb = import_extra("duckdb", "sql", f"{location.name} is a DuckDB file, and reading it")
 
     def connect(path: Path) -> Any:
@@ -240,5 +240,5 @@ def query_of(location: Location) -> str:
 
 
 def behind_from(query: str) -> str:
-    """The same as it stands behind FROM; a comment may be the last thing in it."""
+    """Return a query as it stands behind FROM; a comment may be the last thing in it."""
     return f"({query}\n)"

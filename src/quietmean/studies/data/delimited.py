@@ -38,7 +38,7 @@ _ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 _LOOK = 4096
 
 
-# Bytes among which the heading is searched.
+# The first bytes, in which the heading is searched.
 _HEAD = 2**20
 
 
@@ -266,7 +266,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
         for delimiter, heading in ways:
             if any(heading) if names is None else names <= set(heading):
                 require_distinct(location.name, heading)
-                # A single name may be a line of any text: then there is no delimiter.
+                # A single name may be a line of any text: then nothing delimits columns.
                 between = delimiter if stated or len(heading) > 1 or delimiter in content else ""
                 closed = between not in ("", BLANKS) and content.rstrip(" ").endswith(between)
                 return _Heading(heading, between, line, next_start, end, closed)
@@ -285,7 +285,7 @@ def _find_heading(encoding: Encoding, head: bytes, location: Location, names: se
 
 
 def _no_table(text: str, location: Location) -> InputError | None:
-    """An error for what is no table at all, by its first characters."""
+    """Return an error for what cannot be a table at all, by its first characters."""
     start = text.lstrip()
     if not start:
         return InputError(f"{location.name} is empty: its first row must hold the names of its columns")

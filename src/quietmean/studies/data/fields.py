@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from _csv import Reader
 
-# Stands for any number of blanks and tabs between columns.
+# Means any number of blanks and tabs between columns.
 BLANKS = " "
 # A cell between quotation marks, which stays as it is; and blanks outside of one.
 _QUOTED_OR_BLANKS = re.compile(r'("(?:[^"]|"")*")|[ \t]+')

@@ -88,7 +88,7 @@ def read_file(
 
 
 def digests_of_codes(location: Location, column_names: Collection[str], unit: PrivacyUnit) -> dict[str, str]:
-    """Of each table of codes that a query joins, by its name; no row of data is read.
+    """Return the digest of each table of codes that a query joins, by its name; no row of data is read.
 
     Raises :class:`InputError` as :func:`read_file` does.
     """

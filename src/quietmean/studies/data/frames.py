@@ -63,7 +63,7 @@ def read_columnar(location: Location, column_names: Collection[str] | None, kind
 def columns_apart(
     module: ModuleType, kind: str, damaged: str, location: Location, column_names: Collection[str] | None
 ) -> Pieces:
-    """The same by a ``module`` that runs as a process. Raises :class:`InputError`; ``damaged``: what the file may be."""
+    """Yield the named columns, read by a ``module`` that runs as a process; ``damaged``: what the file may be."""
     names = sorted({plain_name(name) for name in column_names or ()})
     unreadable = InputError(
         f"file {location.name} cannot be read as a table: it is {damaged}, or reading it takes more "

@@ -23,7 +23,7 @@ from quietmean.studies.data.table import Pieces, Table
 
 # The most groups of one question: more are no summary of a table, and its rows are read.
 MOST_GROUPS = 2**20
-# The group of what is no number, and of nothing: below all others.
+# The groups of nothing and of what is not a number: below all others.
 NOTHING, NOT_A_NUMBER = -1, -2
 
 # A row of each group, piece by piece, and how many rows it has.

@@ -26,7 +26,7 @@ from quietmean.studies.data.withheld import NOTHING_WITHHELD, Withheld
 
 
 class GroupsOfFrame(CountingEngine):
-    """Of a lazy frame. Raises :class:`InputError` for what is no table, and without a column of the study."""
+    """Counts groups of a lazy frame. Raises :class:`InputError` for anything else, and without a column of the study."""
 
     def __init__(self, data: Any, columns: Columns) -> None:
         self._narwhals = narwhals = import_extra("narwhals", "tables", "counting groups of rows where they are")
@@ -128,7 +128,7 @@ def records_of(
 
 
 def _answer(call: Callable[[], Any]) -> Any:
-    """Of the engine. Raises :class:`InputError` where it fails: its message may quote a cell, and a panic is no Exception."""
+    """Return the engine's answer. Raises :class:`InputError` where it fails: its message may quote a cell."""
     answers = anyway(lambda: [call()])
     if answers is None:
         raise InputError(

@@ -25,7 +25,7 @@ from quietmean.studies.data.table import Pieces
 
 
 class GroupsOfPostgresql(CountingEngine):
-    """Of the table, view or query that a location says; a question is asked in a transaction of its own, or of those at once."""
+    """Counts groups of the table, view or query of a location: each question in a transaction, or several in one."""
 
     def __init__(self, location: Location, columns: Columns) -> None:
         self.location = location

@@ -1,6 +1,6 @@
 """JSON lines: a text with one object of JSON in each line, which is one record.
 
-There is no header, so no name is refused for being in none of the objects: what an object lacks is missing. A line that is no
+Nothing is a header, so no name is refused for being in none of the objects: what an object lacks is missing. A line that is no
 object is a record of missing cells. Each line is read by itself: the first one is a record too, so its bytes decide nothing, and
 the text is UTF-8, as the standard of JSON has it.
 """
@@ -44,7 +44,7 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
         if len(some) < ROWS:
             break
     if no_objects:
-        are = count_of(no_objects, "line is no object of JSON and counts", "lines are no objects of JSON and count")
+        are = count_of(no_objects, "line is not an object of JSON and counts", "lines are not objects of JSON and count")
         tell(
             f"{location.name}: {are} as missing throughout ({where('line', first_lines, no_objects)}): write each record as one "
             "object, in a line of its own"
@@ -54,7 +54,7 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
 
 
 def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """The number of each line that is not empty, and its cells by their names; None where it is no object."""
+    """The number of each line that is not empty, and its cells by their names; None where it is not an object."""
     chunks = unpacked(location.path, by_name=True)
     head = b""
     while len(head) <= len(_MARK) and (chunk := next(chunks, b"")):

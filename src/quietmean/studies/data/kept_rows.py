@@ -19,7 +19,7 @@ _SHIFT = np.uint64(64 - 12)
 
 
 class KeptRows:
-    """The rows that were added, until there is no room; then those of persons whose range is below ``limit``, 0 for nobody's.
+    """The rows that were added, as long as there is room; then those of persons whose range is below ``limit``, 0 for nobody's.
 
     ``room``: for so many rows, which take memory once they are there; ``by_person``: whether it is kept whose each row is;
     ``dated``: and its day.
@@ -30,7 +30,7 @@ class KeptRows:
         self._ends: list[int] = []
         self._values = np.empty((room, columns))
         self._persons = np.empty((room if by_person else 0, 2), dtype=np.uint64)
-        # One day that is not known stands for all.
+        # One day that is not known is that of all.
         self._days = np.empty(room) if dated else np.broadcast_to(np.nan, room)
         self._dated = dated
         self.limit = RANGES

@@ -24,11 +24,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 from quietmean.studies.data.mapping import SiteMapping
 
-# The last one stands for any number of blanks and tabs.
+# The last one means any number of blanks and tabs.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blanks": " "}
 # What a data frame is called instead of a file.
 FRAME = Path("the data frame")
-# Lines or rows among which the names of the columns are searched.
+# Lines or rows in which the names of the columns are searched.
 HEADING_LINES = 50
 # What files with an object of JSON in each line are called.
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -120,7 +120,7 @@ class Location:
         skip = self.settings.get("skip", "0")
         if not skip.isdecimal():
             raise InputError(
-                f"#skip={skip} of {self.path.name} is no number: say how many lines are above the names of the columns"
+                f"#skip={skip} of {self.path.name} is not a number: say how many lines are above the names of the columns"
             )
 
     @property
@@ -284,7 +284,9 @@ def _in_format_file(beside: Path, must_be: bool) -> _Said:
     codes = _codes(raw.pop("codes", {}), beside.name)
     wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
     if wrong:
-        raise InputError(f"{wrong[0]} of {beside.name} is no text, number or truth value: write for example {wrong[0]} = 'comma'")
+        raise InputError(
+            f"{wrong[0]} of {beside.name} is not a text, number or truth value: write for example {wrong[0]} = 'comma'"
+        )
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}, mapping, codes
 
 

@@ -22,7 +22,7 @@ _MOST_ROWS = 1000
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """``name``: the site's, or nothing where it is that of the study. ``codes``: the texts that stand for cells.
+    """``name``: the site's, or nothing where it is that of the study. ``codes``: the texts as which cells are read.
 
     ``factor``: by which numbers are multiplied, so that they have the study's unit.
     """
@@ -50,7 +50,7 @@ class SiteMapping:
         _only(table, ("person", "date", "rows_per_person", "columns"), "mapping", place)
         for name, usual in (("person", "patient_id"), ("date", "visit_date")):
             if not isinstance(table.get(name, ""), str):
-                raise InputError(f'[mapping] of {place} has a {name} that is no name of a column: write {name} = "{usual}"')
+                raise InputError(f'[mapping] of {place} has a {name} that is not a name of a column: write {name} = "{usual}"')
         person, date = (plain_name(table.get(name, "")) for name in ("person", "date"))
         columns = _table(table.get("columns", {}), "mapping.columns", place)
         read = {plain_name(name): _column(column, name, place) for name, column in columns.items()}
@@ -103,18 +103,18 @@ def _column(raw: object, name: str, place: str) -> ColumnMapping:
     _only(table, _FIELDS, where, place)
     codes, factor, called = table.get("codes", {}), table.get("factor", 1.0), table.get("name", "")
     if not isinstance(called, str):
-        raise InputError(f'[{where}] of {place} has a name that is no text: write name = "ALTER"')
+        raise InputError(f'[{where}] of {place} has a name that is not a text: write name = "ALTER"')
     if not (isinstance(codes, Mapping) and all(isinstance(code, str | int | float) for code in codes.values())):
         raise InputError(f'[{where}] of {place} has codes that are none: write codes = {{ 1 = "f", 2 = "m", 9 = "" }}')
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor) or factor == 0:
-        raise InputError(f"[{where}] of {place} has a factor that is no number but 0: write factor = 0.4536")
+        raise InputError(f"[{where}] of {place} has a factor that is 0 or not a number: write factor = 0.4536")
     texts = {plain_name(code): str(text).lower() if isinstance(text, bool) else str(text) for code, text in codes.items()}
     return ColumnMapping(plain_name(called), texts, float(factor))
 
 
 def _table(raw: object, where: str, place: str) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping):
-        raise InputError(f"{where} of {place} is no table: write [{where}], and below it what is said")
+        raise InputError(f"{where} of {place} is not a table: write [{where}], and below it what is said")
     return raw
 
 

@@ -21,7 +21,7 @@ _DEPTH = 3
 
 @dataclass
 class MultilineRecords:
-    """The records in ``lines``, of which None stands for one that is too long: iterate over it.
+    """The records in ``lines``, of which None is one that is too long: iterate over it.
 
     A line with as many cells as the heading (``widths``), and with quotation marks in pairs around whole cells, is a record. A
     line that leaves a mark open goes on up to the line that closes it, if these are at most ``most`` lines, if they have as many

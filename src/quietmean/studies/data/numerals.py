@@ -22,7 +22,7 @@ _GROUPED = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
 _BLANKS = re.compile(r"(?<=\d)[\u0020\u00a0\u2009\u202f'\u2019](?=\d{3}(?!\d))")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _THREE_DIGITS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
-# The longest text of a number: a longer one is no number, and could take arbitrarily long to convert.
+# The longest text of a number: a longer one is not a number, and could take arbitrarily long to convert.
 LONGEST = 64
 
 
@@ -46,7 +46,7 @@ class Numerals:
         return cls(mark, _other(mark) if thousands is None else MARKS.get(thousands, ""))
 
     def value(self, text: str) -> float | None:
-        """The value of a text without blanks around it; None if it is no number, or could be one of two."""
+        """The value of a text without blanks around it; None if it is not a number, or could be one of two."""
         if _INFINITE.fullmatch(text):
             return -math.inf if text.startswith("-") else math.inf
         text = _BLANKS.sub("", text[: LONGEST + 1].replace("\u2212", "-"))
@@ -61,7 +61,7 @@ class Numerals:
         return self.groups is None and self.mark not in text and _THREE_DIGITS.fullmatch(text) is not None
 
     def with_point(self, text: str) -> str | None:
-        """The same number with a decimal point and without groups; None where the marks make no number."""
+        """Return a number with a decimal point and without groups; None where the marks make no number."""
         other = _other(self.mark)
         if self.groups is not None:
             integer, mark, rest = text.partition(self.mark)

@@ -1,6 +1,6 @@
 """Whose a row is: the site's column that tells persons apart, and the day by which one of their rows is chosen.
 
-Identifiers never leave this module: what stands for a person is 128 bits of a hash, in memory alone.
+Identifiers never leave this module: each person is 128 bits of a hash, in memory alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import MOST_NAMED, Table, require_heading, where
 from quietmean.studies.data.text import Notify
 
-# Two words of 64 bits for each person, and what stands for a row of nobody.
+# Two words of 64 bits for each person, and what a row of nobody has.
 _BYTES = 16
 _LABEL = b"quietmean person"
 _NOBODY = bytes(_BYTES)
-# Whole numbers below this one are floats, exactly; and the most identifiers that are kept with what stands for them.
+# Whole numbers below this one are floats, exactly; and the most identifiers that are kept with their hashes.
 _EXACT = 2.0**53
 _MOST_KNOWN = 2**21
 
@@ -48,7 +48,7 @@ class KnownNumbers:
     _waiting: list[tuple[Array, Identities]] = field(default_factory=list, repr=False)
 
     def identities(self, numbers: Array) -> Identities:
-        """Of persons with these identifiers, (numbers, 2)."""
+        """Return the hashes of persons with these identifiers, (numbers, 2)."""
         places = np.searchsorted(self._numbers, numbers)
         words = self._words[places]
         fresh = np.flatnonzero(self._numbers[places] != numbers)
@@ -61,7 +61,7 @@ class KnownNumbers:
         return words
 
     def _settle(self) -> None:
-        """Those who wait get their places among the others: only they are sorted."""
+        """Insert those who wait between the others: only they are sorted."""
         numbers, first = np.unique(np.concatenate([waiting for waiting, _ in self._waiting]), return_index=True)
         words = np.vstack([waiting for _, waiting in self._waiting])[first]
         places, self._waiting = np.searchsorted(self._numbers, numbers), []
@@ -95,7 +95,7 @@ class PersonReader:
             require_heading(table, name)
 
     def identities(self, table: Table) -> Identities:
-        """Of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without that column."""
+        """Return the hash of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without it."""
         require_heading(table, self.location.mapping.person)
         cells = table.take(table.names.index(plain_name(self.location.mapping.person))).distinct()
         words = cells.spread(self._words(cells.values))
@@ -105,7 +105,7 @@ class PersonReader:
         return np.asarray(words)
 
     def _words(self, cells: Sequence[Any] | Array) -> Identities:
-        """Of distinct cells."""
+        """Return the hashes of distinct cells."""
         if not isinstance(cells, np.ndarray):
             return identities_of(map(text_of_cell, cells))
         words, whole = np.zeros((len(cells), 2), dtype=np.uint64), is_whole(cells)
@@ -114,7 +114,7 @@ class PersonReader:
         return words
 
     def days(self, table: Table) -> Array:
-        """Of each row, (rows,): since 1970, NaN where none is known. Raises :class:`InputError` without that column."""
+        """Return the day of each row, (rows,), since 1970; NaN where none is known. Raises :class:`InputError` without it."""
         name = self.location.mapping.date
         if not name:
             return np.full(table.height, np.nan)
@@ -127,7 +127,7 @@ class PersonReader:
         return days
 
     def tell(self, place: str, word: str, tell: Notify, rows: str | int) -> None:
-        """Says to the owner how many rows are nobody's, if any, and how many have no day where that chooses among ``rows``."""
+        """Says to the owner how many rows are nobody's, if any, and how many have no day where that chooses their ``rows``."""
         if self.nobodys:
             names, count = ("rows name", "count") if self.nobodys > 1 else ("row names", "counts")
             stand = where(word, self.lines, self.nobodys)
@@ -187,7 +187,7 @@ class DistinctPersons:
         return np.asarray((self._known[places] == identities).all(axis=1))
 
     def _settle(self) -> None:
-        """Those who wait get their places among the others: only they are sorted."""
+        """Insert those who wait between the others: only they are sorted."""
         if not self._waiting:
             return
         fresh = _distinct(np.vstack(self._waiting))
@@ -198,7 +198,7 @@ class DistinctPersons:
 
 
 def identities_of(texts: Iterable[str | None]) -> Identities:
-    """Of persons with these identifiers, (persons, 2)."""
+    """Return the hashes of persons with these identifiers, (persons, 2)."""
     return _in_words(map(_digest, texts))
 
 
@@ -222,7 +222,7 @@ def _distinct(identities: Identities) -> Identities:
 
 
 def _digest(text: str | None) -> bytes:
-    """Of an identifier, by its meaning where it is a number: 7, 7.0 and 007 are one, whichever program wrote them."""
+    """Return the hash of an identifier, by its meaning where it is a number: 7, 7.0 and 007 are one."""
     same = identifier(text)
     return _NOBODY if same is None else _hashed(same)
 

@@ -30,7 +30,9 @@ class PlainRecords:
 
     @classmethod
     def of(cls, block: bytes, delimiter: str, cells: int, closed: bool, end: str) -> Self | None:
-        """Of a block of UTF-8 whose records end so. ``cells``: how many each has, of which the last is empty if ``closed``.
+        """Return the plain records of a block of UTF-8 that end so.
+
+        ``cells``: how many each has, of which the last is empty if ``closed``.
 
         None where it is not known where lines end.
         """

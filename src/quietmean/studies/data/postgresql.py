@@ -208,7 +208,7 @@ def _handed_over(column: str, kind: str) -> str:
         return f"substring({column}::bytea from 1 for {LONGEST_CELL})"
     text = f"left({column}::text, {LONGEST_CELL})"
     if kind == "date" or kind.startswith("timestamp"):
-        # What is no day is none that is written otherwise.
+        # What cannot be a day is none that is written otherwise.
         return f"CASE WHEN NOT isfinite({column}) OR {column} < '0001-01-01' THEN '{STRANGE}' ELSE {text} END"
     return text
 

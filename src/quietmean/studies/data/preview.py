@@ -36,7 +36,7 @@ _OTHER_WAYS = (
     {"dates": "stata"},
     {"dates": "unix"},
 )
-# And of how records are read, which are tried where the owner is told of them.
+# And of how records are read, which are tried where a note names them.
 _OTHER_RECORDS = {"multiline": ("true",), "rownames": ("true", "false")}
 
 
@@ -61,7 +61,7 @@ class ColumnPreview:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The least and the most as they are shown; empty where there is no value."""
+        """The least and the most as they are shown; empty without a value."""
         lowest, highest = (
             "" if end is None else end if isinstance(end, str) else f"{end:.6g}" for end in (self.least, self.most)
         )

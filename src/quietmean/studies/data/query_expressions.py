@@ -43,7 +43,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Relation:
-    """What a name behind FROM stands for.
+    """What a name behind FROM means.
 
     ``data``: does any of its rows come from a table of data? ``tables``: of these, how often each is in it. ``rows``: a person
     has at most as many rows in it as the product of those in these tables. ``key``: of codes, places that no two rows share.
@@ -75,7 +75,7 @@ class SqlNames:
     query: Query
     parts: list[tuple[str, tuple[Field, ...]]] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
-    # Columns of USING, which stand for the first one of that name.
+    # Columns of USING, which mean the first one of that name.
     merged: set[str] = field(default_factory=set)
 
     def find(self, names: Sequence[str]) -> Field | None:
@@ -165,7 +165,7 @@ class Writer:
         named = self.scope.aliases.get(names[0].casefold()) if len(names) == 1 else None
         if named is None:
             raise self.query.refused(f"{'.'.join(names)!r} that is not a column here", "Name a column of a table behind FROM")
-        # What it stands for has names from before it only.
+        # What it means has names from before it only.
         aliases = dict(self.scope.aliases)
         before = dict(list(aliases.items())[: list(aliases).index(names[0].casefold())])
         made = replace(self, scope=replace(self.scope, aliases=before)).term(named)
@@ -269,7 +269,7 @@ class Writer:
             if sort == "v":
                 continue
             if not term.constant or term.text is None:
-                raise self.query.refused(f"{name} with a pattern or length that is no constant", "Write a constant")
+                raise self.query.refused(f"{name} with a pattern or length that is not a constant", "Write a constant")
             if sort == "s" and len(term.text) > listed.LONGEST_PART:
                 raise self.query.refused(f"a text of more than {listed.LONGEST_PART} signs in {name}", "Shorten it")
             if sort == "n" and not (term.text.removeprefix("-").isdecimal() and abs(int(term.text)) <= LONGEST_CELL):

@@ -19,7 +19,7 @@ _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
 
 
 class FileTables(Tables):
-    """Of a file of this ``kind``, whose ``reader`` reads the named columns, or all."""
+    """The table of a file of this ``kind``, whose ``reader`` reads the named columns, or all."""
 
     def __init__(self, location: Location, kind: str, reader: Callable[[Location, Collection[str] | None], Pieces]) -> None:
         self._location, self._kind, self._reader = location, kind, reader

@@ -35,7 +35,7 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Those whose result may be longer than their arguments: it is cut as cells are.
 GROWING: Final = frozenset(["||", "concat", "concat_ws", "lpad", "rpad", "replace", "regexp_replace", "translate"])
-# Those with a pattern of LIKE, whose work on a text grows with a power of it where signs for any one character are among it.
+# Those with a pattern of LIKE, whose work on a text grows with a power of it where it has signs for any one character.
 LIKE: Final = frozenset(["~~", "!~~", "~~*", "!~~*", "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape"])
 MOST_WILDCARDS = 2
 # What a constant is tried with: by a name that fails for the constant only.
@@ -63,7 +63,7 @@ AT_LEAST, AT_MOST = frozenset(("arg_min", "argmin", "min_by")), frozenset(("arg_
 IN_ORDER: Final = {"first": True, "last": False}
 COUNTS: Final = frozenset(("count", "count_star"))
 
-# Windows within a person, with their arguments; and whether they choose among rows in one place, so that content has to decide.
+# Windows within a person, with their arguments; and whether they choose between rows in one place, so that content has to decide.
 WINDOWS: Final = {
     "WINDOW_ROW_NUMBER": ("row_number", ("",), True),
     "WINDOW_NTILE": ("ntile", ("n",), True),
@@ -98,7 +98,7 @@ CASTS: Final = {
 
 
 def signature_of(signatures: tuple[str, ...], arguments: int) -> str | None:
-    """What each of so many arguments has to be, or None where there is no such number."""
+    """What each of so many arguments has to be, or None where it does not take so many."""
     for signature in signatures:
         if signature.endswith("*"):
             first, last = signature[:-2], signature[-2]

@@ -109,7 +109,7 @@ class Computed:
         self._outer = replace(self._inner, column=self._ungrouped, known=self._key, aggregate=self._aggregate)
 
     def _named(self, node: Node, expression: Node) -> Node:
-        """What a place in the list of columns stands for."""
+        """Return what a place in the list of columns means."""
         if expression.get("type") != "VALUE_CONSTANT":
             return expression
         literal = self._query.read(self._query.read(expression, "VALUE_CONSTANT")["literal"], "literal")
@@ -162,7 +162,7 @@ class Computed:
             return f"list_aggregate({made}, '{listed.AGGREGATES[name]}')"
         share = terms[1].text
         if share is None or share.startswith("-") or not float(share) <= 1:
-            raise self._query.refused(f"{name} of a share that is no constant from 0 to 1", "Write such a one")
+            raise self._query.refused(f"{name} of a share that is not a constant from 0 to 1", "Write such a one")
         return f"list_aggregate({made}, '{name}', {share})"
 
     def _select(self, sql: str, there: Sequence[str]) -> str:

@@ -91,7 +91,7 @@ class Levels:
         return name
 
     def types(self, sql: str, names: Sequence[str]) -> list[str]:
-        """Of the columns of a SELECT with these names.
+        """Return the types of the columns of a SELECT with these names.
 
         Raises :class:`InputError` where it cannot be computed, or has a type that is not on the list.
         """

@@ -163,7 +163,7 @@ class Query:
         return node
 
     def kind(self, node: Node, known: Mapping[str, Any] | frozenset[str]) -> str:
-        """The type of a node among the ``known``. Raises :class:`InputError` for any other."""
+        """Return the type of a node, which is one of the ``known``. Raises :class:`InputError` for any other."""
         kind = str(node.get("type"))
         if kind not in known:
             raise self.refused(called(kind))

@@ -36,7 +36,7 @@ else:
 
 
 def _ignore(sentence: str) -> None:
-    """Where no owner of data is to be told."""
+    """Say nothing: no owner of data reads it."""
 
 
 def read_columns(source: Source, columns: Columns, tell: Notify = _ignore) -> Array:
@@ -47,7 +47,7 @@ def read_columns(source: Source, columns: Columns, tell: Notify = _ignore) -> Ar
     are their places, NaN where a cell is missing and -1 where it holds none of the declared ones. Transforms are computed.
     ``tell`` gets sentences for the owner of the data alone: which cells were not understood, by line and column.
 
-    A table without rows is one of no records. Raises :class:`InputError`, without any cell, for what is no table, for a column
+    A table without rows is one of no records. Raises :class:`InputError`, without any cell, for anything else, for a column
     that is absent or of a type that holds no such values, and for more cells than memory is for.
     """
     if isinstance(source, np.ndarray):
@@ -57,7 +57,7 @@ def read_columns(source: Source, columns: Columns, tell: Notify = _ignore) -> Ar
 
 
 def read_records(source: Source, columns: Columns, tell: Notify = _ignore) -> Iterator[Array]:
-    """The same, one piece of rows after the other: of a source of any size little is in memory at a time.
+    """Yield the declared columns, one piece of rows after the other: of a source of any size little is in memory at a time.
 
     ``tell`` is called after the last one.
     """
@@ -74,10 +74,10 @@ def read_records(source: Source, columns: Columns, tell: Notify = _ignore) -> It
 def read_person_rows(
     source: Source, columns: Columns, tell: Notify, rows: str | int | None, known: KnownNumbers | None = None
 ) -> Iterator[PersonRows]:
-    """The same with whose each row is, by the site's mapping. ``rows``: which of a person's count; None where persons do not.
+    """Yield the declared columns with whose each row is, by the site's mapping.
 
-    Its owner is told of rows of nobody, and of those without a day where that chooses. ``known``: of the same source when it was
-    read before.
+    ``rows``: which of a person's count; None where persons do not. Its owner is informed of rows of nobody, and of those without
+    a day where that chooses. ``known``: of the same source when it was read before.
 
     Raises :class:`InputError` also without that column.
     """
@@ -139,7 +139,7 @@ class Declared:
         return np.vstack(records), table
 
     def end(self, table: Table, tell: Notify) -> None:
-        """After the last piece: its owner is told what was not understood.
+        """Say to the owner, after the last piece, what was not understood.
 
         Raises :class:`InputError` without a column, whether there is any row or none.
         """
@@ -201,7 +201,7 @@ def read_pieces(
     besides: Collection[str] = (),
     unit: PrivacyUnit | None = PrivacyUnit.RECORD,
 ) -> Pieces:
-    """The same piece by piece, with the columns ``besides``, which are called so here.
+    """Yield the table piece by piece, with the columns ``besides``, which are called so here.
 
     ``unit``: that of the study, by whose rules a query is checked; None where either will do. Raises :class:`InputError` also for
     a file that changes meanwhile.
@@ -229,14 +229,14 @@ def read_at(
     besides: Collection[str] = (),
     unit: PrivacyUnit | None = PrivacyUnit.RECORD,
 ) -> Pieces:
-    """The same of a file or database with settings; the named columns are called as in the study, whatever they are here."""
+    """Yield the table of a file or database with settings; the named columns are called as in the study."""
     called = location.mapping.names(column_names)
     for piece in read_file(location, {*called.values(), *besides}, tell, unit):
         yield replace(piece, called=called)
 
 
 def _transformed(column: Column, columns: Columns, by_column: dict[str, Array]) -> Array:
-    """The values of a transform, (rows,), from those of the columns before it; what is no level of these is missing."""
+    """The values of a transform, (rows,), from those of the columns before it; what is not a level of these is missing."""
     transform = Transform(column.origin)
     sources = {
         name: by_column[name] if columns[name].numeric else np.where(by_column[name] < 0, np.nan, by_column[name])

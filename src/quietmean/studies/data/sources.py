@@ -86,7 +86,9 @@ def parties_of_data(
     tell: Notify | None = None,
     persons: Persons | None = None,
 ) -> Parts:
-    """The same from one table, see :func:`parties_of_table`, or from one for each party: a list, or by the parties' names.
+    """Return names and records of each party from one table (:func:`parties_of_table`), or one for each party.
+
+    Those are a list, or by the parties' names.
 
     Raises :class:`InputError` for less than two parties, and for a choice of parties beside several tables.
     """
@@ -99,9 +101,11 @@ def parties_of_data(
         return _names(len(data)), _parts_of_tables(data, columns, tell, persons)
     for name, table in data.items():
         if not isinstance(name, str) or not name.strip():
-            raise InputError(f"{name!r} is no name of a party: a dict has one table for each party, by its name")
+            raise InputError(f"{name!r} is not a name of a party: a dict has one table for each party, by its name")
         if isinstance(table, list | tuple | np.ndarray):
-            raise InputError(f"{name!r} is no table: a dict has one table for each party, by its name; columns make a data frame")
+            raise InputError(
+                f"{name!r} is not a table: a dict has one table for each party, by its name; columns make a data frame"
+            )
     return list(data), _parts_of_tables(list(data.values()), columns, tell, persons)
 
 
@@ -199,14 +203,14 @@ class _Whose:
         return _of_persons(PersonRows(values[rows], identities[rows], days[rows]), self._persons)
 
     def _numbers(self) -> tuple[NDArray[np.intp], int]:
-        """Of each row's person, -1 for nobody; and how many persons there are."""
+        """Return the number of each row's person, -1 for nobody; and how many persons there are."""
         identities = np.vstack(self._identities)
         _, places = np.unique(identities, axis=0, return_inverse=True)
         somebody = identities.any(axis=1)
-        _, among = np.unique(places[somebody], return_inverse=True)
+        _, numbered = np.unique(places[somebody], return_inverse=True)
         numbers = np.full(len(identities), -1, dtype=np.intp)
-        numbers[somebody] = among
-        return numbers, int(among.max(initial=-1)) + 1
+        numbers[somebody] = numbered
+        return numbers, int(numbered.max(initial=-1)) + 1
 
 
 class _Parties:

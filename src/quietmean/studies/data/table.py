@@ -179,7 +179,7 @@ def heading_absent(source: str, column_names: Collection[str], names: Sequence[s
     column = next(name for name in sorted(column_names) if name not in names)
     heading = "" if source == str(FRAME) else ", and that the first row of the file holds the names of its columns"
     return InputError(
-        f"column {column!r} is not among the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
+        f"column {column!r} is not one of the {count_of(len(names), 'column')} of {source}{nearest(column, names)}: "
         f"check its name{heading}"
     )
 

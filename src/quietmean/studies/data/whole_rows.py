@@ -16,7 +16,7 @@ from quietmean.studies.data.table import Table
 def whole_rows(source: Source, columns: Columns) -> tuple[Identities, int]:
     """The distinct rows, (distinct, 2), and how many there are in all; none of an array, which has no other columns.
 
-    The order of columns makes no difference: what stands for a row is a sum over its cells.
+    The order of columns makes no difference: the hash of a row is a sum over its cells.
     """
     if isinstance(source, np.ndarray):
         return np.empty((0, 2), dtype=np.uint64), 0

@@ -37,7 +37,7 @@ def _chosen(location: Location, column_names: Collection[str]) -> Table:
         chosen = [rows for number, (name, rows) in enumerate(sheets, 1) if wanted_sheet in (name, str(number))]
         if not chosen:
             raise InputError(
-                f"{location.name} has no sheet {wanted_sheet!r} among its {len(sheets)}: give its name or its number, from 1"
+                f"{location.name} has {len(sheets)} sheets and none is called {wanted_sheet!r}: give its name or number, from 1"
             )
         return _table(chosen[0], location, names)
     filled = [rows for _, rows in sheets if rows]
@@ -72,7 +72,7 @@ def _table(rows: Rows, location: Location, wanted: set[str]) -> Table:
         raise InputError(f"the sheet of {location.name} is empty: its first row must hold the names of its columns")
     width = len(names)
     below = [(number, (cells + [None] * (width - len(cells)))[:width]) for number, cells in rows[start + 1 :]]
-    # What stands beside the table only is no record of it.
+    # What stands beside the table only does not belong to it.
     records = [(number, cells) for number, cells in below if any(cell is not None for cell in cells)]
     return of_rows(location.name, names, [cells for _, cells in records], [number for number, _ in records])
 

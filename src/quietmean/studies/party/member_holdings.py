@@ -1,6 +1,6 @@
 """What a member takes of the contributions in a folder, once, when their time is over: its parts, in a file beside its store.
 
-Whatever happens to the folder afterwards, the member lists and adds up what it took. The file is deleted at the end.
+Whatever becomes of the folder afterwards, the member lists and adds up what it took. The file is deleted at the end.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def contributions_in(folder: Path) -> list[Path]:
 
 
 def _is_file_or_lost(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a file, or a link to one or to nothing, which is told of. Raises OSError where the folder fails."""
+    """Whether it is a file, or a link to one or to nothing, which counts as a file. Raises OSError where the folder fails."""
     if not entry.is_symlink():
         return entry.is_file()
     try:
@@ -184,7 +184,7 @@ def _is_file_or_lost(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True)
 class Survey:
-    """Of a folder: whose contributions are there, how many, and (file, why) of what cannot count."""
+    """What is in a folder: how many contributors there are, and (file, why) of what cannot count."""
 
     contributors: int
     left_out: tuple[tuple[str, str], ...]
@@ -245,7 +245,7 @@ def _take_all(file: IO[bytes], session: CommitteeSession, member: int, opener: O
 def _contributions(session: CommitteeSession, member: int, folder: Path, until: float) -> Iterator[tuple[str, _Read]]:
     """What to call each contribution in ``folder``, and what reads it: files of one, and the segments of a drop."""
     for path in contributions_in(folder):
-        # Whoever put it there chose its name, which may be no text.
+        # Anyone who put it there chose its name, which may be no text.
         name = path.name.encode(errors="backslashreplace").decode()
         try:
             with path.open("rb") as file:
@@ -299,7 +299,7 @@ def _unreadable(folder: Path, why: str) -> InputError:
 
 
 def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, bytes]:
-    """Raises :class:`OSError` where the folder fails: that is no reason to leave somebody out for good."""
+    """Raises :class:`OSError` where the folder fails: nobody is left out for good for that."""
     try:
         status = file.stat()
         if status.st_size > largest_file(session):
