@@ -15,6 +15,7 @@ from quietmean.cli.answers import print_answers
 from quietmean.core.readable import UNKNOWN, p_text
 from quietmean.report import StudyReport
 from quietmean.report.answers import answer_sections
+from quietmean.report.forest import forest
 from quietmean.report.page import render
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
@@ -63,7 +64,7 @@ def test_every_figure_has_its_table_whatever_the_noise(noise: float) -> None:
         assert bool(section["rows"]) or noise == 1e3
         assert len(section["says"]) > 1
         assert all(len(row) == len(section["heads"]) for row in section["rows"])
-        assert bool(section["figure"]) or noise == 1e3
+        assert section["figure"] or section["picture"] or section["correlations"] or noise == 1e3
         # Dark mode: every colour is a variable.
         assert not re.search(r"#[0-9a-f]{6}\b", section["figure"])
         assert "<b>" not in section["figure"]
@@ -176,15 +177,18 @@ def test_what_noise_hides_has_no_bar_and_no_point(every_kind: tuple[Sequence[Ans
         drawn = plot(answer)
         if answer.statistic.name in ("histogram", "cdf", "proportion") and all(hidden):
             assert drawn is None
-        if drawn is None or answer.statistic.name not in ("histogram", "proportion"):
+            assert answer.statistic.name != "proportion" or forest(answer) is None
+        picture = forest(answer) if answer.statistic.name == "proportion" else None
+        if picture is not None:
+            seen += 1
+            known = [one for one, value in zip(hidden, answer.estimates.value, strict=True) if np.isfinite(value)]
+            assert [line.at is None for line in picture.lines] == known
+        if drawn is None or answer.statistic.name != "histogram":
             continue
         seen += 1
         (axes,) = drawn[0].axes
         bars = [patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle)]
         assert not bars or all(height == 0 for height, one in zip(bars, hidden, strict=True) if one)
-        points = [line for line in axes.lines if line.get_marker() == "o"]
-        known = [one for one, value in zip(hidden, answer.estimates.value, strict=True) if np.isfinite(value)]
-        assert not points or [bool(np.isnan(np.asarray(line.get_xdata(), dtype=np.float64)).all()) for line in points] == known
     assert seen or all(all(term.hidden for term in terms_of(one.to_json())) for one in every_kind[0][4:6])
 
 

@@ -177,6 +177,7 @@ def test_a_picture_has_each_term_at_its_place() -> None:
     shown = [term for term in terms if not term.of_records and not term.hidden]
     assert [line.label for line in picture.lines] == [term.label or term.term for term in shown]
     for line, term in zip(picture.lines, shown, strict=True):
+        assert line.at is not None
         # Back from the place to the number, to what the ends of the scale are rounded by.
         assert low + (line.at - 2) / 96 * (high - low) == pytest.approx(term.estimate, abs=0.01 * (high - low))
         for ends in (line.thick, line.thin):

@@ -12,7 +12,8 @@ from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, number_text, percent
 from quietmean.core.readable_days import day_text
 from quietmean.core.schema import parameters_of
 from quietmean.report.facts import facts_of
-from quietmean.report.plots import plot
+from quietmean.report.forest import KINDS, forest
+from quietmean.report.plots import correlations, plot
 from quietmean.report.style import inline_svg
 from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
@@ -47,7 +48,7 @@ def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -
 
 def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
     document = answer.to_json()
-    drawn = plot(answer)
+    drawn, picture, correlated = plot(answer), forest(answer) if answer.statistic.name in KINDS else None, correlations(answer)
     table, hidden = _printed(answer.estimates.summary) or _table(answer, document, truth)
     says, names = finding(document, answer.counted), names_in(document)
     # A reason that is shown in place of the answer is not repeated.
@@ -59,9 +60,11 @@ def _section(number: int, answer: Answer, truth: Answer | None) -> dict[str, Any
         "what": answer.statistic.summary.replace("record", answer.counted.removesuffix("s")),
         "says": f"{says}.",
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{number}", drawn[1]),
+        "picture": picture,
+        "correlations": correlated,
         **table,
         # The table is folded behind a figure that shows the same.
-        "folded": table["tall"] and drawn is not None,
+        "folded": table["tall"] and bool(drawn or picture or correlated),
         "facts": facts_of(answer),
         "tests": _tests(answer),
         "notes": [*hidden, *(_note(capital(note, names)) for note in notes)],

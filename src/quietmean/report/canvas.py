@@ -7,14 +7,16 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.readable_days import day_text
+from quietmean.report.data import LARGEST
 from quietmean.report.style import RULE, figure_with_axes, house_style
-from quietmean.statistics import Estimates
+from quietmean.statistics import Answer, Estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +42,22 @@ def wider_ends(estimates: Estimates) -> Array:
     return (
         estimates.of_noise if of_population is None else np.where(np.isfinite(of_population), of_population, estimates.of_noise)
     )
+
+
+def drawable(answer: Answer) -> Answer:
+    """The answer with NaN for what cannot be drawn: infinite numbers, and ones whose distances overflow."""
+
+    def known(values: Array) -> Array:
+        return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+    estimates = answer.estimates
+    shown = estimates.with_columns(
+        value=known(estimates.value),
+        noise=known(estimates.standard_error),
+        of_noise=known(estimates.of_noise),
+        of_population=known(estimates.of_noise if estimates.of_population is None else estimates.of_population),
+    )
+    return replace(answer, estimates=shown)
 
 
 def quiet(axes: Axes, *, across: bool = True) -> None:

@@ -4,103 +4,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from quietmean.core.arrays import Array
 from quietmean.core.readable import fixed, p_phrase, plain
-from quietmean.report.canvas import BOTTOM, RIGHT, TOP, canvas, dates_below, quiet, wider_ends
+from quietmean.core.readable_days import day_text
+from quietmean.report.canvas import drawable, wider_ends
 from quietmean.report.data import LARGEST, SMALLEST
 from quietmean.report.facts import heterogeneity_text
-from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED
-from quietmean.report.words import short
+from quietmean.report.pictures import Interval, Picture, Scale
 from quietmean.statistics import Answer
 from quietmean.statistics.flags_and_tests import Z
 from quietmean.statistics.tidy import terms_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
+KINDS = frozenset({
+    "quantiles", "group-means", "proportion", "site-effects", "meta-analysis", "kruskal-wallis", "rates", "hazard-ratio",
+    "restricted-mean", "linear-regression", "logistic-regression",
+})  # fmt: skip
 _MOST_ROWS = 30
-# Terms of groups that are no means.
+# Terms of groups that are not means.
 COMPARED = ("difference", "smd", "cohen-d", "auc", "rate-ratio", "rate-difference", "standardised")
 # The common means of sites: all of them the same, or differing.
 _OF_SITES = ("site-effects", "meta-analysis")
 _FIXED, _RANDOM = "fixed", "random"
 
 
-def forest(answer: Answer) -> tuple[Figure, str] | None:
-    """Rows of terms that share a unit: means of groups, rates, quantiles, ratios, or slopes."""
+def forest(answer: Answer) -> Picture | None:
+    """Draw rows of terms that share a unit: means of groups, rates, quantiles, ratios, or slopes; None where nothing can be."""
+    answer = drawable(answer)
     estimates, kind = answer.estimates, answer.statistic.name
     kept = [index for index, term in enumerate(estimates.terms) if term not in COMPARED and term != "(Intercept)"]
     kept = [index for index in kept if math.isfinite(estimates.value[index]) and math.isfinite(estimates.standard_error[index])]
     slopes, ratios = "regression" in kind, kind == "hazard-ratio" or bool(estimates.summary.get("ratio"))
     # What noise hides has an interval and no point.
     hidden = np.array([term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)[kept]
-    noise, wide, value = estimates.of_noise[kept], wider_ends(estimates)[kept], np.where(hidden, np.nan, estimates.value[kept])
-    if not 1 <= len(kept) <= _MOST_ROWS or hidden.all() or (ratios and not (wide > SMALLEST).all()):
+    drawn = np.column_stack([estimates.value[kept], estimates.of_noise[kept], wider_ends(estimates)[kept]])
+    if not 1 <= len(kept) <= _MOST_ROWS or hidden.all() or (ratios and not (drawn[:, 3:] > SMALLEST).all()):
         return None
     if slopes:
         # Slopes have units of their own: each in standard errors of its population's estimate is comparable, and 0 stays 0.
-        error = (wide[:, 1] - wide[:, 0]) / (2 * Z)
+        error = (drawn[:, 4] - drawn[:, 3]) / (2 * Z)
         if not (np.abs(error) > SMALLEST).all():
             return None
-        value, noise, wide = value / error, noise / error[:, None], wide / error[:, None]
-    names = [short(estimates.terms[index]) or answer.statistic.text for index in kept]
-    weights = _weights(answer, kept)
-    dates = {estimates.since[index] for index in kept} if estimates.since else {""}
-    left = min(0.25 + 0.085 * max(len(name) for name in names), 2.0)
-    with canvas(
-        0.32 * len(kept) + 0.1,
-        left=left,
-        right=0.75 if weights else RIGHT,
-        top=0.35 if weights else TOP,
-        bottom=0.8 if weights else BOTTOM,
-    ) as (
-        figure,
-        axes,
-    ):
-        if ratios:
-            axes.set_xscale("log")
-        for row, index in enumerate(kept):
-            if weights and estimates.terms[index] in (_FIXED, _RANDOM):
-                _diamond(axes, row, float(value[row]), wide[row], filled=estimates.terms[index] == _RANDOM)
-            else:
-                size = 5.5 if not weights or weights[row] is None else 3.5 + 7.0 * math.sqrt(weights[row] or 0.0)
-                _whiskers(axes, row, float(value[row]), noise[row], wide[row], size)
-        if slopes or ratios:
-            axes.axvline(1.0 if ratios else 0.0, color=MUTED, linewidth=0.9, zorder=0)
-        axes.set_yticks(range(len(kept)), names)
-        axes.set_ylim(len(kept) - 0.5, -0.5)
-        axes.set_xlabel(_below_forest(answer, slopes, ratios, bool(weights)))
-        quiet(axes, across=False)
-        if len(dates) == 1 and (since := next(iter(dates))):
-            dates_below(axes, since)
-        if ratios:
-            _few_ratios(axes)
-        if weights:
-            _weights_at_right(axes, weights)
-    return figure, f"Forest plot of {answer.statistic.text} with both intervals"
+        drawn = drawn / error[:, None]
+    if ratios:
+        with np.errstate(all="ignore"):
+            drawn = np.log(drawn)
+    known = [*drawn[np.isfinite(drawn)].tolist(), *([0.0] if slopes or ratios else [])]
+    scale, weights = Scale(min(known), max(known)), _weights(answer, kept)
+    lines = []
+    for row, index in enumerate(kept):
+        term, weight = estimates.terms[index], weights[row] if weights else None
+        value, thick_low, thick_high, low, high = drawn[row].tolist()
+        common = weights != [] and term in (_FIXED, _RANDOM)
+        line = Interval(
+            term or answer.statistic.text,
+            None if hidden[row] else scale.place(value),
+            None if common else scale.known((thick_low, thick_high)),
+            scale.known((low, high)),
+            text="" if weight is None else f"{100 * weight:.0f} %",
+            kind=term if common else "",
+            radius=4.5 if weight is None else 2.5 + 5 * math.sqrt(weight),
+        )
+        lines.append(line)
 
+    def end(value: float) -> str:
+        since = estimates.since[kept[0]] if estimates.since else ""
+        return day_text(value, since) if since else plain(math.exp(value) if ratios else value, 3)
 
-def _whiskers(axes: Axes, row: int, middle: float, thick: Array, thin: Array, size: float) -> None:
-    axes.plot(thin, [row, row], color=ESTIMATE, linewidth=1.2, solid_capstyle="butt")
-    axes.plot(thick, [row, row], color=ESTIMATE, linewidth=3.6, solid_capstyle="butt")
-    axes.plot([middle], [row], "o", color=ESTIMATE, markersize=size, markeredgewidth=0)
-
-
-def _diamond(axes: Axes, row: int, middle: float, ends: Array, *, filled: bool) -> None:
-    """A common mean, as wide as its interval of the population; that of sites like these is filled, with a line through all."""
-    low, high = ends.tolist()
-    colour = COALITION if filled else MUTED
-    axes.fill(
-        [low, middle, high, middle], [row, row - 0.28, row, row + 0.28], facecolor=colour if filled else "none", edgecolor=colour
-    )
-    if filled:
-        axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (3, 3)), zorder=0)
+    zero = scale.place(0.0) if slopes or ratios else None
+    return Picture(answer.statistic.text, lines, (end(scale.low), end(scale.high)), zero, _below(answer, slopes, ratios, weights))
 
 
 def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
@@ -128,15 +101,8 @@ def _weights(answer: Answer, kept: Sequence[int]) -> list[float | None]:
     return [part / total if is_site and total > 0 else None for part, is_site in zip(parts, sites, strict=True)]
 
 
-def _weights_at_right(axes: Axes, weights: Sequence[float | None]) -> None:
-    across = axes.get_yaxis_transform()
-    axes.text(1.03, -0.85, "weight", transform=across, size=9.5, color=MUTED, ha="left", va="center")
-    for row, weight in enumerate(weights):
-        if weight is not None:
-            axes.text(1.03, row, f"{100 * weight:.0f} %", transform=across, size=9.5, color=INK, ha="left", va="center")
-
-
-def _below_forest(answer: Answer, slopes: bool, ratios: bool, weighted: bool) -> str:
+def _below(answer: Answer, slopes: bool, ratios: bool, weighted: Sequence[float | None]) -> str:
+    """Say what the scale is of."""
     if slopes:
         return "slope in its standard errors; 0: no effect"
     if ratios and not weighted:
@@ -156,13 +122,4 @@ def _below_forest(answer: Answer, slopes: bool, ratios: bool, weighted: bool) ->
     heterogeneity = heterogeneity_text(float(i_squared or 0.0), float(between or 0.0))
     if test is not None and math.isfinite(test.statistic) and math.isfinite(test.p_value):
         heterogeneity += f", Q = {fixed(test.statistic, 2)}, {p_phrase(test.p_value)}"
-    return f"{name}\n{heterogeneity}"
-
-
-def _few_ratios(axes: Axes) -> None:
-    """Ticks of a logarithmic axis as plain numbers, few enough to be read."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0), numticks=8))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(float(value), 2)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    return f"{name}; {heterogeneity}"

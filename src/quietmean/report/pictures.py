@@ -53,15 +53,18 @@ def bars(names: Sequence[str], epsilons: Array, limit: float = math.inf) -> Bars
 class Interval:
     """Places in percent: ``at`` the estimate, the ends of a ``thick`` and a ``thin`` interval, and a ``tick``.
 
-    ``edges``: marks of the scale, with their texts.
+    ``edges``: marks of the scale, with their texts; ``text``: beside it; ``kind``: of a common mean; ``radius``: of the point.
     """
 
     label: str
-    at: float
+    at: float | None
     thick: Ends | None
     thin: Ends | None
     tick: float | None = None
     edges: Sequence[tuple[float, str]] = ()
+    text: str = ""
+    kind: str = ""
+    radius: float = 4.5
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Scale:
     high: float
 
     def place(self, value: float) -> float:
+        if not self.low < self.high:
+            return 50.0
         inside = min(max(value, self.low), self.high)
         return _MARGIN + (100 - 2 * _MARGIN) * (inside - self.low) / (self.high - self.low)
 
@@ -115,12 +120,16 @@ def estimates_between_bounds(report: StudyReport) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Picture:
-    """The terms of a statistic on one scale. ``ends``: what its two ends are, as text; ``zero``: where 0 lies, if it is on it."""
+    """The terms of a statistic on one scale. ``ends``: what its two ends are, as text.
+
+    ``zero``: where no effect lies, if it is on it; ``below``: what the scale is of.
+    """
 
     name: str
     lines: Sequence[Interval]
     ends: tuple[str, str]
     zero: float | None
+    below: str = ""
 
 
 def pictures_of(result: Mapping[str, Any]) -> list[Picture]:

@@ -10,16 +10,14 @@ import datetime
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import UNKNOWN, fixed, plain
-from quietmean.report.canvas import LEFT, WIDE, canvas, dates_below, quiet, wider_ends
+from quietmean.report.canvas import LEFT, WIDE, canvas, dates_below, drawable, quiet, wider_ends
 from quietmean.report.data import LARGEST
-from quietmean.report.forest import forest
 from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE
 from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
@@ -45,26 +43,12 @@ _SEPARATE = ("below", "above", "missing")
 def plot(answer: Answer) -> tuple[Figure, str] | None:
     """The figure of a statistic, and what it shows in words; None for those that a table says all about."""
     draw = _DRAWN.get(answer.statistic.name)
-    return None if draw is None else draw(replace(answer, estimates=_drawable(answer.estimates)))
+    return None if draw is None else draw(drawable(answer))
 
 
 def _shown(answer: Answer) -> Mask:
     """Which terms noise does not hide, (terms,): of the others there is an interval at most, and no bar or point."""
     return np.array([not term.hidden for term in terms_of(answer.to_json())], dtype=np.bool_)
-
-
-def _drawable(estimates: Estimates) -> Estimates:
-    """The estimates with NaN for what cannot be drawn: infinite numbers, and ones whose distances overflow."""
-
-    def known(values: Array) -> Array:
-        return np.where(np.abs(values) < LARGEST, values, np.nan)
-
-    return estimates.with_columns(
-        value=known(estimates.value),
-        noise=known(estimates.standard_error),
-        of_noise=known(estimates.of_noise),
-        of_population=known(estimates.of_noise if estimates.of_population is None else estimates.of_population),
-    )
 
 
 def _bars(answer: Answer) -> tuple[Figure, str] | None:
@@ -123,38 +107,24 @@ def _distribution(answer: Answer) -> tuple[Figure, str] | None:
     return figure, f"{answer.statistic.text}: the part of the {answer.counted} below each value, with bands"
 
 
-def _map(answer: Answer) -> tuple[Figure, str] | None:
+def correlations(answer: Answer) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Return the map of correlations: of each column its name, and with each other the number as text and from -1 to 1.
+
+    Empty where a table says all.
+    """
     estimates = answer.estimates
-    pairs = {tuple(term.split(":")): index for index, term in enumerate(estimates.terms) if term.count(":") == 1}
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    if not np.isfinite(estimates.value[list(pairs.values())]).any() or not 3 <= len(names) <= 16:
-        return None
-    side = min(0.62 * len(names), WIDE - 1.4)
-    with canvas(side, left=1.1, right=max(WIDE - 1.1 - side, 0.1), bottom=0.75) as (figure, axes):
-        for (first, second), index in pairs.items():
-            for row, column in ((names.index(first), names.index(second)), (names.index(second), names.index(first))):
-                _cell(axes, row, column, float(estimates.value[index]))
-        for index in range(len(names)):
-            _cell(axes, index, index, 1.0)
-        axes.set_xlim(-0.5, len(names) - 0.5)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=35, ha="right")
-        axes.set_yticks(range(len(names)), [short(name) for name in names])
-        quiet(axes, across=False)
-        axes.grid(visible=False)
-        axes.spines["bottom"].set_visible(False)
-    return figure, f"Map of {answer.statistic.text}: blue is positive, orange is negative"
+    pairs = {frozenset(term.split(":")): float(value) for term, value in zip(estimates.terms, estimates.value, strict=True)}
+    names = list(dict.fromkeys(name for term in estimates.terms if term.count(":") == 1 for name in term.split(":")))
+    if answer.statistic.name != "correlation" or not 3 <= len(names) <= 16:
+        return []
+    values = [[1.0 if one == other else pairs.get(frozenset((one, other)), math.nan) for other in names] for one in names]
+    if not any(math.isfinite(pairs[pair]) for pair in pairs):
+        return []
 
+    def cell(value: float) -> tuple[str, float]:
+        return (fixed(value, 2), min(max(value, -1.0), 1.0)) if abs(value) < LARGEST else (UNKNOWN, 0.0)
 
-def _cell(axes: Axes, row: int, column: int, value: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    is_known = math.isfinite(value)
-    alpha = 0.75 * min(abs(value), 1.0) if is_known else 0.0
-    colour = ESTIMATE if value > 0 else COALITION
-    axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, facecolor=colour, alpha=alpha, linewidth=0))
-    text = "1" if row == column else fixed(value, 2) if is_known else "–"
-    axes.text(column, row, text, ha="center", va="center", size=9.5, color=INK)
+    return [(name, [cell(value) for value in row]) for name, row in zip(names, values, strict=True)]
 
 
 def _survival(answer: Answer) -> tuple[Figure, str] | None:
@@ -354,18 +324,6 @@ _DRAWN: dict[str, Callable[[Answer], tuple[Figure, str] | None]] = {
     "count": _bars,
     "cdf": _distribution,
     "cumulative-incidence": _survival,
-    "quantiles": forest,
-    "group-means": forest,
-    "proportion": forest,
-    "site-effects": forest,
-    "meta-analysis": forest,
-    "kruskal-wallis": forest,
-    "rates": forest,
-    "hazard-ratio": forest,
-    "restricted-mean": forest,
-    "linear-regression": forest,
-    "logistic-regression": forest,
-    "correlation": _map,
     "survival": _survival,
     "roc": _roc,
 }
