@@ -1,21 +1,36 @@
-"""Batch runs against predictions, event-driven against batch. Error rates are stated; seeds are fixed and printed by pytest."""
+"""Simulated runs, with a gate and with known levels."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
+from scipy.stats import binom
 
-from quietmean.core.errors import ProtocolFailure
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
+from quietmean.planning.gate import a_priori_mu, as_recorded, decide, mu_before_release
+from quietmean.privacy import mu_of_budget
 from quietmean.protocols import get_protocol
+from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.local_dp import LocalDP
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import NetworkModel, simulate, simulate_events
+from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 
+# -- Batch runs against predictions, event-driven against batch. Error rates are stated; seeds are fixed and printed by pytest.
 RUNS, SEED = 10_000, 20_261_121
 ERROR_RATE = 1e-6
 
@@ -135,3 +150,229 @@ def test_nobody_left_is_a_clear_failure() -> None:
     execution = plan.execution(Seed.public("empty"), ExecutionTrace(online))
     with pytest.raises(ProtocolFailure, match="dropped out"):
         simulate_events(execution, np.ones((10, 1)), InsecurePopulationNoise(1, 10))
+
+
+# -- Fresh executions of planned studies at the gate: none beyond the a-priori figure, and no more refusals than stated.
+FRESH = 300
+
+
+def fresh(plan: Plan, number: int, dropouts: float | None = None) -> Execution:
+    target, seed = plan.target, Seed.public("gate fresh", str(number))
+    lost = target.dropouts if dropouts is None else dropouts
+    trace = churn(seed.derive("churn"), plan.protocol.rounds, target.parties, permanent=lost)
+    return plan.execution(seed.derive("schedule"), trace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parties", "colluding"), [(20, 2), (40, 4), (100, 5), (60, 12)])
+def test_fresh_executions_keep_the_a_priori_figure(parties: int, colluding: int) -> None:
+    print("seeds: gate fresh 0 ..", FRESH - 1)
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=0.1)
+    plan = calibrate(target, IncA.from_options({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=59)
+    figure = a_priori_mu(plan.target, plan.protocol)
+    assert figure <= mu_of_budget(1.0, 1e-6) * (1 + 1e-9)
+    refused = 0
+    with one_thread():
+        for number in range(FRESH):
+            execution = fresh(plan, number)
+            decision = decide(plan.target, execution)
+            refused += not decision.passes
+            # What is released was certified against all; the worst coalitions that a search finds are within it too.
+            if decision.passes and number < 5:
+                assert execution.privacy(1e-6).search(colluding, limit=30).max_mu <= figure
+            assert not decision.passes or decision.mu < figure * (1 + 1e-6)
+    stated = plan.prediction["no_result_probability"]
+    print(parties, colluding, "refused", refused, "of", FRESH, "stated", stated)
+    assert refused <= binom.ppf(0.999, FRESH, stated)
+
+
+@cache
+def small_plan() -> Plan:
+    target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.0)
+    return calibrate(target, IncA.from_options({"rounds": 6}), trials=20)
+
+
+@pytest.mark.slow
+def test_lost_shares_are_refused_and_would_have_exceeded_the_target() -> None:
+    # Nearly all shares are lost: without the gate the releases show single values, and the figure would not hold.
+    plan = small_plan()
+    schedule = plan.schedule(Seed.public("lost"))
+    lost = np.ones(schedule.neighbours.shape, dtype=np.bool_)
+    execution = plan.execution(Seed.public("lost"), ExecutionTrace(np.ones((7, 8), dtype=np.bool_), lost))
+    decision = decide(plan.target, execution)
+    assert decision.exhaustive
+    assert not decision.passes
+    without_gate = execution.privacy(1e-6).coalitions(2).max_mu
+    assert without_gate > 1.5 * a_priori_mu(plan.target, plan.protocol)
+    assert mu_before_release(plan.protocol, 1.0) <= decision.limit * (1 + 1e-9)
+
+
+def test_who_left_may_have_told_one_another_anything() -> None:
+    """Against a coalition with one who left, all who left count: by brute force, and never less than by the record alone."""
+    plan = small_plan()
+    execution = fresh(plan, 3, dropouts=0.4)
+    left = np.nonzero(~execution.trace.finished)[0].tolist()
+    assert len(left) == 3
+    recorded = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+    privacy = recorded.privacy(1e-6)
+    staying = [party for party in range(8) if party not in left]
+    together = max(privacy.against([*left, party]).mu_upper.max() for party in staying)
+    alone = privacy.coalitions(2).max_mu
+    decision = decide(plan.target, execution)
+    assert decision.mu == pytest.approx(max(together, alone), rel=1e-6)
+    assert together > 1.05 * alone
+    # With complete logs of all there is nothing to be assumed.
+    assert decide(plan.target, recorded, ()).mu == pytest.approx(alone, rel=1e-9)
+
+
+def test_the_record_of_a_simulated_history_says_no_less() -> None:
+    plan = small_plan()
+    for number in range(4):
+        execution = fresh(plan, number, dropouts=0.3)
+        recorded = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+        really, stated = (one.privacy(1e-6).coalitions(2).mu for one in (execution, recorded))
+        staying = execution.trace.finished
+        assert (stated[staying] >= really[staying] * (1 - 1e-6)).all()
+
+
+def test_equal_figures_are_refused() -> None:
+    plan = small_plan()
+    decision = decide(plan.target, fresh(plan, 1))
+    assert decision.passes
+    assert not type(decision)(decision.limit * (1 - 1e-9), decision.limit, True).passes
+
+
+def test_simulated_runs_count_what_the_gate_refuses() -> None:
+    plan = small_plan()
+    result = plan.simulate(runs=20, rng=3, gate=True)
+    assert result.refused is not None
+    assert result.failed == result.refused
+    # Two of eight leave, of which the plan knows nothing.
+    with pytest.raises(ProtocolFailure, match="the gate refused the release"):
+        plan.simulate(runs=20, rng=3, dropouts=0.35, gate=True)
+    with pytest.raises(InputError, match="no gate"):
+        calibrate(plan.target, LocalDP()).simulate(runs=2, gate=True)
+
+
+# -- Levels that nobody has, or nearly nobody, change neither the error of what else is estimated nor how often nothing is
+# refused.
+Array = NDArray[np.float64]
+RECORDS, STUDIES, LEVEL, SLACK = 1000, 2000, 0.05, 0.015
+NUMBERS = [Column(name="y", low=-5, high=20), Column(name="age", low=20, high=90)]
+
+
+def study(text: str, levels: tuple[str, ...], by: tuple[str, ...] = ("u", "v")) -> Workload:
+    columns = [*NUMBERS, Column(name="grp", levels=levels), Column(name="by", levels=by), Column(name="ill", boolean=True)]
+    return Workload(Columns(columns), (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+
+
+def noise_of(workload: Workload, epsilon: float) -> float:
+    return math.sqrt(1.2) * workload.sensitivity / mu_of_budget(epsilon, 1e-6) / RECORDS
+
+
+def decoded(workload: Workload, records: Array, epsilon: float, rng: np.random.Generator) -> Estimates:
+    mean, noise = workload.of_records(records).mean(axis=0), noise_of(workload, epsilon)
+    (answer,) = workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, float(len(records)))
+    return answer.estimates
+
+
+def unrelated(chances: list[float], rng: np.random.Generator, rows: int = RECORDS) -> Array:
+    """Columns that have nothing to do with each other; the levels have these chances."""
+    return np.column_stack(
+        [
+            rng.normal(7, 2, rows),
+            rng.normal(50, 10, rows),
+            rng.choice(len(chances), rows, p=chances),
+            rng.integers(2, size=rows),
+            rng.random(rows) < 0.4,
+        ]
+    ).astype(np.float64)
+
+
+def false_alarms(text: str, chances: list[float], epsilon: float, p_of: Callable[[Estimates], float]) -> tuple[float, float]:
+    """How often a p-value is below the level, of the studies that have one; and how many have."""
+    rng = np.random.default_rng(20)
+    workload = study(text, tuple("abcd"[: len(chances)]))
+    found = np.array([p_of(decoded(workload, unrelated(chances, rng), epsilon, rng)) for _ in range(STUDIES)])
+    known = found[np.isfinite(found)]
+    return float((known < LEVEL).mean()), len(known) / STUDIES
+
+
+def by_test(name: str) -> Callable[[Estimates], float]:
+    return lambda found: found.tests[name].p_value if name in found.tests else math.nan
+
+
+def of_term(term: str) -> Callable[[Estimates], float]:
+    return lambda found: float(np.asarray(found.p_value)[found.terms.index(term)])
+
+
+# Nobody has c; and so many have it that the noise keeps it in about every other study.
+NOBODY, THRESHOLD = [0.5, 0.5, 0.0], [0.495, 0.495, 0.01]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chances", [NOBODY, THRESHOLD], ids=["nobody", "threshold"])
+@pytest.mark.parametrize(
+    ("text", "p_of"),
+    [
+        ("crosstab(grp, by)", by_test("chi-squared")),
+        ("table-1(grp, by=by)", by_test("grp")),
+        ("group-means(y, by=grp)", by_test("anova")),
+        ("linear-regression(y ~ age + grp)", of_term("age")),
+        ("linear-regression(y ~ age + grp)", by_test("F")),
+    ],
+    ids=["chi-squared", "table-1", "anova", "slope", "F"],
+)
+def test_nothing_is_refused_more_often_than_stated(text: str, p_of: Callable[[Estimates], float], chances: list[float]) -> None:
+    alarms, known = false_alarms(text, chances, 4.0, p_of)
+    assert known > 0.99
+    assert abs(alarms - LEVEL) < SLACK, alarms
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_level_that_nobody_has_costs_others_nothing(place: int) -> None:
+    """Wherever it is declared: errors of others are at most 1.5 times those without it, which are those of one more column."""
+    rng = np.random.default_rng(3)
+    # Of a level that nobody has, before, between and after those that there are.
+    levels = ["a", "b"]
+    levels.insert(place, "none")
+    records = unrelated([0.5, 0.5], rng, 600)
+    placed = records.copy()
+    placed[:, 2] = [levels.index("ab"[int(one)]) for one in records[:, 2]]
+    for text in ("linear-regression(y ~ age + grp)", "logistic-regression(ill ~ age + grp)"):
+        without = decoded(study(text, ("a", "b")), records, 8.0, np.random.default_rng(1))
+        found = decoded(study(text, tuple(levels)), placed, 8.0, np.random.default_rng(1))
+        error = dict(zip(found.terms, found.standard_error, strict=True))
+        usual = dict(zip(without.terms, without.standard_error, strict=True))
+        assert error["age"] < 1.5 * usual["age"]
+        assert error["grp[b]"] < 1.5 * usual["grp[b]"]
+        (flag,) = [flag for flag in found.flags if flag.code == "level-left-out"]
+        hidden = "grp[a]" if place == 0 else "grp[none]"
+        assert hidden in flag.terms
+        assert np.isnan(found.value[found.terms.index(hidden)])
+        assert flag.upper is not None
+        assert 0 < flag.upper < 30
+    # What stays is compared as if nobody had declared it.
+    table = decoded(study("crosstab(grp, by)", tuple(levels)), placed, 8.0, rng)
+    assert table.tests["chi-squared"].degrees == (1.0,)
+    (flag,) = [flag for flag in table.flags if flag.code == "level-left-out"]
+    assert flag.terms == ("none:u", "none:v", "none:missing")
+    first = decoded(study("table-1(grp, by=by)", tuple(levels)), placed, 8.0, rng)
+    assert first.tests["grp"].degrees == (1.0,)
+    value: dict[str, Any] = dict(zip(first.terms, first.value, strict=True))
+    assert np.isnan(value["u grp:none"])
+    assert np.isfinite(value["smd grp"])
+    hidden_cells = {term: flag.upper for flag in first.flags if flag.code == "few" for term in flag.terms}
+    assert {"u grp:none", "v grp:none"} <= set(hidden_cells)
+    assert all(upper is not None and 0 < upper < 30 for upper in hidden_cells.values())
+
+
+def test_all_levels_but_one_hidden_is_no_regression_and_no_test() -> None:
+    rng = np.random.default_rng(4)
+    records = unrelated([1.0], rng)
+    found = decoded(study("linear-regression(y ~ grp)", ("a", "b", "c")), records, 8.0, rng)
+    assert np.isnan(found.value).all()
+    assert [flag.terms for flag in found.flags if flag.code == "level-left-out"] == [("grp[b]",), ("grp[c]",)]
+    table = decoded(study("crosstab(grp, by)", ("a", "b", "c")), records, 8.0, rng)
+    assert math.isnan(table.tests["chi-squared"].p_value)
+    assert "empty-margin" in [flag.code for flag in table.flags]

@@ -36,7 +36,7 @@ ELSEWHERE = {
     "how-to/by-file.md": "tests/system/test_cli_by_file.py",
     "how-to/committee.md": "tests/system/test_committee_page.py",
     "how-to/consortium.md": "tests/system/test_consortium_page.py",
-    "how-to/differencing.md": "tests/statistical/test_differencing.py",
+    "how-to/differencing.md": "tests/statistical/test_attacks.py",
     "how-to/folder.md": "tests/support/folder_sites.py",
     "how-to/network.md": "tests/system/test_network_page.py",
     "how-to/omop.md": "tests/support/omop.py",

@@ -1,20 +1,31 @@
-"""The information matrix as a value: against explicit inverses and determinants of small dense Gaussians."""
+"""Information matrices and certificates against coalitions, against explicit computations."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from quietmean.core.arrays import Matrix
-from quietmean.privacy import Adversary, InformationMatrix, information_matrix
+from quietmean.core.bounds import CoalitionBound
+from quietmean.core.errors import InputError
+from quietmean.core.noise import NoiseGroup
+from quietmean.graphs.execution_trace import churn
+from quietmean.privacy import Adversary, InformationMatrix, PrivacyAnalysis, information_matrix
+from quietmean.privacy.coalitions import exceed_bound
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript, TranscriptBuilder
 
+# -- The information matrix as a value: against explicit inverses and determinants of small dense Gaussians.
 HONEST = (0, 2, 3, 7)
 
 
@@ -198,3 +209,181 @@ def test_random_eavesdropper_takes_its_fraction() -> None:
     assert 0.25 < len(seen) / 300 < 0.55
     assert not Adversary.random_eavesdropper(0.0, transcript, insecure_seed(1)).observed
     assert len(Adversary.random_eavesdropper(1.0, transcript, insecure_seed(1)).observed) == 300
+
+
+# -- Coalition certificates: exhaustive, bounded, and searched.
+def transcript(number: int = 0, parties: int = 9, permanent: float = 0.12) -> Transcript:
+    return example_execution(
+        "inca", parties, number, permanent=permanent, rounds=6, schedule="uniform", sigma_star=0.7, sigma_delta=2.0
+    ).transcript()
+
+
+def analysis(example: Transcript, sensitivity: float, trusted: frozenset[int] = frozenset()) -> PrivacyAnalysis:
+    return PrivacyAnalysis.of_gaussian(example, sensitivity, 1e-6, trusted=trusted)
+
+
+@pytest.mark.parametrize("parties", [9, 12])
+def test_all_coalitions_against_one_by_one(parties: int) -> None:
+    """A few are solved one by one, more of them together."""
+    example = transcript(parties=parties)
+    certificate = analysis(example, 1.5).coalitions(2)
+    expected = np.zeros(parties)
+    for coalition in itertools.combinations(range(parties), 2):
+        one = certificate_of(example, Adversary.collusion(coalition), 1.5)
+        for party, mu in zip(one.honest, one.mu, strict=True):
+            expected[party] = max(expected[party], mu)
+    np.testing.assert_allclose(certificate.mu, expected, rtol=1e-6)
+    assert (certificate.mu >= expected).all()
+    assert certificate.exhaustive
+    assert certificate.tried == math.comb(parties, 2)
+    assert certificate.exceed_probability == 0
+    worst = certificate_of(example, Adversary.collusion(certificate.worst), 1.5)
+    assert worst.max_mu == pytest.approx(expected.max(), rel=1e-6)
+
+
+def test_beside_a_bound_stands_the_worst_that_was_tried() -> None:
+    example = transcript()
+    certificate = analysis(example, 1.0).coalitions(4, limit=50)
+    assert not certificate.exhaustive
+    assert certificate.exceed_probability == 0
+    assert "any coalition of 4 parties (a bound" in certificate.describe()
+    every = analysis(example, 1.0).coalitions(4).mu
+    assert (certificate.mu >= every * (1 - 1e-9)).all()
+    found = certificate.found
+    assert found is not None
+    assert 50 < found.tried == certificate.tried <= 100  # a search, and as many at random
+    assert (found.mu <= every * (1 + 1e-9)).all()
+    assert found.exceed_probability == 1.0
+    assert certificate.at_least == found.max_epsilon <= certificate.max_epsilon
+
+
+@pytest.mark.parametrize(("protocol", "rounds"), [("inca", 6), ("gopa", None)])
+def test_no_bound_is_computed_where_every_coalition_is_tried(protocol: str, rounds: int | None) -> None:
+    """IncA's takes seconds for 20 parties, and a plan asks about dozens of histories."""
+
+    def never(size: int) -> CoalitionBound:
+        raise AssertionError("a bound was computed")
+
+    fields = {} if rounds is None else {"rounds": rounds}
+    privacy = example_execution(protocol, 8, sigma_star=0.7, sigma_delta=2.0, **fields).privacy(1e-6)
+    assert replace(privacy, bound=never).coalitions(2).exhaustive
+    with pytest.raises(AssertionError, match="a bound was computed"):
+        replace(privacy, bound=never).coalitions(2, limit=5)
+
+
+def test_clopper_pearson_is_exact() -> None:
+    for draws, exceeding in ((20, 0), (100, 3), (1000, 1)):
+        bound = exceed_bound(draws, exceeding)
+        assert binom.cdf(exceeding, draws, bound) == pytest.approx(0.05, rel=1e-9)
+    assert exceed_bound(5, 5) == 1.0
+
+
+def test_a_bound_for_the_best_of_many_holds_for_each() -> None:
+    """20 events of probability p, the one that was seen least in 30 draws: all bounds together fail at most one time in 20."""
+    generator, trials = np.random.default_rng(7), 2000
+    for probability in (0.05, 0.1, 0.2):
+        least = generator.binomial(30, probability, size=(trials, 20)).min(axis=1)
+        naive = np.mean([exceed_bound(30, int(seen)) < probability for seen in least])
+        failed = np.mean([exceed_bound(30, int(seen), choices=20) < probability for seen in least])
+        print(f"p = {probability}: picked bounds fail {failed:.3f} of the time, {naive:.3f} without the correction")
+        # Five standard errors above one in twenty.
+        assert failed <= 0.05 + 5 * np.sqrt(0.05 * 0.95 / trials)
+        # Picking is what has to be paid for.
+        assert probability == 0.05 or naive > 0.2
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("number", range(4))
+def test_the_search_finds_nearly_the_worst(number: int) -> None:
+    example = transcript(number, 12)
+    every = float(analysis(example, 1.0).coalitions(3).mu.max())
+    found = analysis(example, 1.0).search(3, limit=120)
+    assert found.tried <= 120
+    assert 0.97 * every <= float(found.mu.max()) <= every * (1 + 1e-9)
+    assert found.exceed_probability == 1.0
+    assert "a worse one may exist" in found.describe()
+    assert found.kind == "worst coalition found"
+
+
+def test_trusted_parties_never_collude() -> None:
+    example = example_execution("central-dp", 6, sigma=1.0).transcript()
+    trusted = frozenset({0})
+    certificate = analysis(example, 1.0, trusted).coalitions(2)
+    assert np.isfinite(certificate.mu).all()
+    assert "party 0 trusted never to collude" in certificate.describe()
+    assert np.isinf(analysis(example, 1.0).coalitions(2).mu).any()
+    found = analysis(example, 1.0, trusted).search(2)
+    assert not found.worst & trusted
+
+
+def test_everybody_else_leaves_the_own_noise() -> None:
+    np.testing.assert_allclose(analysis(transcript(permanent=0.0), 1.0).single_honest(), 1 / 0.7, rtol=1e-6)
+    # A party that left early took part of its value along.
+    left = analysis(transcript(), 1.0).single_honest()
+    assert (left <= 1 / 0.7 * (1 + 1e-6)).all()
+    assert left.min() < 0.5
+
+
+def test_impossible_sizes() -> None:
+    example = transcript()
+    for size in (-1, 9):
+        with pytest.raises(InputError, match="colluding"):
+            analysis(example, 1.0).coalitions(size)
+
+
+# -- Of a protocol without noise every certificate is a number: 0 of whoever is not seen at all, else infinite.
+def gossip(parties: int, seed: int) -> Execution:
+    execution = example_execution("gossip", parties, seed, rounds=14)
+    return execution.with_trace(churn(Seed.public("leaving", seed), 14, parties, permanent=0.2 * (seed % 2)))
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("seed", range(30))
+def test_everybody_who_is_seen_pays_everything(seed: int) -> None:
+    parties = 5 + seed % 8
+    execution = gossip(parties, seed)
+    privacy = execution.privacy(1e-6)
+    weights, _ = execution.transcript().eliminated()
+    for size in range(3):
+        found = privacy.coalitions(size, limit=20 if seed % 3 else 1)
+        assert set(np.unique(found.mu)) <= {0.0, np.inf}
+        assert np.isinf(found.max_mu)
+    # Who left before its first message is seen by nobody.
+    assert set(np.unique(privacy.single_honest())) <= {0.0, np.inf}
+    for corrupt in ((), (0,), (1, 3)):
+        adversary = Adversary.collusion(corrupt)
+        one = privacy.against(corrupt)
+        seen = weights[np.ix_(adversary.view(execution.transcript()).messages, np.array(one.honest))]
+        np.testing.assert_array_equal(np.isinf(one.mu_upper), (seen != 0).any(axis=0))
+        disclosed = one.information.disclosed
+        # The same combinations, by orthogonal projection of each.
+        np.testing.assert_allclose(seen @ disclosed.T @ disclosed, seen, atol=1e-8)
+        assert len(disclosed) <= np.linalg.matrix_rank(seen)
+        assert len(one.information.disclosures()) == len(disclosed)
+
+
+def test_a_small_weight_is_enough() -> None:
+    builder = TranscriptBuilder(3)
+    builder.add_message(0, 1, values={0: 1.0, 1: 1e-9}, released=True)
+    privacy = PrivacyAnalysis.of_gaussian(builder.build(), 1.0, 1e-6)
+    found = privacy.against(())
+    assert found.mu_upper.tolist() == [np.inf, np.inf, 0.0]
+    # Which combination of the two it is cannot be told apart from rounding.
+    assert found.numbers == "upper bound"
+
+
+def test_the_limit_of_little_noise() -> None:
+    """With noise of 1e-4 on every value, and without any: the same combinations, disclosed or nearly."""
+    builder = TranscriptBuilder(4)
+    noise = [builder.add_noise([party], 1e-4, NoiseGroup.INDEPENDENT) for party in range(4)]
+    one = builder.add_message(0, 1, (1,), values={0: 1.0}, noise={noise[0]: 1.0})
+    builder.add_message(1, 2, (2,), messages={one: 0.5}, values={1: 1.0}, noise={noise[1]: 1.0}, released=True)
+    loud = builder.build()
+    silent = loud.with_noise_scales({NoiseGroup.INDEPENDENT: 0.0})
+    for corrupt in ((), (1,), (2, 3)):
+        adversary = Adversary.collusion(corrupt)
+        expected, found = information_matrix(loud, adversary), information_matrix(silent, adversary)
+        np.testing.assert_array_equal(expected.mu(1.0) > 1e3, np.isinf(found.mu(1.0)))
+        # No combination orthogonal to what is disclosed is in what is told with little noise.
+        apart = np.eye(len(found.honest)) - found.disclosed.T @ found.disclosed
+        np.testing.assert_allclose(apart @ expected.finite @ apart, 0.0, atol=1e-6)

@@ -1,20 +1,116 @@
-"""Widths before a study: what linear theory says, from public numbers; hopeless questions with what would do."""
+"""What plans and pages say of widths, bits and expectations before a study."""
 
 from __future__ import annotations
 
 import math
+import runpy
+import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 
+from quietmean.cli import main, run
+from quietmean.cli.columns import attach
 from quietmean.core.errors import InputError
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.influence import planned_influence
+from quietmean.privacy import mu_of_budget
+from quietmean.protocols import get_protocol
+from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
 from quietmean.statistics.expectation import Expectation
 from quietmean.statistics.flags_and_tests import Z
-from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.data.sources import parties_of_table
 from quietmean.studies.outcome.forecast import Forecast
 
+# -- What a plan says that a width or a power takes: of which interval the width is, and the spread that nobody guessed.
+AGE: dict[str, Any] = {"name": "age", "low": 0, "high": 100}
+GUESSED = AGE | {"guess": [50, 18]}
+SMOKER = {"name": "smoker", "boolean": True}
+
+
+@pytest.mark.parametrize(
+    ("column", "statistic", "interval", "assumed"),
+    [
+        (AGE, "mean(age)", "population", {"age": 25.0}),
+        (GUESSED, "mean(age)", "population", {}),
+        (SMOKER, "proportion(smoker)", "population", {}),
+        (AGE, "count(age)", "noise", {}),
+    ],
+)
+def test_a_width_names_its_interval_and_its_spread(
+    column: dict[str, Any], statistic: str, interval: str, assumed: dict[str, float]
+) -> None:
+    asked = {"kind": statistic.partition("(")[0], "column": column["name"]}
+    study = StudyTerms.parse({"name": "ages", "column": [column], "statistic": [asked], "epsilon": 1.0, "delta": 1e-6})
+    forecast = Forecast(study, study.choice(5).plan, 5000.0, studies=25)
+    (needed,) = forecast.needed(2.0 if column is not SMOKER else 0.1, None)
+    assert (needed.interval, needed.assumed) == (interval, assumed)
+    assert f"of the {interval}'s interval" in needed.sentence
+    assert ("assumes a standard deviation of 25 of age" in needed.sentence) is bool(assumed)
+    (expected,) = forecast.sentences()
+    (term,) = forecast.expected
+    differ = any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
+    assert ("standard deviations of 10% to 33% of the bounds" in expected) is differ
+    assert needed.to_json().get("assumed", {}) == assumed
+
+
+# -- What the page about liars says of spare bits in sums modulo a number: accidents that are seen, influence, bytes, error.
+PAGE = (Path(__file__).parents[2] / "docs" / "liars.md").read_text()
+PRIMES = {2: SMALL_PRIME, 4: LARGE_PRIME}
+
+
+def table() -> list[list[str]]:
+    part = PAGE.split("## Why sums have no spare bits")[1]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("| ")][1:]
+
+
+def planned(parties: int, prime: int | None = None, dimension: int = 1) -> tuple[Plan, float, float]:
+    """The plan, how far one party moves the mean, and the chance that a number uniform modulo p makes no possible sum."""
+    target = Target(parties, 1.0, 1e-6, dimension, 1.0, max(1, parties // 10), 0.1)
+    plan = calibrate(target, get_protocol("packed-sharing").from_options({} if prime is None else {"prime": prime}))
+    influence, protocol = planned_influence(plan), plan.protocol
+    assert influence is not None
+    assert isinstance(protocol, PackedSharing)
+    # Possible sums are as far apart as one party can move them.
+    possible = influence.largest * parties / (protocol.step * protocol.prime)
+    return plan, influence.largest, max(0.0, 1.0 - possible)
+
+
+@pytest.mark.parametrize("row", table(), ids=lambda row: "-".join(row[:2]))
+def test_the_table_is_of_the_plans(row: list[str]) -> None:
+    parties, word_bytes = int(row[0]), int(row[1])
+    plan, moved, seen = planned(parties, PRIMES[word_bytes])
+    digits = len(row[2].split()[0].partition(".")[2])
+    assert row[2] == f"{100 * seen:.{digits}f} %"
+    assert row[3] == f"{moved:.3g}"
+    assert row[4] == f"{float(plan.prediction['mse_noise']):.3g}"
+    assert isinstance(plan.protocol, PackedSharing)
+    assert plan.protocol.word_bytes == word_bytes
+
+
+def test_plans_take_few_bytes_and_influence_does_not_depend_on_it() -> None:
+    rows = table()
+    assert {int(row[0]) for row in rows} == {5, 20, 100}
+    for parties in (5, 20, 100):
+        (small, *few), (_, *many) = ([row[1], *row[3:]] for row in rows if int(row[0]) == parties)
+        assert few == many
+        plan = planned(parties)[0]
+        assert isinstance(plan.protocol, PackedSharing)
+        assert plan.protocol.word_bytes == int(small) == 2
+
+
+def test_of_twenty_wrong_coordinates_one_is_seen_among_few_parties() -> None:
+    assert [1 - (1 - planned(parties, dimension=20)[2]) ** 20 > 0.98 for parties in (5, 20, 100)] == [True, True, False]
+
+
+# -- Widths before a study: what linear theory says, from public numbers; hopeless questions with what would do.
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100, "guess": [40, 15]},
     {"name": "bmi", "low": 10, "high": 60},
@@ -167,3 +263,58 @@ def test_a_statistic_alone_reads_what_it_reads_of_the_whole_vector(count: dict[s
     assert apart
     # The table of both knows how many are of each sex, as well as what asks for that alone.
     assert tied
+
+
+# -- The demos of real questions: their data are real tables of 20 parties, and noise leaves something of every answer.
+ROOT = Path(__file__).parents[2]
+DEMOS = {"survival": ("breast_cancer.py", 686), "table-1": ("randhie.py", 20_190)}
+
+
+def command(name: str) -> list[str]:
+    """What the Makefile's target gives to quietmean."""
+    lines = (ROOT / "Makefile").read_text().split(f"demo-{name}: ")[1].split("\n\n")[0].splitlines()
+    begin = next(place for place, line in enumerate(lines) if "/quietmean run" in line)
+    end = next(place for place in range(begin, len(lines)) if not lines[place].endswith("\\"))
+    return shlex.split(" ".join(line.rstrip("\\").strip() for line in lines[begin : end + 1]))[1:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEMOS)
+def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, rows = DEMOS[name]
+    table = tmp_path / "table.csv"
+    monkeypatch.setattr("sys.argv", [script, str(table)])
+    runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    words = command(name)
+    words[words.index("--data") + 1] = str(table)
+    words[words.index("--out") + 1] = str(tmp_path / "out")
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
+    app = main.make_app("run")
+    app(attach(words), exit_on_error=False, print_error=False, result_action="return_value")
+    study, data, rehearsal = asked[0][:3]
+    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
+    assert len(names) == 20
+    assert sum(map(len, parts)) == rows
+    noise = math.sqrt(1.2) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)
+    for one in Expectation(study.workload, noise, rows).expected:
+        assert not one.hopeless, one.statistic.text
+        # An answer that is worth the trouble: noise is no more than a few times the sampling error.
+        assert one.ratio[0] < 4, (one.statistic.text, one.ratio)
+
+
+def test_the_first_demo_asks_what_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it shows is what it runs: 442 patients of 20 clinics, in a new folder."""
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
+    main.main(["demo", "--out", str(tmp_path / "first")])
+    study, data, rehearsal = asked[0][:3]
+    names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)
+    assert (len(names), sum(map(len, parts))) == (20, 442)
+    assert Path(data) == tmp_path / "first" / "patients.csv"
+    # The patients of the published table, in their order; the clinics are made up.
+    published = load_diabetes(scaled=False)
+    ours = np.loadtxt(data, delimiter=",", skiprows=1, usecols=(1, 2, 3, 4))
+    assert np.array_equal(ours, published.data[:, [published.feature_names.index(name) for name in ("age", "bmi", "bp", "s6")]])
+    noise = math.sqrt(1.3) * study.workload.sensitivity / mu_of_budget(study.epsilon, study.delta)
+    assert all(not one.hopeless for one in Expectation(study.workload, noise, 442).expected)
