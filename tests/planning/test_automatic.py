@@ -85,7 +85,7 @@ def test_what_promises_more_than_the_target_is_never_taken() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.json")))
 def test_a_plan_above_its_target_says_what_keeps_it(name: str) -> None:
-    """Of every protocol; and whose figures are for colluders by chance says that the chance is no part of delta."""
+    """Of every protocol; and whose figures are for colluders by chance says that the chance is not in delta."""
     plan = qm.Plan.from_json(json.loads((GOLDEN / f"{name}.json").read_text())["plan"])
     sentences = where_more_is_promised(plan)
     if plan.above_target is None:
@@ -94,11 +94,11 @@ def test_a_plan_above_its_target_says_what_keeps_it(name: str) -> None:
     kept = choose(plan.target).plan
     assert kept.above_target is None
     assert sentences[-1].startswith(
-        f"{kept.protocol.name} promises epsilon {kept.epsilon_a_priori:.4f} a priori, whoever of as many colludes: "
+        f"{kept.protocol.name} promises epsilon {kept.epsilon_a_priori:.4f} a priori, no matter who of as many colludes: "
     )
     simulated = "executions" in plan.prediction
     assert [plan.prediction["certificate"] in sentence for sentence in sentences] == [True] * simulated + [False]
-    assert ["is no part of delta" in sentence for sentence in sentences] == [True] * simulated + [False]
+    assert ["is not in delta" in sentence for sentence in sentences] == [True] * simulated + [False]
 
 
 def test_where_nothing_keeps_the_target_the_reason_is_said() -> None:

@@ -349,7 +349,7 @@ def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: Flower
 
 @pytest.mark.parametrize("raw", [b"", b"\xc1", msgspec.msgpack.encode({"kind": "begin", "round": "1"})])
 def test_what_is_no_request_is_refused(tmp_path: Path, agreement: FlowerAgreement, values: Vector, raw: bytes) -> None:
-    assert "no request" in read_answer(Star(tmp_path, values).ask(0, raw)).refused
+    assert "not a request" in read_answer(Star(tmp_path, values).ask(0, raw)).refused
 
 
 def test_an_update_of_another_shape_spends_nothing(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:

@@ -269,7 +269,7 @@ def test_by_file(name: str, head: str, tmp_path: Path, monkeypatch: pytest.Monke
             ((path, reason),) = ended.left_out
             assert Path(path).stem == LIAR
             assert f"{LIAR} " in reason
-            assert "is no whole number of at least 0" in reason if head == "half a record less" else "cannot be" in reason
+            assert "is not a whole number of at least 0" in reason if head == "half a record less" else "cannot be" in reason
     assert abs(float(answer.value[0]) - MIDDLE) <= most + 8 * float(answer.standard_error[0])
 
 

@@ -182,4 +182,4 @@ def test_the_command_that_is_named_takes_the_file(name: str, here: Path, capsys:
     filled = advice.replace("STUDY", "study.toml").replace("INVITATION", "invitation.file")
     _, errors = said(filled, capsys)
     assert f"{name} holds" not in errors
-    assert not any(word in errors for word in ("is no option", "is no command", "too many", "Unknown"))
+    assert not any(word in errors for word in ("is not an option", "is not a command", "too many", "Unknown"))

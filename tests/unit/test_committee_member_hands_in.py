@@ -73,7 +73,7 @@ def test_a_member_hands_in_once_and_what_is_wrong_is_said(
     assert "column 'pay' is not among" in refused(study, monkeypatch, capsys, *box, "--data", "other.csv")
     assert "file nothing.csv" in refused(study, monkeypatch, capsys, *box, "--data", "nothing.csv")
     assert "needs --contributions" in refused(study, monkeypatch, capsys, "--data", "m1.csv")
-    assert "is no member of the committee" in refused(study, monkeypatch, capsys, *box, name="c1")
+    assert "is not a member of the committee" in refused(study, monkeypatch, capsys, *box, name="c1")
     with pytest.raises(_Opened):
         join(study, monkeypatch, *box, "--data", "m1.csv")
     (made,) = Path("box").iterdir()

@@ -104,7 +104,7 @@ def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, caps
         "--statistic", "mean(age)",
     )  # fmt: skip
     assert written == {"study": "study.toml"}
-    assert "field 'height' of dictionary.csv is no column as it is, it has no bounds: declare it here" in told
+    assert "field 'height' of dictionary.csv is not a column as it is, it has no bounds: declare it here" in told
     columns = StudyTerms.load(Path("study.toml")).workload.columns
     assert columns.names == ("age", "height", "old")
 

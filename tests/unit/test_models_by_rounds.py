@@ -337,7 +337,7 @@ def test_what_cannot_be_fitted_is_flagged(what: str, noise: float) -> None:
         ("ill", "is not a formula"),
         ("ill ~ age ~ bmi", "is not a formula"),
         ("ill ~ log(arm)", "does not fit the columns"),
-        ("ill ~ log(age - 20)", "no finite number"),
+        ("ill ~ log(age - 20)", "not a finite number"),
         ("ill ~ age + I(2 * age)", "sum of the others"),
         ("ill ~ ill + age", "on the right, too"),
         ("visits ~ age", "declare it as boolean"),
@@ -380,7 +380,7 @@ def test_a_state_goes_on_from_its_file(tmp_path: Any) -> None:
     assert first.errors == again.errors
     np.testing.assert_array_equal(first.coefficients, again.coefficients)
     other = glm("ill ~ age + bmi")
-    with pytest.raises(InputError, match=re.escape("is no file of this model")):
+    with pytest.raises(InputError, match=re.escape("is not a file of this model")):
         other._newton(other._design_for(1)).load(tmp_path / "a.npz")
 
 

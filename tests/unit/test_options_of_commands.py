@@ -51,7 +51,7 @@ def test_a_misspelt_option_is_told_whatever_stands_behind_it(command: str, capsy
             code, _, errors = said(f"{command} {line}", capsys)
             assert code == 2, (line, errors)
             first = line.removeprefix("file ").split()[0].partition("=")[0]
-            assert errors.startswith(f"quietmean: {first} is no option of {command}"), (line, errors)
+            assert errors.startswith(f"quietmean: {first} is not an option of {command}"), (line, errors)
             assert "Did you mean " in errors
 
 
@@ -65,7 +65,7 @@ def test_a_misspelt_option_is_told_whatever_stands_behind_it(command: str, capsy
         ("run --data d.csv -v", "quietmean --version shows the version"),
         ("--verbose", "--log-file FILE keeps what happens"),
         ("--foo", "name the command first"),
-        ("help foo", "'foo' is no command of quietmean"),
+        ("help foo", "'foo' is not a command of quietmean"),
     ],
 )
 def test_what_is_typed_for_something_else_leads_there(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,4 +95,4 @@ def test_a_command_that_people_look_for_leads_to_ours(word: str, capsys: pytest.
     "line", ["run --data d.csv --column age --bounds -inf inf", "run --data d.csv --column t --bounds -5 -1 --levels -a"]
 )
 def test_a_value_that_begins_with_a_hyphen_is_a_value(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "is no option" not in said(line, capsys)[2]
+    assert "is not an option" not in said(line, capsys)[2]

@@ -227,7 +227,7 @@ ACCEPTED: dict[str, tuple[Change, tuple[str, ...], str]] = {
     "distrusted": (distrusts_the_convener, (), "distrust"),
     "name": (invited, ("--name", ""), "name"),
     "address": (invited, ("--address", "nowhere"), "nowhere"),
-    "store": (invited, ("--store", "none"), "store none is no folder"),
+    "store": (invited, ("--store", "none"), "store none is not a folder"),
     "key": (no_key, (), "ada.key"),
     "replaces": (invited, ("--replaces", "none.key"), "none.key"),
     "out": (invited, ("--out", "ada.csv"), "ada.csv"),

@@ -76,7 +76,7 @@ def test_who_missed_rounds_is_told_and_goes_on_with_the_model_of_another(tmp_pat
 def test_files_that_hold_no_model_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is no file of a shared model"):
+    with pytest.raises(InputError, match="is not a file of a shared model"):
         SharedModel(model()).load(path)
 
 
@@ -90,9 +90,9 @@ def test_models_of_another_size_or_with_impossible_numbers_are_refused(tmp_path:
     with pytest.raises(InputError, match="numbers that no round makes"):
         shared.load(path)
     np.savez(path, vector=np.array([{}] * 5, dtype=object), velocity=np.zeros(5), clip=1.0, round=1)
-    with pytest.raises(InputError, match="is no file of a shared model"):
+    with pytest.raises(InputError, match="is not a file of a shared model"):
         shared.load(path)
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         shared.load(tmp_path / "nowhere.npz")
     assert shared.round == 0
 

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class KeyKeywords(TypedDict, total=False):
-    """Of the key file."""
+    """The passphrase of the key file."""
 
     passphrase: str | None
 

@@ -90,7 +90,7 @@ class StudyResult(TableFile):
 
     @property
     def epsilon(self) -> float:
-        """Of the execution that happened, against every coalition of the planned size, at the study's delta."""
+        """The epsilon of the execution that happened, against every coalition of the planned size, at the study's delta."""
         return self.outcome.epsilon
 
     @property

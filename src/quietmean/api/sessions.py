@@ -1,4 +1,4 @@
-"""A session between machines from Python: ``with`` blocks, ``async with`` does not; both stand for one party's part."""
+"""A session between machines from Python: ``with`` blocks, ``async with`` does not; both are one party's part."""
 
 from __future__ import annotations
 

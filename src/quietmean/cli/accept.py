@@ -43,7 +43,7 @@ class EntryOptions:
     replaces: Path | None = None
 
     def require_possible(self) -> None:
-        """Raises :class:`InputError` for what is no name or no address."""
+        """Raises :class:`InputError` for what cannot be a name or an address."""
         from quietmean.node.net import parse_place, require_name
 
         require_name(self.name)
@@ -70,7 +70,7 @@ def command(
     invitation
         The invitation: its file, or the line of text.
     key
-        This party's private key, from quietmean keygen; where there is no such file, a new one is made.
+        This party's private key, from quietmean keygen; where that file is missing, a new one is made.
     store
         The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
     save
@@ -92,8 +92,8 @@ def command(
     # Before any file is written.
     entry.require_possible()
     if store is not None and not store.is_dir():
-        raise InputError(f"store {store} is no folder: make it, or leave --store out")
-    # A name is no path.
+        raise InputError(f"store {store} is not a folder: make it, or leave --store out")
+    # A name is not a path.
     target = save or Path(f"{file_name(entry.name)}.entry")
     new_key = not key.exists()
     identity = None if new_key else load_identity(key)

@@ -126,7 +126,7 @@ def party_text(party: PartyId, names: Sequence[str]) -> str:
 
 
 def names_in(raw: Mapping[str, Any]) -> list[str]:
-    """Of the parties in a receipt; none where it has no name for each."""
+    """Return the names of the parties in a receipt; none where it has no name for each."""
     origin = raw.get("origin")
     names = origin.get("names") if isinstance(origin, Mapping) else None
     return [str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else []

@@ -89,7 +89,7 @@ def command(
     if owner.public_key not in rules.rules.approvers:
         where = "there" if rules.path else f"in {configuration_folder() / 'policy.toml'}"
         raise InputError(
-            f"{owner.public_key} is no approver of {rules.place}: name it {where} under [policy] as "
+            f"{owner.public_key} is not an approver of {rules.place}: name it {where} under [policy] as "
             f'approvers = ["{owner.public_key}"], or give the right --owner-key'
         )
     if accept is not None:

@@ -155,7 +155,7 @@ def command(
         from quietmean.report.certificate import certificate_page_at
 
         if not isinstance(happened, Execution):
-            raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
+            raise InputError("this file holds noise without a protocol, which has no exchange to explain, leave --report out")
         certificate_page_at(report, happened, output_options.force).require_free()
     tables = None if table is None else _tables(table, raw, report)
     balance = shown.balance()
@@ -205,7 +205,7 @@ def command(
 
 
 def _show_without_result(raw: Mapping[str, Any], json: bool) -> None:
-    """Of a receipt without an execution: why there is no result, and what stays charged at most."""
+    """Say of a receipt without an execution why a result is missing, and what stays charged at most."""
     end = raw["no_result"]
     if json:
         print_json({"no_result": end})
@@ -225,7 +225,7 @@ def _require_possible(epsilon: float | None, delta: float | None, prior_sd: floa
 
 
 def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mapping[str, object], json: bool) -> None:
-    """Of the receipt of a session: what its rounds cost together, whatever happened in them."""
+    """Show from the receipt of a session what its rounds cost together, whatever happened in them."""
     from quietmean.sessions.receipt import certified
 
     if unused := [name for name, value in options.items() if value is not None]:
@@ -247,7 +247,7 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
 def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:
     """Where they go, and what they are, before anything is computed.
 
-    Raises :class:`InputError` where there is no result, or the file could not be written.
+    Raises :class:`InputError` where a result is missing, or the file could not be written.
     """
     from quietmean.studies.outcome.tables import tables_at, tables_bytes
 
@@ -290,7 +290,7 @@ def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints
 
 
 def _nats_of_any(analysis: PrivacyAnalysis, size: int, prior_sd: float) -> dict[str, Any]:
-    """Mutual information of the worst party, whichever ``size`` parties collude; the same figure stands for each."""
+    """Mutual information of the worst party, whichever ``size`` parties collude; the same figure for each."""
     nats = analysis.terms.conversion.nats_against_any(size, prior_sd)
     if nats is None:
         raise InputError(

@@ -165,7 +165,7 @@ def _with_others(
 
 
 def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
-    """Of a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
+    """Check a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
     from quietmean.core.origin import package_version
     from quietmean.studies.party import Policy
 

@@ -53,7 +53,7 @@ class CommitteePlaces:
     drop: str | None = None
 
     def refuse(self) -> None:
-        """Raises :class:`InputError` for what says nothing where there is no committee."""
+        """Raises :class:`InputError` for what says nothing without a committee."""
         unused = [name for name, value in vars(self).items() if value is not None]
         if unused:
             raise InputError(f"--{unused[0]} is for a study with a committee, and this one has none: leave it out")

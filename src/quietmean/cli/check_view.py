@@ -74,7 +74,7 @@ def beside_this_clock(seconds: float, digits: int = 0) -> str:
 
 @contextmanager
 def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], None]]:
-    """A live table on a terminal; elsewhere a line for each party whose standing changes."""
+    """Show a live table on a terminal; otherwise a line for each party whose readiness changes."""
     from rich.live import Live
 
     if err.is_terminal:

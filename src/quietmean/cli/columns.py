@@ -83,7 +83,7 @@ class ColumnOptions:
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
     missing
-        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
+        What a cell without a number counts as. indicator: nothing, statistics are those of the present values, whose number is
         estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
     allocate
         How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
@@ -122,7 +122,7 @@ NO_COLUMN_OPTIONS = ColumnOptions()
 
 
 def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, Any]]:
-    """The tables [[column]] that options stand for; None of what was not given.
+    """The tables [[column]] that options mean; None of what was not given.
 
     Bounds belong to the columns without another declaration, in their order;
     those of transforms may be left out, all together. Raises :class:`InputError`

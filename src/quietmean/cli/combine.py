@@ -19,7 +19,7 @@ def command(
     written: OpenedOptions = NO_OPENED_OPTIONS,
     json: bool = False,
 ) -> None:
-    """Add up the contributions to a sealed study, and certify. It takes no key: whoever has the files can do it, and again.
+    """Add up the contributions to a sealed study, and certify. It takes no key: anyone who has the files can do it, and again.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class CommitteeShape:
     ----------
     committee
         So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
-        than --committee-colluding of them collude, whoever else does.
+        than --committee-colluding of them collude, no matter who else does.
     committee_colluding
         How many members may collude, with all other contributors; default 1.
     committee_gone
@@ -80,7 +80,7 @@ class CommitteeShape:
 
     @property
     def now(self) -> dict[str, Any]:
-        """Of a committee that is rehearsed on this machine: contributions come at once."""
+        """The time of a committee that is rehearsed on this machine: contributions come at once."""
         return {} if self.committee is None else {"contribute_by": datetime.now(UTC).isoformat(timespec="seconds"), "grace": 0.0}
 
     def fields(self, fields: dict[str, Any], **others: Any) -> dict[str, Any]:

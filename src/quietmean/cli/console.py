@@ -181,7 +181,7 @@ def print_facts(facts: Iterable[Fact]) -> None:
 
 
 def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
-    """What a study with a target in nats promised, and what its execution told."""
+    """What a study with a target in nats promised, and what its execution revealed."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
     nothing = f"a priori (whatever happens) no bound in nats; {enforced_by}"
@@ -190,7 +190,7 @@ def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
     out.print(f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}")
     out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite")
     if nats["most"] > nats["target"]:
-        err.print(f"quietmean: this execution told more than the target of {nats['target']:g} nats", style="red")
+        err.print(f"quietmean: this execution revealed more than the target of {nats['target']:g} nats", style="red")
 
 
 def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:

@@ -120,9 +120,9 @@ def command(
         if here.port or here.no_browser:
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
         if here.data is not None:
-            raise InputError("--data shows cells to whoever sees the pages, and is for pages on this machine: leave it out")
+            raise InputError("--data shows cells to anyone who sees the pages, and is for pages on this machine: leave it out")
         if here.key is not None:
-            raise InputError("--key would let whoever breaks into the pages act as the node: leave it out behind a proxy")
+            raise InputError("--key would let anyone who breaks into the pages act as the node: leave it out behind a proxy")
         access = ProxyAccess(proxy.behind_proxy, proxy.user_header, frozenset(proxy.users or ()), frozenset(proxy.viewers or ()))
 
         def tell(line: str) -> None:
@@ -145,7 +145,7 @@ def command(
             "its name, too"
         )
     if here.program is not None and not here.program.is_file():
-        raise InputError(f"program {here.program} is no file: check the path")
+        raise InputError(f"program {here.program} is not a file: check the path")
 
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", soft_wrap=True)

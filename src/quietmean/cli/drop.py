@@ -90,7 +90,7 @@ def command(
     host, port = parse_entrance(listen)
     sealed = sealed_with_committee(study)
     if sealed is None or sealed.study.committee is None:
-        raise InputError(f"{study} is no sealed study with a committee: others have no contributions to drop")
+        raise InputError(f"{study} is not a sealed study with a committee: others have no contributions to drop")
     Distrusted().refuse(sealed.holders())
     identity = load_identity(key)
     tls = None

@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Make this party's identity: a private key file (mode 0600), and a public entry to hand to the others.
 
-    A second file, KEY.revocation, is for the day when the key is lost or stolen: whoever gets it can refuse the key, with
+    A second file, KEY.revocation, is for the day when the key is lost or stolen: anyone who gets it can refuse the key, with
     quietmean distrust. Keep it apart from the key, on paper or with somebody you trust.
 
     Parameters

@@ -116,7 +116,7 @@ def command(
         _refuse_session_options(session)
         path = files.receipt(site.receipt)
         pages = Pages.beside(path)
-        # Before minutes of calibration: it is no receipt of another party or file of another kind.
+        # Before minutes of calibration: it is not a receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
         observers = Observers(shown.report, shown.observe)
         person = Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, observers)

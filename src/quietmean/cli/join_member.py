@@ -26,7 +26,7 @@ def take_part(
     shown: NodeDisplay,
     json: bool,
 ) -> None:
-    """From the contributions in a folder to the result. Raises :class:`InputError` for who is no member."""
+    """From the contributions in a folder to the result. Raises :class:`InputError` for who is not a member."""
     import asyncio
 
     from quietmean.cli.contribute import write_contribution
@@ -48,7 +48,7 @@ def take_part(
         identity = load_identity(key)
     own = next((entry for entry in sealed.entries if entry.identity == identity.public_key), None)
     if own is not None and not own.member:
-        raise InputError(f"{own.name} is no member of the committee: hand in its file with quietmean contribute")
+        raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean contribute")
     files = Files.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
     choice = feasible_sealed(sealed)

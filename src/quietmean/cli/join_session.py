@@ -71,7 +71,7 @@ def _require_program(program: Path | None, data: str | Path | None) -> None:
     if program is None:
         raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
     if not program.is_file():
-        raise InputError(f"program {program} is no file: check the path")
+        raise InputError(f"program {program} is not a file: check the path")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""A running node on the screen: a live table on a terminal, single lines elsewhere, and a stream of events for programs."""
+"""A running node on the screen: a live table on a terminal, single lines otherwise, and a stream of events for programs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class NodeDisplay:
             self._live.start()
 
     def tell_owner(self, encoded: Encoded, notes: Sequence[str] = ()) -> None:
-        """What was done to values that did not fit; not among events, which others may read."""
+        """What was done to values that did not fit; it is not in events, which others may read."""
         if self._live is not None or self._lines:
             tell_notes(notes)
             tell_owner([encoded])

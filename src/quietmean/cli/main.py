@@ -40,7 +40,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Take part in a study": {
         "accept": ("accept", "Accept an invitation, with keys for this study."),
         "contract": ("contract", "What a study asks and costs, before a yes."),
-        "check": ("check", "Find trouble before a study, here and elsewhere."),
+        "check": ("check", "Find trouble before a study, here and with others."),
         "join": ("join", "Take part over the network, or through a folder."),
         "contribute": ("contribute", "Take part by one file."),
         "words": ("words", "Compare a sealed study with others by telephone."),
@@ -204,7 +204,7 @@ def _run(tokens: list[str]) -> None:
     except (MemoryError, ImportError, RuntimeError) as error:
         _fail_for_memory(error, _asked(tokens) or "")
     except BrokenPipeError:
-        # Whoever read the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
+        # The reader of the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (OSError, sqlite3.OperationalError) as error:

@@ -34,12 +34,12 @@ _QUOTED = re.compile(r"[“”„«»‘’](.+)[“”«»‘’]", re.DOTALL)
 _OPTION = re.compile(r"--?(?!inf\b|nan\b)[A-Za-z][\w-]*", re.IGNORECASE)
 _OF_ALL = ("--help", "-h", "--version")
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
-# Options that there were, or that people know from elsewhere, and what they find instead.
+# Options that there were, or that people know from other programs, and what they find instead.
 _FORMER = {
     "-v": "quietmean --version shows the version, and --log-file FILE keeps what happens",
     "--verbose": "--log-file FILE keeps what happens",
     "--clip": "values outside their bounds are always clamped, leave it out",
-    "--missing": 'what stands for a missing value is in the study file, missing = "centre" or "indicator" of a [[column]]',
+    "--missing": 'what a missing value counts as is in the study file, missing = "centre" or "indicator" of a [[column]]',
 }
 
 
@@ -85,7 +85,7 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
             return f"{tokens[0]} stands before a command: {instead}; {listed}"
         case UnknownCommandError() if command is not None:
             near = _near(command, [name for name in app if not name.startswith("-")])
-            return f"{command!r} is no command of quietmean{near}: quietmean --help --all lists the commands"
+            return f"{command!r} is not a command of quietmean{near}: quietmean --help --all lists the commands"
         case UnknownOptionError():
             return _unknown_option(error, command, listed)
         case MissingArgumentError():
@@ -169,7 +169,7 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
     near = "" if instead else _near(name, names)
-    return f"{name} is no option of {command or 'quietmean'}{near}{instead}: {listed}"
+    return f"{name} is not an option of {command or 'quietmean'}{near}{instead}: {listed}"
 
 
 def _missing(error: MissingArgumentError, command: str | None, listed: str) -> str:

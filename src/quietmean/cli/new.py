@@ -75,7 +75,7 @@ class MeetingOptions:
             return {}
         soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
         with contextlib.suppress(TypeError, ValueError):
-            # Room for the attempts to start, once an hour; what is no time is refused with the study.
+            # Room for the attempts to start, once an hour; what is not a time is refused with the study.
             soon = max(soon, datetime.fromisoformat(self.start_by or "") + timedelta(days=3))
         usual = {"first": soon.isoformat(), "interval": 86400.0, "poll": 3600.0}
         return {"deadlines": usual | {name: value for name, value in deadlines.items() if value is not None}}
@@ -187,7 +187,7 @@ def command(
 
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
-    """Where a committee could be thought of, before it is known how many parties come; None elsewhere."""
+    """Where a committee could be thought of, before it is known how many parties come; None otherwise."""
     from quietmean.planning.automatic import AUTO
     from quietmean.planning.ways import MANY
     from quietmean.protocols import configure
@@ -215,7 +215,7 @@ def _listed(path: Path, names: Sequence[str]) -> Dictionary:
     if names:
         for name in names:
             if name in listed.left_out:
-                warn(f"field {name!r} of {path} is no column as it is, {listed.left_out[name]}: declare it here")
+                warn(f"field {name!r} of {path} is not a column as it is, {listed.left_out[name]}: declare it here")
         return listed.chosen(chosen)
     for name, why in listed.left_out.items():
         warn(f"field {name!r} of {path} is left out: {why}")

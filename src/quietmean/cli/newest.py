@@ -20,6 +20,6 @@ def execution_or_newest(path: Path | None) -> Path:
         return path
     receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
     if not receipts:
-        raise InputError("which execution is not clear: name a receipt or an execution file; there is no run in this folder")
+        raise InputError("which execution is not clear: name a receipt or an execution file; this folder has no run")
     err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
     return receipts[-1]

@@ -1,4 +1,4 @@
-"""What is shown and written of a sum that files give: of a committee, or of contributions, to whoever has them."""
+"""What is shown and written of a sum that files give: of a committee, or of contributions, to anyone who has them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _protocol_options() -> type[ChosenOptions]:
     group = Group("Options of protocols", help="Each goes to the protocols named behind it; others do not have it.")
     fields = []
     for flag, option in _collect().items():
-        # Where a protocol does something by default, it can be told not to.
+        # Where a protocol does something by default, it can be made not to.
         no = f"--no-{flag}" if option.annotation is bool else ""
         about = Parameter(name=f"--{flag}", help=option.text, group=group, negative_none=(), negative=no)
         fields.append((flag.replace("-", "_"), Annotated[option.annotation | None, about], field(default=None)))

@@ -392,11 +392,11 @@ def _show_ways(ways: list[dict[str, Any]]) -> None:
 
 
 def _committee_sentence(row: dict[str, Any]) -> str:
-    """What a committee drawn among many parties would take."""
+    """What a committee drawn of many parties would take."""
     drawn = row["committee"]
     sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
     return (
-        f"{row['protocol']} with a committee of {drawn['members']} drawn among the parties (an estimate; none is here yet): "
+        f"{row['protocol']} with a committee of {drawn['members']} drawn of the parties (an estimate; none is here yet): "
         f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
         f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
         f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"

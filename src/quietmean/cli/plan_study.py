@@ -64,13 +64,13 @@ class StudyOptions:
             raise InputError(f"width {self.width:g} is none that an interval can have: give --width a finite number above 0")
         if self.power is not None and not 0 < self.power < 1:
             raise InputError(
-                f"power {self.power:g} is no chance of seeing an effect: give --power a number between 0 and 1, such as 0.8"
+                f"power {self.power:g} is not a chance of seeing an effect: give --power a number between 0 and 1, such as 0.8"
             )
         if self.records is not None and not 1 <= self.records <= MOST:
             raise InputError(f"records is {self.records}: give --records how many all parties have together, 1 to {MOST:g}")
 
     def require_study(self) -> None:
-        """Raises :class:`InputError` for what says nothing where there is no study."""
+        """Raises :class:`InputError` for what says nothing without a study."""
         for pair in (("width", "power"), ("roster", "records")):
             if any(getattr(self, name) is not None for name in pair):
                 options = " and ".join(f"--{name}" for name in pair)
@@ -206,7 +206,7 @@ class _PlannedStudy:
         }
 
     def sentences(self) -> Iterator[str]:
-        """The same in words, what is promised first."""
+        """Say it in words, what is promised first."""
         from quietmean.planning.explain import where_more_is_promised
 
         plan, target = self.choice.plan, self.choice.plan.target

@@ -16,7 +16,8 @@ def command(
     written: OpenedOptions = NO_OPENED_OPTIONS,
     json: bool = False,
 ) -> None:
-    """Check what the members of a committee opened, and certify it. It takes no key: whoever has the files can do it, and again.
+    """Check what the members of a committee opened, and certify it. It takes no key: anyone who has the files can do it,
+    and again.
 
     Every signature is checked, and that enough members' sums fit together.
 
@@ -45,7 +46,7 @@ def command(
     sealed = sealed_with_committee(study)
     if sealed is None:
         raise InputError(
-            f"{study} is no sealed study with a committee: contributions to others are added up by quietmean combine"
+            f"{study} is not a sealed study with a committee: contributions to others are added up by quietmean combine"
         )
     Distrusted().refuse(sealed.holders())
     choice = sealed.choice()

@@ -94,7 +94,7 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
 
 
 def show(document: dict[str, Any]) -> None:
-    """The same for people."""
+    """Show the document to people."""
     out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}")
     for party in document["parties"]:
         member = " (member)" if party.get("member") else ""

@@ -41,7 +41,7 @@ def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
 
 
 def shown_entrance(host: str, port: int) -> str:
-    """The address; an empty ``host`` stands for all of this machine."""
+    """The address; an empty ``host`` means all of this machine."""
     from quietmean.node.net import format_address
 
     return format_address((host or "0.0.0.0", port))  # noqa: S104

@@ -34,7 +34,7 @@ def command(
     """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
 
     A voucher is a file with a key that this registrar certified: hand out each to one contributor, and over a channel that nobody
-    else reads, as whoever has it can contribute in its place. The same command makes the same vouchers again, never more.
+    else reads, as anyone who has it can contribute in its place. The same command makes the same vouchers again, never more.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def command(
         f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
     )
     if own_keys is None:
-        out.print("Hand each to one contributor, unseen by others: whoever has it can contribute in its place.")
+        out.print("Hand each to one contributor, unseen by others: anyone who has it can contribute in its place.")
     else:
         out.print("Hand each back: it goes beside its key, as NAME.voucher beside NAME.key.")
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 # Around the name of a field in the text of an error, and between its values.
 _BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
 _FIELD = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
-# What stands for the value of an option that takes none.
+# What is given as the value of an option that takes none.
 _YES = "True"
-# How a front end calls a field: its name with hyphens, what stands for its values, and what a study file has in its place.
+# How a front end calls a field: its name with hyphens, what its values are called, and what a study file has in its place.
 Words = Callable[[str, Sequence[str], str], str]
 
 
 def named(field: str, *values: str, file: str = "") -> str:
     """A field that a sentence is about, which the front end names: as an option, a keyword or an argument.
 
-    ``values``: what stands for its values, such as LOW and HIGH, or "True" of what is only said. ``file``: what a study file
+    ``values``: what its values are called, such as LOW and HIGH, or "True" of what is only said. ``file``: what a study file
     has in its place.
     """
     return f"{_BEGIN}{_BETWEEN.join([field, file, *values])}{_END}"

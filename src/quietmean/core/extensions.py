@@ -15,7 +15,7 @@ def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: t
     """``built_in`` and the classes of the entry points of ``group``, by their attribute ``name``.
 
     Each is a complete subclass of ``base``; ``word`` names one in errors. Raises :class:`InputError` for an entry point that
-    cannot be loaded, is no such class, or has the name of another one.
+    cannot be loaded, is another class, or has the name of another one.
     """
     kinds = dict(built_in)
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
@@ -38,7 +38,7 @@ def loaded(entry: EntryPoint, word: str) -> Any:
 def _load(entry: EntryPoint, word: str, base: type) -> Any:
     subject, kind = f"{word} {entry.name!r} ({entry.value})", loaded(entry, word)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise InputError(f"{subject} is no subclass of {base.__name__}: mend or uninstall it")
+        raise InputError(f"{subject} is not a subclass of {base.__name__}: mend or uninstall it")
     stated = {"name": getattr(kind, "name", None), "summary": getattr(getattr(kind, "TRAITS", kind), "summary", None)}
     missing = [name for name, text in stated.items() if not isinstance(text, str) or not text]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))

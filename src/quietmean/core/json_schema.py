@@ -16,7 +16,7 @@ NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TEXT: Schema = {"type": "string"}
 TRUTH: Schema = {"type": "boolean"}
-# JSON has no infinity: the text "inf" stands for it, such as for the error of what the noise hides.
+# JSON has no infinity: the text "inf" means it, such as for the error of what the noise hides.
 SIZE_OR_INF: Schema = {"anyOf": [{"type": "number", "minimum": 0}, {"const": "inf"}]}
 
 _TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}

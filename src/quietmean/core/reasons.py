@@ -20,7 +20,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def grouped(reasons: Mapping[str, str], kind: Callable[[str], str] = str) -> str:
-    """``reasons`` by name. Those of one ``kind`` count as the same, of which the first is told."""
+    """``reasons`` by name. Those of one ``kind`` count as the same, of which the first is said."""
     groups: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         groups.setdefault(kind(reason), []).append(name)

@@ -54,7 +54,7 @@ _DIGITS = 40
 
 
 def require_number(name: str, value: Any, kind: type) -> None:
-    """Raises :class:`InputError` for what is no number, a fraction in the place of a whole one, and what no float can hold."""
+    """Raises :class:`InputError` for what is not a number, a fraction in the place of a whole one, and what no float can hold."""
     if value is not None and not isinstance(value, Real):
         raise InputError(f"{name} is of type {type(value).__name__}: it must be {KIND_NAMES[kind]}")
     if kind is int:
@@ -83,7 +83,7 @@ def require_usual(name: str, value: float) -> None:
 
 
 def require_delta(delta: float) -> None:
-    """Raises :class:`InputError` for what is no delta of a guarantee, or too small to compute with."""
+    """Raises :class:`InputError` for what is not a delta of a guarantee, or too small to compute with."""
     if not sys.float_info.min <= delta < 1:
         raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
 
@@ -95,7 +95,7 @@ class Parameter:
     ``help`` is a clause for users. Numbers lie in the stated range; ``remedy`` states what to choose instead. An ``option`` may
     be chosen when planning; all other fields are found by calibration. ``flag`` is the name on the command line, None if it has
     none. ``key`` is the name in JSON. ``read`` and ``write`` convert to and from JSON data. ``written`` decides whether
-    the field is in a file; by default all but None are. With ``auto`` the text "auto" stands for what is computed.
+    the field is in a file; by default all but None are. With ``auto`` the text "auto" means what is computed.
     """
 
     name: str
@@ -178,7 +178,7 @@ class Parameter:
         raise wrong_field(self.named if isinstance(raw, float) else self.key, raw, self.wanted)
 
     def data(self, text: str) -> Any:
-        """The JSON data that a text stands for: of the first kind that the field takes and the text can be, else the text."""
+        """The JSON data that a text means: of the first kind that the field takes and the text can be, else the text."""
         for kind in self.kinds:
             if kind is bool and text in ("true", "false"):
                 return text == "true"
@@ -290,7 +290,7 @@ class Configured:
     """A frozen value whose fields are declared with :func:`parameter`. Two of one type are equal if all of these are."""
 
     def __new__(cls, *arguments: Any, **fields_: Any) -> Self:
-        """Raises :class:`InputError` for a keyword that is no field, with the nearest one that is."""
+        """Raises :class:`InputError` for a keyword that is not a field, with the nearest one that is."""
         field_names = [own_field.name for own_field in fields(cls) if own_field.init]
         for name in fields_:
             if name not in field_names:
@@ -362,7 +362,7 @@ class Configured:
         }
 
     def filled(self, **defaults: Any) -> Self:
-        """The same with these values in the fields that are open."""
+        """Return the value with these in the fields that are open."""
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is OPEN})
 
     def require_complete(self) -> None:

@@ -28,7 +28,7 @@ class PaymentOptions:
         Make an account of this name: these people are in none of the ledger's accounts. Without it no second one is made.
     new_people
         With --account: new people beside those of that account, as in a weekly export of new patients. They get a budget of
-        their own, and whoever is known in an account pays there, too.
+        their own, and anyone who is known in an account pays there, too.
     group
         Charge for so many units that change together, by default one: the most rows of one person where the data do not say
         whose they are, or all records of this party for an account that counts per party.

@@ -58,6 +58,7 @@ class FlowerAgreement:
         cls,
         identities: Sequence[str],
         *,
+        dimension: int,
         clip: float = 1.0,
         name: str = USUAL_NAME,
         **terms: Unpack[BudgetKeywords],
@@ -67,7 +68,7 @@ class FlowerAgreement:
         ``colluding``: how many clients may put together what they see, with each other and with the SuperLink; ``dropouts``: the
         fraction that may miss a round. Raises :class:`InputError` for terms that nobody can keep, and for impossible keys.
         """
-        agreed = SessionTerms.stated(len(identities), protocol=PROTOCOL, **{**_USUAL, **terms})
+        agreed = SessionTerms.stated(len(identities), dimension=dimension, protocol=PROTOCOL, **{**_USUAL, **terms})
         # Planned now, so that nobody is asked to agree to what cannot be kept.
         agreed.plan  # noqa: B018
         instance = base64.b64encode(fresh_bytes(32)).decode()
@@ -79,7 +80,7 @@ class FlowerAgreement:
         raw = read_json(Path(path), FileKind.FLOWER)
         require_version(raw.get("format"), FORMAT, f"file {path}")
         if raw.get("format") != FORMAT:
-            raise InputError(f"file {path} is no agreement of quietmean's Flower clients: make one with Agreement.make")
+            raise InputError(f"file {path} is not an agreement of quietmean's Flower clients: make one with Agreement.make")
         try:
             stated = {name: raw["terms"][name] for name in _TERMS}
             terms = SessionTerms(**{**stated, "unit": PrivacyUnit(stated["unit"])})
@@ -123,7 +124,7 @@ class FlowerAgreement:
     def party_of(self, identity: str) -> PartyId:
         """The number of a client. Raises :class:`InputError` for a key that is not in the agreement."""
         if identity not in self.identities:
-            raise InputError(f"key {identity} is not among the {self.parties} of the agreement: agree anew with this key in it")
+            raise InputError(f"key {identity} is not one of the {self.parties} of the agreement: agree anew with this key in it")
         return self.identities.index(identity)
 
     def schedule(self, round_: int) -> Schedule:

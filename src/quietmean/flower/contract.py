@@ -53,7 +53,7 @@ class FlowerContract(SessionContract):
 
     @classmethod
     def by_name(cls, path: Path, name: str | None) -> FlowerContract:
-        """The same for the client of this name."""
+        """Return the contract for the client of this name."""
         contract = cls.of(FlowerAgreement.load(path), 0)
         return replace(contract, party=place_of(name, contract.parties))
 

@@ -135,8 +135,8 @@ class FlowerPreparation(PartyPreparation):
     def pay(self, nonce: bytes) -> Paid:
         """The yes, and the charge for all rounds, before anything leaves.
 
-        ``nonce``: what the noise of this client can be told by. Raises :class:`InputError` without a yes, and where the budget
-        does not allow it.
+        ``nonce``: what the noise of this client can be recognised by. Raises :class:`InputError` without a yes, and where
+        the budget does not allow it.
         """
         contract = self._contract
         self._receipt.require_free()
@@ -166,7 +166,7 @@ def tell(sentence: str) -> None:
 
 
 def _no_data(encoded: object, notes: Sequence[str]) -> None:
-    """An update is no file of data."""
+    """An update is not a file of data."""
 
 
 def _no_event(event: object) -> None:

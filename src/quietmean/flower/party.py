@@ -234,7 +234,7 @@ class StarParty:
         self._close(answer, stored.round)
 
     def _close(self, answer: ClientAnswer, round_: int) -> None:
-        """Of a round that is over, nothing private is kept."""
+        """Forget a round that is over: nothing private is kept."""
         stored = self._stored
         stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
         stored.round, stored.answer, stored.step = round_, write(answer), self._plan.protocol.rounds + 1

@@ -99,7 +99,7 @@ class Relay:
     def _ask(
         self, requests: Mapping[int, bytes], begins: bool = False, exchange: Exchange | None = None
     ) -> dict[int, ClientAnswer]:
-        """The answers that can be read; whoever refuses is as one that is not there."""
+        """The answers that can be read; who refuses is as one that is not there."""
         answers = {}
         for node, raw in (exchange or self._exchange)(requests, begins).items() if requests else ():
             try:

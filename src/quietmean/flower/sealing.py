@@ -51,7 +51,7 @@ def signed_hello(agreement: FlowerAgreement, identity: Identity, exchange: bytes
 
 
 def read_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello | None:
-    """What a client said, or None if it is no hello that one of the agreement's clients signed for this session."""
+    """What a client said, or None if it is not a hello that one of the agreement's clients signed for this session."""
     try:
         hello = decode(raw, SealedHello, InputError)
     except InputError:

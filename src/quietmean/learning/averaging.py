@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -17,9 +17,9 @@ from quietmean.core.party import PartyId
 from quietmean.learning.kept import KeptState
 from quietmean.learning.shared import SharedModel
 from quietmean.learning.sites import FitSite, parties_of, site_of
-from quietmean.planning.automatic import AUTO
 from quietmean.protocols.target import colluding_count
 from quietmean.sessions import RoundMean
+from quietmean.studies.agreement.session_terms import RoundsKeywords
 
 # The standard deviation that the fraction of differences within C may have.
 MOST_ERROR = 0.1
@@ -52,42 +52,30 @@ class ModelAveraging:
         model: Any,
         *,
         parties: int | None = None,
-        rounds: int,
-        epsilon: float,
-        delta: float,
         clip: float = 1.0,
         adaptive: bool = False,
         quantile: float = 0.5,
         learning_rate: float = 1.0,
         momentum: float = 0.0,
         decay: Any = 0.0,
-        unit: str = "party",
-        colluding: float = 0.1,
-        dropouts: float = 0.0,
         records: int | None = None,
         weights: ArrayLike | None = None,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
         store: str | Path | None = None,
         site: FitSite | None = None,
         own_records: int | None = None,
         purpose: Mapping[str, Any] | None = None,
         name: str = "model-averaging",
+        **terms: Unpack[RoundsKeywords],
     ) -> None:
         moved = {"clip": clip, "learning_rate": learning_rate, "momentum": momentum, "quantile": quantile, "decay": decay}
         self._shared = SharedModel(model, **moved)
         self._site = site_of(site)
         count = parties_of(self._site, parties)
-        fields = {
+        fields: dict[str, Any] = {
+            **terms,
             "dimension": self._shared.dimension + adaptive,
-            "epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
-            "unit": unit,
-            "colluding": colluding_count(count, colluding),
-            "dropouts": dropouts,
-            "protocol": protocol,
-            "options": dict(options or {}),
+            "colluding": colluding_count(count, terms.get("colluding", 0.1)),
+            "options": dict(terms.get("options") or {}),
             **self._site.agreed(name),
         }
         fields["purpose"] = {

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
+from zipfile import BadZipFile
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.sessions import RoundMean
 
@@ -22,12 +29,21 @@ class Moved(Protocol):
     def load(self, path: str | Path) -> Any: ...
 
 
-class LastRound(Protocol):
-    """What is asked of a session that was opened again."""
+class RoundsLeft(Protocol):
+    """The rounds of a session that was opened, perhaps again."""
 
     @property
-    def round(self) -> int: ...
-    def last(self) -> RoundMean[Any] | None: ...
+    def over(self) -> bool: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def round(self) -> int:
+        """The number of the last round that began here; 0 before the first."""
+        ...
+
+    def last(self) -> RoundMean[Any] | None:
+        """Return the mean of the last round, also after a restart; None where there is none."""
+        ...
 
 
 class KeptState:
@@ -36,7 +52,7 @@ class KeptState:
     def __init__(self, state: Moved, path: Path | None) -> None:
         self._state, self._path = state, path
 
-    def resume(self, means: LastRound) -> None:
+    def resume(self, means: RoundsLeft) -> None:
         """Go on where this party was, in a session that was opened again.
 
         Raises :class:`InputError` where it was away in rounds whose means it does not have: another party's file has them.
@@ -64,3 +80,19 @@ class KeptState:
             f"this party has what was released up to round {self._state.round}, and goes on after round {needed}: copy the file "
             f"of a party that has taken part since, *{KEPT}, to {self._path}, and fit again"
         )
+
+
+def packed(**arrays: ArrayLike) -> bytes:
+    """Arrays by name as the content of a file, which :func:`unpacked` reads."""
+    written = BytesIO()
+    np.savez(written, allow_pickle=False, **{name: np.asarray(array) for name, array in arrays.items()})
+    return written.getvalue()
+
+
+def unpacked(content: bytes, names: Iterable[str]) -> dict[str, Array]:
+    """The arrays of these names. Raises :class:`ValueError` for a file that does not hold them."""
+    try:
+        with np.load(BytesIO(content), allow_pickle=False) as file:
+            return {name: np.asarray(file[name], dtype=np.float64) for name in names}
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise ValueError(type(error).__name__) from None

@@ -17,16 +17,16 @@ import struct
 from io import SEEK_CUR, BytesIO
 from pathlib import Path
 from typing import Any, Protocol
-from zipfile import BadZipFile
 
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
+from quietmean.learning.kept import packed, unpacked
 from quietmean.learning.trees import Tree
 from quietmean.sessions.clipping import norms, shortened
 
@@ -149,9 +149,8 @@ class SharedModel:
 
         It takes the place of a file of a model of the same size. Raises :class:`InputError` where anything else is there.
         """
-        written = BytesIO()
-        np.savez(written, vector=self._vector, velocity=self._velocity, clip=self.clip, round=self.round)
-        Output(Path(path), "the shared model", "path", own=self._is_own).write(written.getvalue())
+        content = packed(vector=self._vector, velocity=self._velocity, clip=self.clip, round=self.round)
+        Output(Path(path), "the shared model", "path", own=self._is_own).write(content)
 
     def load(self, path: str | Path) -> Any:
         """Go on from a file of :meth:`save`: this party's, or that of another party, whom this one trusts for it. The model.
@@ -159,11 +158,10 @@ class SharedModel:
         Raises :class:`InputError` for a file that cannot be read, or of a model of another size.
         """
         try:
-            with np.load(BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
-                vector, velocity = (np.asarray(file[name], dtype=np.float64) for name in ("vector", "velocity"))
-                clip, round_ = float(file["clip"]), int(file["round"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            raise InputError(f"{path} is no file of a shared model ({type(error).__name__}): give one that save wrote") from None
+            vector, velocity, *numbers = unpacked(Path(path).read_bytes(), ("vector", "velocity", "clip", "round")).values()
+            clip, round_ = float(numbers[0]), int(numbers[1])
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path} is not a file of a shared model ({reason_of(error)}): give one that save wrote") from None
         if not (vector.shape == velocity.shape == self._vector.shape):
             raise InputError(
                 f"{path} is of a model of {count_of(vector.size, 'number')}, this one has {self._vector.size}: give another file"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
+from quietmean.learning.kept import RoundsLeft
 from quietmean.planning.plan import Plan
 from quietmean.sessions import Engine, MemoryEngine, RoundMean, Session, SessionTerms
 from quietmean.statistics import Encoded, what_did_not_fit
@@ -23,26 +24,13 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude
 
 
-class SiteRounds(AbstractContextManager["SiteRounds"], Protocol):
+class SiteRounds(AbstractContextManager["SiteRounds"], RoundsLeft, Protocol):
     """The rounds of a session, for the parties that are here. The normal end of a ``with`` statement ends their part for good."""
 
     @property
     def terms(self) -> SessionTerms: ...
     @property
-    def over(self) -> bool: ...
-    @property
     def begun(self) -> int: ...
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def round(self) -> int:
-        """The number of the last round that began here; 0 before the first."""
-        ...
-
-    def last(self) -> RoundMean[Any] | None:
-        """The mean of the last round, also after a restart; None where there is none."""
-        ...
-
     def mean(
         self,
         vectors: Mapping[PartyId, NDArray[Any]],
@@ -68,7 +56,7 @@ class FitSite(Protocol):
         ...
 
     def here(self, parties: int) -> Sequence[PartyId]:
-        """The places of the parties whose data are here, among so many."""
+        """The places of the parties, of so many, whose data are here."""
         ...
 
     def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> SiteRounds:
@@ -113,7 +101,7 @@ class InOneProcess:
         return None
 
     def contract(self, study: StudyTerms | Mapping[str, Any]) -> Any:
-        raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
+        raise InputError("a contract is for parties between machines, and all are in one process: give a quietmean.Site")
 
     def release(self, study: StudyTerms, plan: Plan, parts: Sequence[Array]) -> tuple[StudyOutcome, Vector, Sequence[str]]:
         workload = study.workload
@@ -143,7 +131,7 @@ class OnPaper(InOneProcess):
 
 
 def site_of(given: Any) -> FitSite:
-    """All parties here by default. Raises :class:`InputError` for what is no site."""
+    """All parties here by default. Raises :class:`InputError` for what is not a site."""
     if given is None:
         return InOneProcess()
     if not isinstance(given, FitSite):

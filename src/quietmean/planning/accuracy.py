@@ -50,7 +50,7 @@ class ReleasedNoise:
 
 
 def released_noise(execution: Execution) -> ReleasedNoise:
-    """Of an execution that says exactly what is in the sum; exact, from its protocol or its transcript."""
+    """The variance of an execution that says exactly what is in the sum; exact, from its protocol or its transcript."""
     protocol, weights = execution.protocol, execution.weights
     stated = protocol.traits.checks.released_variance(protocol, execution.schedule, execution.trace, weights)
     if stated is not None:
@@ -70,7 +70,7 @@ def noise_variance(transcript: Transcript, weights: Array) -> float:
 
 
 def _noise_and_weight(transcript: Transcript, weights: Array) -> tuple[float, float]:
-    """Of the estimate: the variance of its noise, and all weight that is in it."""
+    """Return of the estimate the variance of its noise, and all weight that is in it."""
     values, noise = _influence(transcript)
     total = float(values @ weights)
     return float(((noise * transcript.noise_scale) ** 2).sum()) / total**2, total

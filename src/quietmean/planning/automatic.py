@@ -17,7 +17,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 
-# The name that stands for the choice.
+# The name that means the choice.
 AUTO = "auto"
 PREFERRED = "packed-sharing"
 # Numbers in the values of all parties together.
@@ -64,7 +64,7 @@ def choose(target: Target, options: Mapping[str, Any] | None = None, domain: Inp
 
 
 def require_epsilon(target: Target) -> None:
-    """Raises :class:`InputError` for a target in nats: what is no differential privacy is never chosen automatically."""
+    """Raises :class:`InputError` for a target in nats: what is not differential privacy is never chosen automatically."""
     if target.nats is not None:
         raise InputError(
             "a protocol that is chosen automatically keeps a target in epsilon, none in nats: name adqsp, or give epsilon"

@@ -69,7 +69,7 @@ def calibrate(
     found from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
     happens is certified on its own. Where a protocol has a gate before its release, the parties hold it and all of
     ``trials`` fresh histories pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are
-    as many as take seconds, and none where not all coalitions can be tried: then there is no gate. Deterministic: the same target
+    as many as take seconds, and none where not all coalitions can be tried: then it has no gate. Deterministic: the same target
     gives the same plan. Raises :class:`InputError` for what cannot be had, for a target that the arithmetic that runs would not
     keep, and for noise levels that are given.
     """

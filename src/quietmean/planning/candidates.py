@@ -85,7 +85,7 @@ class Candidate:
 
     @property
     def message_bytes(self) -> float:
-        """Of one mixing message."""
+        """The bytes of one mixing message."""
         target = self.plan.target
         return self.plan.protocol.traffic(target.parties, target.dimension).message_bytes + _OVERHEAD_BYTES
 

@@ -55,7 +55,7 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
 
 
 def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> list[str]:
-    """Of a plan whose epsilon a priori is above its target: against whom it is calibrated, and which protocol keeps the target.
+    """Say of a plan whose epsilon a priori is above its target against whom it is calibrated, and what keeps the target.
 
     Empty for other plans, and for targets in nats, which no other protocol has. ``domain``: where values lie.
     """
@@ -65,7 +65,7 @@ def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> lis
     if "executions" in plan.prediction:
         sentences.append(
             f"{name}: calibrated as in its paper, where it is chance who colludes: {plan.prediction['certificate']}. The chance "
-            "that other colluders learn more is no part of delta, and no ledger counts on it"
+            "that other colluders learn more is not in delta, and no ledger counts on it"
         )
     instead, against = preferred(target, {}, domain, None)
     if instead is None:
@@ -73,7 +73,7 @@ def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> lis
     times = instead.mse / Candidate(plan, 0.0, 0.0).mse
     return [
         *sentences,
-        f"{PREFERRED} promises epsilon {epsilon_text(instead.epsilon_a_priori)} a priori, whoever of as many colludes: "
+        f"{PREFERRED} promises epsilon {epsilon_text(instead.epsilon_a_priori)} a priori, no matter who of as many colludes: "
         f"predicted MSE {instead.mse:.3g} per coordinate, {times:.3g} times that of {name}",
     ]
 

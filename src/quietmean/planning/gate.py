@@ -14,8 +14,8 @@ left count as corrupt beside any coalition.
 Through a folder what a party that left has sent can be read at any later time, also after the gate: so there, too, those who left
 count as corrupt beside any coalition.
 
-Parties that left have told the others only a part of their history. Whatever they did after that can be known to parties that
-left and to no others. So against a coalition with one of them among its members all of them count as corrupt. A party that left
+Parties that left have sent the others only a part of their history. Whatever they did after that can be known to parties that
+left and to no others. So against a coalition with one of them as a member all of them count as corrupt. A party that left
 releases nothing, so of its own value nobody learns more than what is known before releases.
 """
 
@@ -181,7 +181,7 @@ def a_priori_at_gate(target: Target, protocol: Mechanism) -> APriori:
 
 
 def kept_at_gate(target: Target, execution: Execution) -> Execution:
-    """The same execution, of which certificates know what the gate promised before the start."""
+    """The execution, of which certificates know what the gate promised before the start."""
     return replace(execution, kept={target.colluding: a_priori_at_gate(target, execution.protocol)})
 
 

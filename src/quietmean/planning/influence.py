@@ -60,12 +60,15 @@ class Influence:
 
     @property
     def largest(self) -> float:
-        """Of a coordinate of the mean."""
+        """The largest influence on a coordinate of the mean."""
         return float(self.mean.max())
 
 
 def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> Influence:
-    """Of one party on the result of an execution. ``settled``: that the execution says exactly what is in the sum."""
+    """The influence of one party on the result of an execution.
+
+    ``settled``: that the execution says exactly what is in the sum.
+    """
     # Imported here since running parties do not need it.
     from quietmean.planning.accuracy import released_noise
 
@@ -81,7 +84,7 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
 
 
 def planned_influence(plan: Plan, records: float | None = None, share: float | None = None) -> Influence | None:
-    """Of one party on the result of a study that everybody finishes, in which no party has more than ``share`` of the records.
+    """The influence of one party, with at most ``share`` of the records, on the result of a study that everybody finishes.
 
     ``records``: of all together, by default one for each party; ``share``: by default all have as many. None for
     too many parties.

@@ -46,7 +46,7 @@ _PREDICTIONS = 20_000
 _BELOW_TARGET = 1.0 + 1e-4
 # Many parties are calibrated with a model of so many.
 MODEL = 300
-# sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
+# sigma_delta / sigma_star is searched on this grid; of ratios within the tolerance of the best the smallest is taken, since it
 # limits the damage of more dropouts than planned.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
 _TOLERANCE = 0.01
@@ -103,7 +103,7 @@ def _trials(target: Target, coalitions: int) -> int:
 
 
 def find_levels_of_many(target: Target, template: Mechanism, seed: Seed) -> ChosenLevels:
-    """The same for many parties, without a gate; see :mod:`quietmean.planning.large`."""
+    """Levels for many parties, without a gate; see :mod:`quietmean.planning.large`."""
     estimates = estimates_of(target, template, seed)
     ratio = 0.0
     if any(estimate.delta_variance is not None for estimate in estimates):
@@ -117,14 +117,14 @@ def find_levels_of_many(target: Target, template: Mechanism, seed: Seed) -> Chos
     certified = {
         "executions": len(fractions),
         "certificate": f"upper bounds for {WATCHED} parties in each of {len(fractions)} simulated executions, against "
-        f"{target.colluding} colluders, among them all to whom those parties send{read}; "
+        f"{target.colluding} colluders, with all to whom those parties send{read}; "
         f"ratio of noise levels from {MODEL} parties",
     }
     return ChosenLevels(star, delta, 0.0, estimates, certified)
 
 
 def model_of(target: Target, parties: int) -> Target:
-    """The same target for no more than so many parties, of whom as large a part colludes."""
+    """The target for no more than so many parties, of whom as large a part colludes."""
     if target.parties <= parties:
         return target
     colluding = min(max(round(target.colluding * parties / target.parties), 1), parties - 1)

@@ -63,7 +63,7 @@ class Integers(Protocol):
 class Admitted:
     """A party's private ``vector`` (d,) as it enters a study, and its public ``weight``. Only :meth:`Plan.admit` makes one.
 
-    Whoever takes one need not ask again for its shape, its domain and its grid. NumPy reads it as its vector.
+    Who takes one need not ask again for its shape, its domain and its grid. NumPy reads it as its vector.
     """
 
     vector: Vector = field(repr=False)
@@ -90,7 +90,7 @@ class Plan:
     """A protocol calibrated for a target.
 
     ``context`` states what the coordinates mean (columns, bounds, unit): parties that disagree on it must not compute together.
-    ``domain`` states where the vector of one unit lies; None stands for the protocol's own (:attr:`input_domain`). Every input
+    ``domain`` states where the vector of one unit lies; None means the protocol's own (:attr:`input_domain`). Every input
     of a study is held against it (:meth:`admit`). Raises :class:`InputError` for a domain wider than the sensitivity.
     ``prediction`` states what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
     ``gated``: the parties hold a gate before the release (see :mod:`quietmean.planning.gate`); calibration asks for it where
@@ -158,7 +158,7 @@ class Plan:
         return self.protocol.input_domain(self.target) if self.domain is None else self.domain
 
     def with_domain(self, domain: InputDomain) -> Plan:
-        """The same for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
+        """The plan for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
         if domain == self.protocol.input_domain(self.target):
             return replace(self, domain=None)
         protocol = self.protocol.for_domain(self.target, domain)
@@ -317,7 +317,7 @@ class Plan:
 
     @property
     def charge(self) -> Charge:
-        """The same as the columns of a ledger: what is reserved for a study before it starts."""
+        """The promise as the columns of a ledger: what is reserved for a study before it starts."""
         from quietmean.privacy import Charge
 
         return Charge.promised(self.a_priori)
@@ -393,7 +393,7 @@ class Plan:
         # A vector that is not finite, or too large for the grid, lies outside every domain.
         if not on_grid(value[np.abs(value) < LARGEST_UNITS * step], step):
             raise InputError(
-                f"the vector is no multiple of {step:g}, the plan's grid: round each record to it before they are added "
+                f"the vector is not a multiple of {step:g}, the plan's grid: round each record to it before they are added "
                 "up (towards the centre of its domain), or protect whole parties with unit party"
             )
 

@@ -86,7 +86,7 @@ def _impossible(
     if not execution.counted_weight():
         return None
     if not all_finite(opened.total):
-        return "the sum is no number"
+        return "the sum is not a number"
     used = execution.in_result
     noise = released_noise(used)
     if not _right_weight(plan, used, opened, noise.weight):

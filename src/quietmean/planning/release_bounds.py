@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 REFUSED_IF_HONEST = 1e-12
 # Weights that are added up and divided again, and vectors near their bounds, relative to these.
 ROUNDING = 1e-6
-# Discrete noise is a little larger than what it stands for.
+# Discrete noise is a little larger than what it imitates.
 NOISE_MARGIN = 1.01
 # Of less than that part of one party's weight nothing is left but rounding, by which a mean could be anything.
 LEAST_PART = 1e-3

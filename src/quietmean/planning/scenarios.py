@@ -38,7 +38,7 @@ class Scenario:
     dropouts: float
 
     def worst_information(self, ratio: float | None) -> float:
-        """max Lambda_ii over parties and coalitions at sigma_star = 1 and sigma_delta = ratio (None: there is no delta noise)."""
+        """max Lambda_ii over parties and coalitions at sigma_star = 1 and sigma_delta = ratio (None: it has no delta noise)."""
         release = self.release if ratio is None else 1.0 + ratio**2 * self.release
         return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
 

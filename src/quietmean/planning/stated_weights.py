@@ -49,7 +49,7 @@ class StatedWeights:
         if target.unit == PrivacyUnit.PARTY:
             return "" if weight == 1 else f"says that it weighs {weight:g}, but in this study each party counts once"
         if not (weight.is_integer() and 0 <= weight <= _LARGEST_WHOLE):
-            return f"says that it has {weight:g} records, which is no whole number of at least 0"
+            return f"says that it has {weight:g} records, which is not a whole number of at least 0"
         if target.neighbouring == Neighbouring.ADD_REMOVE:
             return "" if weight == own else f"says that it has room for {weight:g} records, the study for {own:g}"
         low, high = self.records or (0, math.inf)

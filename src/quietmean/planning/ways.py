@@ -57,7 +57,7 @@ def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDo
 @python_call
 def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = False) -> str | None:
     """What a ``committee`` would give beside a plan, in a sentence: for more than 100 parties, or where each is to send
-    ``one_message``. None elsewhere, for a plan that has one, and where none can be had."""
+    ``one_message``. None otherwise, for a plan that has one, and where none can be had."""
     target = plan.target
     many = target.parties > MANY
     if target.committee is not None or plan.above_target is not None or not (many or one_message):
@@ -83,7 +83,7 @@ def _way(name: str, planned: Callable[[], _Planned]) -> Way:
     except InputError as error:
         return Way(name, "", f"none: {error}", "")
     over = candidate.mse / candidate.mse_central
-    # Whoever hands in one file sends it once, whoever reads it.
+    # Who hands in one file sends it once, no matter who reads it.
     sent = candidate.message_bytes if candidate.plan.protocol.traits.by_file else candidate.bytes_sent
     return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
 

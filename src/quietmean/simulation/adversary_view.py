@@ -211,7 +211,7 @@ class AdversaryView:
 
 
 def _for_coordinates(execution: Execution, count: int) -> Execution:
-    """The same for values of this many coordinates, all of which are treated alike: on a grid a plan says how many there are."""
+    """The execution for values of so many coordinates, which are all treated alike: on a grid a plan says their number."""
     protocol = execution.protocol
     if getattr(protocol, "dimension", None) is None:
         return execution

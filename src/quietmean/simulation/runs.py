@@ -221,7 +221,7 @@ def _run_stack(population: _Population, stack: tuple[int, int]) -> tuple[Vector,
     total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
     if not plan.protocol.traits.releases_are_public:
-        # Every party has an estimate of its own: that of the first party to finish stands for the run.
+        # Every party has an estimate of its own: that of the first party to finish is that of the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0

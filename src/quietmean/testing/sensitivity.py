@@ -11,7 +11,7 @@ from quietmean.statistics import Column, Workload
 
 # Candidates for each column: evenly spaced numbers, random ones, and besides some outside the bounds and a missing cell.
 _EVEN, _RANDOM = 17, 8
-# Random pairs among which a search chooses its start.
+# Random pairs of which a search chooses its start.
 _PAIRS = 256
 # Rounding relative to the distance: encodings are computed in float64.
 ROUNDING = 1e-9

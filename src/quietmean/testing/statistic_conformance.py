@@ -51,7 +51,7 @@ def check_feature(feature: Feature, records: Records) -> None:
     encoded = feature.encode(records)
     assert encoded.shape == (rows, feature.size), f"{feature} has shape {encoded.shape}, not {(rows, feature.size)}"
     assert np.isfinite(encoded).all(), f"{feature} is not finite for a record inside the bounds"
-    assert hash(feature) == hash(feature), f"{feature} cannot be told from others"
+    assert hash(feature) == hash(feature), f"{feature} cannot be distinguished from others"
     for row in range(rows):
         alone = feature.encode({name: values[row : row + 1] for name, values in records.items()})
         assert np.array_equal(alone[0], encoded[row]), f"{feature} of record {row} depends on other records"
@@ -73,7 +73,7 @@ def _check_decoding(workload: Workload, records: Array, seed: int) -> None:
     mean = encoded.vector / encoded.weight
     exact = _decoded(workload, mean, 0.0, encoded.weight)
     there = ~np.isnan(exact.value)
-    assert not np.nan_to_num(exact.standard_error[there]).any(), "an error is stated where there is no noise"
+    assert not np.nan_to_num(exact.standard_error[there]).any(), "an error is stated without noise"
     slack = TOLERANCE * (1 + np.abs(exact.high - exact.low))
     slack[~np.isfinite(slack)] = 0.0
     inside = (exact.low - slack <= exact.value) & (exact.value <= exact.high + slack) | ~there

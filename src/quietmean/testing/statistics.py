@@ -1,7 +1,7 @@
 """Assertions about random samples. Each says how often it fails on a correct implementation: ``error_rate``, 1e-6 by default.
 
 A seed that passes keeps passing, so the rate matters only when seeds or streams change; it is small enough to be read as "never".
-Whoever uses them should also show, on a deliberately wrong sample, that the sample is large enough to detect it.
+Who uses them should also show, on a deliberately wrong sample, that the sample is large enough to detect it.
 """
 
 from __future__ import annotations

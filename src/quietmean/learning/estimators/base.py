@@ -233,7 +233,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return float(value)
 
     def _whole(self, name: str, *, least: int = 1) -> int:
-        """The same of a whole number."""
+        """A parameter that is a whole number. Raises :class:`InvalidInput`."""
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise InvalidInput(f"{name} is {value!r}: choose a whole number of at least {least}")
@@ -258,7 +258,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _contract(self, limits: Array) -> Any:
-        """Of a fit of columns with these bounds, at a site."""
+        """The contract of a fit of columns with these bounds, at a site."""
 
     @public
     def contract(self, X: Any) -> Any:
@@ -330,7 +330,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _complete(self, X: Any) -> Array:
-        """The same with the middle of the bounds for what is missing: a row that is asked about has an answer."""
+        """Rows that are asked about, with the middle of the bounds for what is missing: each has an answer."""
         rows = self._rows(X)
         return np.where(np.isnan(rows), self._limits(self.bounds, rows.shape[1]).mean(axis=1), rows)
 

@@ -29,19 +29,19 @@ class FitCertificate:
 
     @classmethod
     def of_study(cls, outcome: StudyOutcome) -> Self:
-        """Of one release: what its certificate says, or what was promised where that is less."""
+        """The certificate of one release: what its certificate says, or what was promised where that is less."""
         worst = int(outcome.certificate.mu.argmax())
         target = outcome.target
         return cls(target.unit, target.delta, target.colluding, outcome.charge(worst), (outcome.execution,))
 
     @classmethod
     def of_session(cls, session: SiteRounds, executions: Sequence[Execution]) -> Self:
-        """Of the rounds that began, with a result or without; ``executions``: of those that this process has seen."""
+        """The certificate of the rounds that began, with a result or not; ``executions``: those that this process has seen."""
         terms = session.terms
         return cls(terms.unit, terms.delta, terms.colluding, terms.charge(session.begun), tuple(executions))
 
     def after(self, before: FitCertificate) -> FitCertificate:
-        """Of this fit and one ``before`` it of the same data, against any one coalition for both."""
+        """The certificate of this fit and one ``before`` it of the same data, against any one coalition for both."""
         return FitCertificate(
             self.unit,
             self.delta,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.learning.estimators.base import InvalidInput, Private, estimator, filled, public
 from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.kept import KeptState
+from quietmean.learning.kept import KeptState, packed, unpacked
 from quietmean.learning.sites import SiteRounds, clamped_note, parties_of, site_of
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
@@ -56,7 +54,8 @@ class Centres:
         return errors
 
     def vectors(self, rows: Array, inside: Array) -> Array:
-        """Of records (N, d), which are ``inside`` the limits; shape (N, k (1 + d)): a 1 and the place, in the nearest cluster."""
+        """Return the vectors (N, k (1 + d)) of records (N, d), which are ``inside`` the limits: a 1 and the place, in the
+        nearest cluster."""
         count, columns = self.places.shape
         vectors = np.zeros((len(inside), count, 1 + columns))
         at = (np.arange(len(inside)), nearest(inside, self.places))
@@ -78,24 +77,22 @@ class Centres:
 
     def save(self, path: str | Path) -> None:
         """Whole and durably. Raises :class:`InputError` where something else is there."""
-        written = BytesIO()
         errors = [self.counts_error, self.sum_error]
-        np.savez(written, places=self.places, counts=self.counts, errors=errors, round=self.round)
-        Output(Path(path), "the centres", "name", own=lambda there: self._read(there) is not None).write(written.getvalue())
+        content = packed(places=self.places, counts=self.counts, errors=errors, round=self.round)
+        Output(Path(path), "the centres", "name", own=lambda there: self._read(there) is not None).write(content)
 
     def load(self, path: str | Path) -> None:
         """Raises :class:`InputError` for a file of anything but so many centres."""
         state = self._read(Path(path).read_bytes())
         if state is None:
-            raise InputError(f"{path} is no file of {len(self.places)} centres: give another, or move it away")
+            raise InputError(f"{path} is not a file of {len(self.places)} centres: give another, or move it away")
         self.places, self.counts, (self.counts_error, self.sum_error), self.round = state
 
     def _read(self, content: bytes) -> tuple[Array, Array, Array, int] | None:
         try:
-            with np.load(BytesIO(content), allow_pickle=False) as file:
-                places, counts, errors = (np.asarray(file[name], dtype=np.float64) for name in ("places", "counts", "errors"))
-                round_ = int(file["round"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+            places, counts, errors, number = unpacked(content, ("places", "counts", "errors", "round")).values()
+            round_ = int(number)
+        except (ValueError, TypeError):
             return None
         right = places.shape == self.places.shape and counts.shape == self.counts.shape and errors.shape == (2,)
         return (places, counts, errors, round_) if right and np.isfinite(places).all() and round_ >= 0 else None
@@ -238,7 +235,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         session = self._open()
         by_party = session.terms.unit == PrivacyUnit.PARTY
         vectors = [self._centres.vectors(own, inside) for own, inside in zip(rows, filled(rows, limits), strict=True)]
-        # Of a party without records that counts as a whole there is no mean: nothing of it is in any cluster.
+        # A party without records that counts as a whole has no mean: nothing of it is in any cluster.
         party_vectors = [vector.sum(axis=0) / max(len(vector), 1) if by_party else vector for vector in vectors]
         mean = session.mean(dict(zip(site_of(self.site).here(session.terms.parties), party_vectors, strict=True)))
         self._kept.move(mean)

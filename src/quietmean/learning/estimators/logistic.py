@@ -119,7 +119,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
     @public
     def partial_fit(self, X: Any, y: Any = None, groups: Any = None, classes: Any = None) -> Self:
         """One round of the session that the first call begins, with the data that are given. As :meth:`fit`; the parties stay.
-        ``classes`` are those of the constructor. There is no such method in one shot, nor of Newton's rounds.
+        ``classes`` are those of the constructor. One shot has no such method, nor of Newton's rounds.
 
         Raises :class:`InputError` once all ``rounds`` are over: their budget is spent.
         """
@@ -159,7 +159,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
         return labels
 
     def _given(self, X: Any, y: Any, groups: Any, reset: bool) -> tuple[list[Array], list[Array], Array]:
-        """Rows, places of labels among the classes (NaN for another label), and limits."""
+        """Rows, indices of labels in the classes (NaN for another label), and limits."""
         rows, outcomes = self._held(X, y, groups, supervised=True, reset=reset)
         for outcome in outcomes:
             check_classification_targets(outcome)
@@ -353,7 +353,7 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
 
 
 def _places(labels: NDArray[Any], classes: NDArray[Any]) -> Array:
-    """Of labels (N,) among the classes; NaN for one that is none of them."""
+    """The indices of labels (N,) in the classes; NaN for one that is none of them."""
     encoded = np.full(len(labels), np.nan)
     for index, label in enumerate(classes.tolist()):
         encoded[np.asarray(labels == label, dtype=bool)] = index
@@ -382,6 +382,6 @@ def _wrong(model: Mapping[str, Array], rows: Array, targets: Array) -> Array:
 
 
 def _gradients(model: Mapping[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
-    """Of the negative log likelihood of each row, (N, d, size) and (N, size)."""
+    """The gradients of the negative log likelihood of each row, (N, d, size) and (N, size)."""
     wrong = _wrong(model, rows, targets)
     return {"w": rows[:, :, None] * wrong[:, None, :], "b": wrong}

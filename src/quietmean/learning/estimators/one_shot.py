@@ -38,12 +38,12 @@ class OneShot:
 
     @property
     def estimates(self) -> tuple[Estimates, ...]:
-        """Of each statistic that was asked for."""
+        """The estimates of each statistic that was asked for."""
         return tuple(answer.estimates for answer in self.outcome.answers)
 
     @property
     def predictors(self) -> tuple[Estimates, ...]:
-        """The same with the terms for which no interval holds: to predict with."""
+        """Estimates with the terms for which no interval holds: to predict with."""
         workload, released = self.outcome.workload, self.released
         return tuple(workload.with_columns(statistic).to_predict(released) for statistic in workload.statistics)
 

@@ -101,7 +101,7 @@ def _table(estimates: Estimates, values: Array, columns: Sequence[str]) -> Array
 
 
 def _means(one_shot: OneShot) -> Array:
-    """Of the columns, from the first moments that the covariances need anyway."""
+    """The means of the columns, from the first moments that the covariances need anyway."""
     workload = one_shot.outcome.workload
     (moments,) = workload.statistics[0].features(workload.declared)
     # The mean of the indicator of complete records, then those of the columns scaled to [-1, 1].

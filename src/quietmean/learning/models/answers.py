@@ -29,7 +29,7 @@ METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever th
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
 # so much of a term's standard error, and turns of a direction by noise are up to so many deviations.
 _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0
-# A step of more standard errors, and of more deviations of noise, is no last step.
+# A step of more standard errors, and of more deviations of noise, is not a last step.
 _SETTLED, _BY_NOISE = 1.0, 3.0
 # Outcomes differ at a level where that is more than so many deviations of the noise.
 _APART = 2.0
@@ -78,7 +78,7 @@ class Fit:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """Of each term, and what noise does to it."""
+        """The variance of each term, and what noise does to it."""
         newton, errors, gradients = self.newton, self.newton.errors, self._gradients
         present = max(self._present, len(gradients) + 1.0)
         more = present / max(present - len(gradients), 1.0) / max(newton.records, 1.0)
@@ -92,7 +92,7 @@ class Fit:
 
     @cached_property
     def unknown(self) -> Mask:
-        """Of each term: does it depend on a direction in which the noise hides the information?
+        """Say of each term: does it depend on a direction in which the noise hides the information?
 
         The noise turns such a direction a little towards the others, which the last step undoes to the first order.
         """
@@ -150,7 +150,7 @@ class Fit:
 
     @cached_property
     def coefficients(self) -> Estimates:
-        """Of all terms."""
+        """The estimates of all terms."""
         return self._estimates(ratios=False)
 
     @cached_property

@@ -81,7 +81,7 @@ class ModelDesign:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """Of all records, and of each level of a column, those that the terms can tell from the others."""
+        """The part of all records, and of each level of a column, those that the terms can tell from the others."""
         there = {_ALL: np.ones(len(self.terms.public)), **self.terms.levels_of_public}
         values = np.column_stack(list(there.values())).astype(np.float64)
         public = self.terms.public @ self.scaling.T

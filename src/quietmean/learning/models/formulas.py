@@ -1,7 +1,7 @@
 """Formulas in Wilkinson's notation, read by formulaic, of which only what cannot run a program is let through.
 
-Everything that a term computes from data elsewhere (knots, orthogonal polynomials, centres) is computed here from a public sample
-of the columns' bounds and levels, so that no term depends on a record.
+Everything that other programs compute from data for a term (knots, orthogonal polynomials, centres) is computed here from a
+public sample of the columns' bounds and levels, so that no term depends on a record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POINTS, _BEYOND, _MOST_CORNERS = 1024, 0.1, 2048
 class FormulaTerms:
     """The right side of a ``formula`` over public ``columns``, and what it makes of records.
 
-    Raises :class:`InputError` for what is no formula, calls what it must not, or names a column that is not declared.
+    Raises :class:`InputError` for what is not a formula, calls what it must not, or names a column that is not declared.
     """
 
     formula: str
@@ -57,7 +57,7 @@ class FormulaTerms:
         return self._written.outcome
 
     def _name(self, word: str) -> str:
-        """The name that a plain word stands for."""
+        """The name that a plain word means."""
         return self._written.plain[1].get(word, word)
 
     def _require_harmless(self, plain: str) -> None:
@@ -78,7 +78,9 @@ class FormulaTerms:
                     near, declared = nearest(name, self.columns.names), ", ".join(self.columns.names)
                     raise InputError(f"column {name!r} in the formula is not declared{near}: there are {declared}")
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small(node.right):
-                raise InputError(f"{expression!r} in the formula has a power that is no number up to {LARGEST_POWER}: write one")
+                raise InputError(
+                    f"{expression!r} in the formula has a power that is not a number up to {LARGEST_POWER}: write one"
+                )
             elif not isinstance(node, (*_PLAIN, *_OPERATORS, ast.Call, ast.keyword)):
                 raise InputError(
                     f"{expression!r} in the formula does more than it may: use columns, numbers and {_called()}{NAMES_STAND}"
@@ -114,7 +116,7 @@ class FormulaTerms:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all columns of the design."""
+        """The scales of all columns of the design."""
         return tuple(self._written.named(str(name)) for name in self._spec.column_names)
 
     @property
@@ -139,13 +141,13 @@ class FormulaTerms:
     def public(self) -> Array:
         """The design (points, p) at public points that fill the bounds and have all levels.
 
-        Raises :class:`InputError` where a term is no number for some values within the bounds.
+        Raises :class:`InputError` where a term is not a number for some values within the bounds.
         """
         rows = self.design(self._sample)
         if not np.isfinite(rows).all():
             wrong = self.names[int(np.isfinite(rows).all(axis=0).argmin())]
             raise InputError(
-                f"{wrong} is no finite number everywhere within the bounds of its columns: choose bounds within which it is"
+                f"{wrong} is not a finite number everywhere within the bounds of its columns: choose bounds within which it is"
             )
         return rows
 

@@ -30,7 +30,7 @@ class ProportionalHazards(ModelByRounds):
     """Hazard ratios of the terms of ``formula``, such as ``~ age + arm``, for the ``event`` (a boolean column) at ``time``, seen
     in the intervals between ``edges``: grouped proportional hazards, where the log hazard of an interval is a baseline and terms.
 
-    There is no partial likelihood in rounds, as one record would move its score by many; here each record adds scores of its own
+    Rounds have no partial likelihood, as one record would move its score by many; here each record adds scores of its own
     intervals. ``baseline``: one for all parties ("common"), with a factor for each party ("shifted"), or for each party one of
     its own ("own", which takes many records at each). Who is censored within an interval counts with the part of it that was
     seen.

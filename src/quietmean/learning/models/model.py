@@ -7,7 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Required, Self, TypedDict
+from typing import Any, Protocol, Required, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.learning.kept import KeptState, LastRound
+from quietmean.learning.kept import KeptState, RoundsLeft
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
-from quietmean.planning.automatic import AUTO
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
@@ -32,17 +31,8 @@ from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
 
-# Of what parties send in a round and make of its mean: another number for whoever changes that, so that all agree on it.
+# The version of what parties send in a round and make of its mean: who changes that changes it, so that all agree on it.
 VERSION = 3
-
-
-class RoundsLeft(LastRound, Protocol):
-    """What is asked of a session's rounds, whoever takes part in them here."""
-
-    @property
-    def over(self) -> bool: ...
-    @property
-    def epsilon(self) -> float: ...
 
 
 class OwnRounds(RoundsLeft, Protocol):
@@ -80,13 +70,7 @@ class ModelByRounds:
         *,
         rounds: int,
         residual: float | None,
-        epsilon: float,
-        delta: float,
-        colluding: int | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        site: FitSite | None = None,
+        **general: Unpack[ModelKeywords],
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
@@ -94,16 +78,9 @@ class ModelByRounds:
         if residual is not None and not (math.isfinite(residual) and residual > 0):
             raise InputError(f"residual is {residual!r}: choose a finite number > 0, the largest that counts in full")
         self.rounds, self.residual = rounds, residual
-        self._site = site_of(site)
-        self._budget: dict[str, Any] = {
-            "epsilon": float(epsilon),
-            "delta": float(delta),
-            "unit": str(PrivacyUnit.RECORD),
-            "dropouts": float(dropouts),
-            "protocol": str(protocol),
-            "options": dict(options or {}),
-            **({} if colluding is None else {"colluding": int(colluding)}),
-        }
+        self._site = site_of(general.pop("site", None))
+        stated = {name: value for name, value in general.items() if value is not None}
+        self._budget: dict[str, Any] = {"unit": str(PrivacyUnit.RECORD), **stated}
         self._fit: Fit | None = None
 
     # -- what a model says -------------------------------------------------------------------------------------------------------
@@ -121,7 +98,7 @@ class ModelByRounds:
 
     @abstractmethod
     def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
-        """Of the records (N, columns) of the party at this place."""
+        """The rows of the records (N, columns) of the party at this place."""
 
     # -- between parties ---------------------------------------------------------------------------------------------------------
 
@@ -181,7 +158,7 @@ class ModelByRounds:
         self._fit = self.fit_of(design, newton)
 
     def read(self, data: Source, tell: Callable[[str], None]) -> Array:
-        """The records of one party, (N, columns). Raises :class:`InputError` for what is no table with these columns."""
+        """The records of one party, (N, columns). Raises :class:`InputError` for what is not a table with these columns."""
         return read_columns(data, self.columns, tell)
 
     def fit_of(self, design: ModelDesign, newton: Newton) -> Fit:
@@ -218,7 +195,7 @@ class ModelByRounds:
         """What this party says yes to, at a site; nothing is sent. Raises :class:`InputError` where all are in one process."""
         members = self._site.members
         if members is None:
-            raise InputError("there is no contract where all parties are in one process: give a quietmean.Site")
+            raise InputError("a contract is for parties between machines, and all are in one process: give a quietmean.Site")
         return self._site.contract(self._asked(self._design_for(members)))
 
     def expect(self, made_up: Source, parties: int, *, records: int | None = None) -> Estimates:
@@ -256,7 +233,7 @@ class ModelByRounds:
 
     @property
     def coefficients(self) -> Estimates:
-        """Of all terms, with intervals of the noise and of the population. Raises :class:`InputError` before a fit."""
+        """The coefficients, with intervals of the noise and of the population. Raises :class:`InputError` before a fit."""
         return self._fitted.coefficients
 
     @property

@@ -5,7 +5,7 @@ F the upper triangle of a symmetric matrix, as long as that (off-diagonal entrie
 read have the squares of scores, which the variance of sampling is made of. Noise of one deviation in each coordinate makes of F a
 symmetric matrix of noise E that looks the same in all directions: E d has the covariance :math:`s^2 (|d|^2 I + d d') / 2`.
 
-Rounds whose score is no longer than noise makes it are at places that differ by noise alone: of the last ones of these, the
+Rounds whose score is not longer than noise makes it are at places that differ by noise alone: of the last ones of these, the
 answer is read as of one round with the mean score and information and less noise, at their mean place. Its step d = H^{-1} U
 gives the estimate; what the noise of the places does to it is of the second order (Polyak and Juditsky 1992).
 """
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
+from quietmean.learning.kept import packed, unpacked
 from quietmean.learning.models.families import Family
 from quietmean.sessions import RoundMean
 
@@ -105,7 +104,7 @@ class Newton:
         return family.residual * whole / a, family.most * whole / b, squares, whole / _PRESENT, whole / _CUT
 
     def vectors(self, rows: DesignRows) -> Array:
-        """Of the records of one party, (records, dimension), none longer than 1."""
+        """Return the vectors of the records of one party, (records, dimension), none longer than 1."""
         family = self._family
         beyond = rows.rows @ self.coefficients
         eta = np.clip(beyond, -family.farthest, family.farthest)
@@ -191,9 +190,8 @@ class Newton:
 
     def save(self, path: str | Path) -> None:
         """Write it, whole and durably; everything in it is public. Raises :class:`InputError` where anything else is there."""
-        written = BytesIO()
-        np.savez(written, allow_pickle=False, **{name: np.asarray(getattr(self, name)) for name in _FIELDS})
-        Output(Path(path), "the model", "path", own=lambda content: self._read(content) is not None).write(written.getvalue())
+        content = packed(**{name: getattr(self, name) for name in _FIELDS})
+        Output(Path(path), "the model", "path", own=lambda there: self._read(there) is not None).write(content)
 
     def load(self, path: str | Path) -> None:
         """Go on from a file of :meth:`save`. Raises :class:`InputError` for a file that is none, or of another model."""
@@ -202,16 +200,15 @@ class Newton:
         except OSError:
             read = None
         if read is None:
-            raise InputError(f"{path} is no file of this model after a round: give one that save wrote")
+            raise InputError(f"{path} is not a file of this model after a round: give one that save wrote")
         for name in _FIELDS:
             value = read[name]
             setattr(self, name, value if value.ndim else int(value) if name in _COUNTS else float(value))
 
     def _read(self, content: bytes) -> dict[str, Array] | None:
         try:
-            with np.load(BytesIO(content), allow_pickle=False) as file:
-                read = {name: np.asarray(file[name]) for name in _FIELDS}
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+            read = unpacked(content, _FIELDS)
+        except ValueError:
             return None
         alike = all(read[name].shape == np.shape(getattr(self, name)) for name in _FIELDS)
         return read if alike and all(np.isfinite(array).all() for array in read.values()) else None

@@ -41,7 +41,6 @@ _MARGINS = (0.0, 1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.4)
 class BudgetKeywords(TypedDict, total=False):
     """Fields of :class:`SessionTerms`; ``colluding`` may be a fraction of the parties."""
 
-    dimension: Required[int]
     epsilon: Required[float]
     delta: Required[float]
     rounds: Required[int]
@@ -50,11 +49,17 @@ class BudgetKeywords(TypedDict, total=False):
     options: Mapping[str, Any] | None
 
 
-class TermsKeywords(BudgetKeywords, total=False):
-    """The others, too."""
+class RoundsKeywords(BudgetKeywords, total=False):
+    """What a session is given whose dimension follows from a model."""
 
     unit: str
     protocol: str
+
+
+class TermsKeywords(RoundsKeywords, total=False):
+    """All fields of a session."""
+
+    dimension: Required[int]
 
 
 @dataclass(frozen=True, kw_only=True)
