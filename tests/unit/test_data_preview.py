@@ -101,7 +101,7 @@ def test_another_format_file_stays(wards: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("decimal = [1]", "decimal of wards.format.toml is no text"),
+        ("decimal = [1]", "decimal of wards.format.toml is not a text"),
         ("decimal = ", "wards.format.toml cannot be read"),
         ('decimals = "comma"', "decimals= is nothing that can be said of wards.csv"),
     ],

@@ -243,14 +243,20 @@ def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
 
 
 def _objects(series: Any) -> list[Any]:
-    """What each cell is. One that its library cannot hand over is strange, and none but that one: it is found by halving."""
-    cells = anyway(series.to_list)
-    if cells is not None:
-        return [None if is_empty(cell) else cell for cell in cells]
-    if len(series) == 1:
+    """Return what each cell is."""
+    cells = by_halves(lambda start, count: series[start : start + count].to_list(), 0, len(series))
+    return [None if is_empty(cell) else cell for cell in cells]
+
+
+def by_halves(read: Callable[[int, int], list[Any]], start: int, count: int) -> list[Any]:
+    """Return so many cells from ``start`` on. One that its library cannot hand over is strange, and none but that one."""
+    cells: list[Any] | None = anyway(lambda: read(start, count))
+    if cells is not None and len(cells) == count:
+        return cells
+    if count == 1:
         return [STRANGE]
-    half = len(series) // 2
-    return _objects(series[:half]) + _objects(series[half:])
+    half = count // 2
+    return by_halves(read, start, half) + by_halves(read, start + half, count - half)
 
 
 def anyway(call: Callable[[], Any]) -> Any:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from quietmean.core.cells import LONGEST_CELL, STRANGE, plain_name
-from quietmean.core.columnar import ROWS, anyway, packed, run
+from quietmean.core.cells import LONGEST_CELL, plain_name
+from quietmean.core.columnar import ROWS, anyway, by_halves, packed, run
 from quietmean.core.portability import TooManyCellsError
 
 SPSS, STATA, SAS, XPORT = "SPSS", "Stata", "SAS", "SAS transport"
@@ -65,15 +65,6 @@ def _cells(read: Any, name: str, height: int | None) -> list[Any]:
     """
     column = partial(read, usecols=[name])
 
-    def part(first: int, count: int) -> list[Any]:
-        cells: list[Any] | None = anyway(lambda: _only(column(row_offset=first, row_limit=count)))
-        if cells is not None and len(cells) == count:
-            return cells
-        if count == 1:
-            return [STRANGE]
-        half = count // 2
-        return part(first, half) + part(first + half, count - half)
-
     whole: list[Any] | None = anyway(lambda: _only(column()))
     if whole is not None:
         return whole
@@ -83,7 +74,7 @@ def _cells(read: Any, name: str, height: int | None) -> list[Any]:
     elif height:
         # The last row as numbers, and texts in which any byte is a letter: of these nothing fails but what is not there.
         read(row_offset=height - 1, row_limit=1, disable_datetime_conversion=True, encoding="ISO-8859-1")
-    return part(0, height) if height else []
+    return by_halves(lambda first, count: _only(column(row_offset=first, row_limit=count)), 0, height) if height else []
 
 
 def _only(read: tuple[dict[str, Sequence[Any]], Any]) -> list[Any]:

@@ -21,7 +21,7 @@ from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
-from quietmean.studies.data.table import MOST_NAMED, Cells, Table, where
+from quietmean.studies.data.table import Cells, NoticedRows, Table
 from quietmean.studies.data.text import Notify
 
 # Texts for a missing value, in small letters. A declared level of that name takes precedence.
@@ -52,15 +52,13 @@ CellReader: TypeAlias = Callable[[Any], float | None]
 class ColumnReader:
     """Reads one declared column of a source, piece by piece, and keeps what its owner should know of cells not understood.
 
-    ``strange``: how many of these there are; ``unclear``: how many of them may be two numbers or two dates; ``lines``: where the
-    first ones stand.
+    ``strange``: these; ``unclear``: how many of them may be two numbers or two dates.
     """
 
     column: Column
     location: Location
-    strange: int = 0
+    strange: NoticedRows = field(default_factory=NoticedRows)
     unclear: int = 0
-    lines: list[int] = field(default_factory=list)
     # Does any cell hold a value?
     understood: bool = False
 
@@ -73,16 +71,15 @@ class ColumnReader:
         """The values of a piece, (rows,): NaN, or -1 for levels, where a cell holds none, whatever it is."""
         cells, numerals = table.column(self.column.name), Numerals.of(self.location, table.delimiter)
         values, strange = understood(cells, self.column, numerals, self.location)
-        rows = [int(row) for row in np.flatnonzero(strange)]
-        self.strange += len(rows)
+        rows = np.flatnonzero(strange)
+        self.strange.add(table.lines, rows)
         self.understood = self.understood or bool((values >= (-math.inf if self.column.numeric else 0.0)).any())
-        self.unclear += sum(is_unclear(cells[row], self.column, numerals, self.location) for row in rows)
-        self.lines += [table.lines[row] for row in rows[: MOST_NAMED - len(self.lines)]]
+        self.unclear += sum(is_unclear(cells[int(row)], self.column, numerals, self.location) for row in rows)
         return values
 
     def unreadable(self, place: str) -> str:
         """Return what is wrong where there are cells and none holds a value, in a sentence; otherwise nothing."""
-        if self.understood or not self.strange:
+        if self.understood or not self.strange.count:
             return ""
         _, what, remedy = _SAID[kind_of(self.column)]
         remedy = "Say how its cells are written" if self.unclear else remedy
@@ -90,13 +87,12 @@ class ColumnReader:
 
     def tell(self, place: str, word: str, tell: Notify) -> None:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
-        if not self.strange:
+        if not (count := self.strange.count):
             return
-        many, words = "cells hold" if self.strange > 1 else "cell holds", _SAID[kind_of(self.column)][0]
-        if self.strange == 1:
+        many, words = "cells hold" if count > 1 else "cell holds", _SAID[kind_of(self.column)][0]
+        if count == 1:
             words = words.replace("count", "counts")
-        stands = where(word, self.lines, self.strange)
-        tell(f"{place}, column {self.column.name!r}: {self.strange} {many} {words} ({stands})")
+        tell(f"{place}, column {self.column.name!r}: {count} {many} {words} ({self.strange.where(word)})")
         if self.unclear:
             remedy = f"quietmean data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
             if self.location.is_frame:

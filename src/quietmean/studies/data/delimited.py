@@ -7,7 +7,7 @@ itself. One that has too many cells is a record of missing cells, and one that l
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from quietmean.studies.data.fields import BLANKS, Record, fields, record_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
 from quietmean.studies.data.multiline import MultilineRecords
 from quietmean.studies.data.plain_records import PlainRecords
-from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, heading_absent, require_distinct, where
+from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
 
 # The delimiters that are tried, in this order.
@@ -98,9 +98,8 @@ class _Reading:
         self._location, self._heading, self._places = location, heading, places
         self._table = Table(location.name, heading.names, (), lambda index: Cells(()), word="line", delimiter=heading.delimiter)
         self._records = 0
-        # How often what did not fit was seen, and on which lines first.
-        self._seen = Counter[str]()
-        self._lines: dict[str, list[int]] = {}
+        # What was seen of records that do not fit.
+        self._seen = defaultdict[str, NoticedRows](NoticedRows)
         self._has_row_names = location.settings.get("rownames") == "true"
         # Of a usual record.
         self._cells = len(heading.names) + self._has_row_names + heading.closed
@@ -167,25 +166,23 @@ class _Reading:
     def _look_at(self, record: Record, fits: bool) -> None:
         """What is seen of a record that does not fit, one thing of each."""
         if record.has_ends and not (fits and self._heading.delimiter):
-            self._note(_OTHER_ENDS, record)
+            kinds = [_OTHER_ENDS]
         elif record.is_open:
-            self._note(_OPEN, record)
+            kinds = [_OPEN]
         elif record.cells is None:
-            self._note(_LONG, record)
+            kinds = [_LONG]
         elif not fits:
-            self._note(_MORE_CELLS, record)
+            kinds = [_MORE_CELLS]
             if '\\"' in record.text:
-                self._seen[_BACKSLASH] += 1
+                kinds.append(_BACKSLASH)
             elif any(cell.lstrip()[:1] == "'" for cell in record.cells):
-                self._seen[_SINGLE] += 1
+                kinds.append(_SINGLE)
             elif len(record.cells) == len(self._heading.names) + 1:
-                self._seen[_ONE_MORE] += 1
-
-    def _note(self, kind: str, record: Record) -> None:
-        self._seen[kind] += 1
-        lines = self._lines.setdefault(kind, [])
-        if len(lines) < MOST_NAMED:
-            lines.append(record.line)
+                kinds.append(_ONE_MORE)
+        else:
+            return
+        for kind in kinds:
+            self._seen[kind].add([record.line])
 
     def tell(self, tell: Notify) -> None:
         """Says how many records do not fit, as it was seen, and what makes each way of writing them right."""
@@ -199,14 +196,14 @@ class _Reading:
             (_OPEN, "a quotation mark that nothing closes", bool(most), f"Close the mark, or write two for one. {further}"),
             (_MORE_CELLS, f"more cells than the heading, which has {names}", True, self._about_more_cells()),
         ):
-            if count := self._seen[kind]:
+            if count := self._seen[kind].count:
                 has, it_counts = ("has", "It counts") if count == 1 else ("have", "They count")
                 missing = f" {it_counts} as missing." if counts else ""
-                stand = where("line", self._lines[kind], count)
+                stand = self._seen[kind].where("line")
                 tell(f"{name}: {count_of(count, 'record')} {has} {seen} ({stand}).{missing} {remedy}")
 
     def _about_more_cells(self) -> str:
-        name, seen = self._location.name, self._seen
+        name, seen = self._location.name, {kind: self._seen[kind].count for kind in (_ONE_MORE, _BACKSLASH, _SINGLE)}
         # Where rows have names, most have one cell more.
         if 2 * seen[_ONE_MORE] > self._records and self._location.settings.get("rownames") is None:
             return (

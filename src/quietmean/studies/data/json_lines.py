@@ -16,7 +16,7 @@ from typing import Any
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import MOST_NAMED, ROWS, Cells, Pieces, Table, where
+from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table
 from quietmean.studies.data.text import UTF_8, Encoding, Notify, unpacked
 
 # What some programs write before the first object.
@@ -31,22 +31,22 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
     location.only("a file of JSON lines", ())
     names = tuple(sorted({plain_name(name) for name in column_names or ()}))
     read, absent = _records(location), set(names)
-    no_objects, first_lines = 0, list[int]()
+    no_objects = NoticedRows()
     while True:
         numbered = list(itertools.islice(read, ROWS))
-        strange = [line for line, record in numbered if record is None]
-        no_objects, first_lines = no_objects + len(strange), (first_lines + strange)[:MOST_NAMED]
-        some = [(line, record or {}) for line, record in numbered]
+        lines = [line for line, _ in numbered]
+        no_objects.add(lines, [row for row, (_, record) in enumerate(numbered) if record is None])
+        some = [record or {} for _, record in numbered]
         if absent:
-            absent.difference_update(*(record for _, record in some))
-        columns = [Cells([record.get(name) for _, record in some]) for name in names]
-        yield Table(location.name, names, [line for line, _ in some], columns.__getitem__, word="line")
+            absent.difference_update(*some)
+        columns = [Cells([record.get(name) for record in some]) for name in names]
+        yield Table(location.name, names, lines, columns.__getitem__, word="line")
         if len(some) < ROWS:
             break
-    if no_objects:
-        are = count_of(no_objects, "line is not an object of JSON and counts", "lines are not objects of JSON and count")
+    if no_objects.count:
+        are = count_of(no_objects.count, "line is not an object of JSON and counts", "lines are not objects of JSON and count")
         tell(
-            f"{location.name}: {are} as missing throughout ({where('line', first_lines, no_objects)}): write each record as one "
+            f"{location.name}: {are} as missing throughout ({no_objects.where('line')}): write each record as one "
             "object, in a line of its own"
         )
     for name in sorted(absent):

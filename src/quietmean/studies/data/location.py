@@ -85,18 +85,14 @@ class Location:
         """
         text = str(source)
         if (address := _address_of(text)) is not None:
-            address, _, fragment = address.partition("#")
-            name = _name_of_database(address)
-            settings, mapping, codes = _with_format_file(_settings_of(fragment, name) if fragment else {}, None)
-            return cls(Path(name), settings, address, mapping, codes)
-        if "#" not in text or Path(text).exists():
-            settings, mapping, codes = _with_format_file({}, Path(text))
-            return cls(Path(text), settings, mapping=mapping, codes=codes)
-        parts = text.split("#")
-        heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
-        head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
-        settings, mapping, codes = _with_format_file(_settings_of(text[len(head) + 1 :], Path(head).name), Path(head))
-        return cls(Path(head), settings, mapping=mapping, codes=codes)
+            address, _, said = address.partition("#")
+            path, beside = Path(_name_of_database(address)), None
+        else:
+            head = _file_in(text)
+            path, said, address = Path(head), text[len(head) + 1 :], ""
+            beside = path
+        settings, mapping, codes = _with_format_file(_settings_of(said, path.name) if said else {}, beside)
+        return cls(path, settings, address, mapping, codes)
 
     def __post_init__(self) -> None:
         for name, value in self.settings.items():
@@ -174,6 +170,15 @@ class Location:
         for name in self.settings:
             if name not in {*allowed, "decimal", "thousands", "dates", "query", "query_mixes_rows", "format"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
+
+
+def _file_in(text: str) -> str:
+    """Return the file in ``FILE#NAME=VALUE,...``, whose own name may have a #: the first that is there."""
+    if "#" not in text or Path(text).exists():
+        return text
+    parts = text.split("#")
+    heads = ["#".join(parts[:count]) for count in range(1, len(parts))]
+    return next((head for head in heads if Path(head).exists()), heads[0])
 
 
 def is_plain(path: Path) -> bool:

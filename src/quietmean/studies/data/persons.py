@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import MISSING_TEXTS, days_in, meaning_of, text_of_cell
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import MOST_NAMED, Table, require_heading, where
+from quietmean.studies.data.table import NoticedRows, Table, require_heading
 from quietmean.studies.data.text import Notify
 
 # Two words of 64 bits for each person, and what a row of nobody has.
@@ -78,10 +78,8 @@ class PersonReader:
 
     location: Location
     known: KnownNumbers = field(default_factory=KnownNumbers, repr=False)
-    nobodys: int = 0
-    lines: list[int] = field(default_factory=list)
-    undated: int = 0
-    undated_lines: list[int] = field(default_factory=list)
+    nobodys: NoticedRows = field(default_factory=NoticedRows)
+    undated: NoticedRows = field(default_factory=NoticedRows)
 
     @property
     def columns(self) -> list[str]:
@@ -99,9 +97,7 @@ class PersonReader:
         require_heading(table, self.location.mapping.person)
         cells = table.take(table.names.index(plain_name(self.location.mapping.person))).distinct()
         words = cells.spread(self._words(cells.values))
-        nobody = np.flatnonzero(~words.any(axis=1))
-        self.nobodys += len(nobody)
-        self.lines += [table.lines[int(row)] for row in nobody[: MOST_NAMED - len(self.lines)]]
+        self.nobodys.add(table.lines, np.flatnonzero(~words.any(axis=1)))
         return np.asarray(words)
 
     def _words(self, cells: Sequence[Any] | Array) -> Identities:
@@ -121,20 +117,18 @@ class PersonReader:
         require_heading(table, name)
         cells = table.take(table.names.index(plain_name(name))).distinct()
         days = np.asarray(cells.spread(days_in(cells.values, self.location)))
-        undated = np.flatnonzero(np.isnan(days))
-        self.undated += len(undated)
-        self.undated_lines += [table.lines[int(row)] for row in undated[: MOST_NAMED - len(self.undated_lines)]]
+        self.undated.add(table.lines, np.flatnonzero(np.isnan(days)))
         return days
 
     def tell(self, place: str, word: str, tell: Notify, rows: str | int) -> None:
         """Says to the owner how many rows are nobody's, if any, and how many have no day where that chooses their ``rows``."""
-        if self.nobodys:
-            names, count = ("rows name", "count") if self.nobodys > 1 else ("row names", "counts")
-            stand = where(word, self.lines, self.nobodys)
-            tell(f"{place}: {self.nobodys} {names} no person in the column of the mapping, and {count} as nothing ({stand})")
-        if self.undated and rows != MEAN_OF_ROWS:
-            have = count_of(self.undated, "row has", "rows have")
-            stand = where(word, self.undated_lines, self.undated)
+        if many := self.nobodys.count:
+            names, count = ("rows name", "count") if many > 1 else ("row names", "counts")
+            stand = self.nobodys.where(word)
+            tell(f"{place}: {many} {names} no person in the column of the mapping, and {count} as nothing ({stand})")
+        if self.undated.count and rows != MEAN_OF_ROWS:
+            have = count_of(self.undated.count, "row has", "rows have")
+            stand = self.undated.where(word)
             tell(
                 f"{place}: {have} no day in the column of the mapping for dates, and a person's other rows are chosen before "
                 f"({stand})"

@@ -187,7 +187,6 @@ class CheckedQuery:
     def _load(self, loaded: _Loaded, also: Collection[int]) -> None:
         """The columns that the query reads; of rows that name nobody nothing, where persons are the unit."""
         loaded.used |= {place for sql, place in self._levels.used if sql == loaded.sql} | set(also)
-        places = sorted(loaded.used)
         # A table of which no column is needed has rows all the same.
         places = sorted(loaded.used) or [0]
         persons = [place for place in places if loaded.key is None and self._is_person(loaded.columns[place][0])]
@@ -245,14 +244,9 @@ def _named_in(node: Node) -> list[str]:
     """
     given, named = set[str](), dict[str, str]()
     for one in nodes_of(node):
-        within = (
-            [part for part in nodes_of(one) if part.get("type") == "COLUMN_REF"] if one.get("alias") and "class" in one else []
-        )
-        given |= (
-            {str(one["alias"]).casefold()} - {str(part["column_names"][-1]).casefold() for part in within}
-            if one.get("alias") and "class" in one
-            else set()
-        )
+        if one.get("alias") and "class" in one:
+            within = {str(part["column_names"][-1]).casefold() for part in nodes_of(one) if part.get("type") == "COLUMN_REF"}
+            given |= {str(one["alias"]).casefold()} - within
     for one in nodes_of(node):
         if one.get("type") == "STAR":
             raise InputError("* cannot be said of JSON lines, which have no heading. Name the columns")

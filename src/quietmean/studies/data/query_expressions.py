@@ -143,7 +143,7 @@ class Writer:
         try:
             self.base.execute(f"SELECT {sql}")
         except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
+            if not is_of_duckdb(error):
                 raise
             raise InputError(f"{what} in {self.query.name} cannot be computed. Mend this constant") from None
 
@@ -319,6 +319,11 @@ def _as_numbers(terms: Sequence[SqlTerm]) -> list[SqlTerm]:
         else term
         for term in terms
     ]
+
+
+def is_of_duckdb(error: Exception) -> bool:
+    """Return whether the engine raises such an error."""
+    return type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb")
 
 
 def is_aggregate(name: str, arguments: int) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.studies.data import query_functions as listed
-from quietmean.studies.data.query_expressions import Field, Relation, SqlNames, SqlTerm, Writer
+from quietmean.studies.data.query_expressions import Field, Relation, SqlNames, SqlTerm, Writer, is_of_duckdb
 from quietmean.studies.data.query_grouping import Computed, Item
-from quietmean.studies.data.query_tree import Node, Query, called
+from quietmean.studies.data.query_tree import COMPARISONS, Node, Query, called
 
 # Levels within levels.
 _MOST_DEPTH = 50
@@ -98,7 +98,7 @@ class Levels:
         try:
             described = self.base.execute(f"DESCRIBE {sql}").fetchall()
         except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
+            if not is_of_duckdb(error):
                 raise
             raise InputError(
                 f"a level of {self.query.name} cannot be computed. Check the types of what it computes and compares: "
@@ -284,10 +284,8 @@ class _Select:
 
     def _pair(self, node: Node) -> tuple[str, str, str, Field, Field | None] | None:
         """A comparison of a column with one of the same type, or with a constant of it; None for any other condition."""
-        signs = {"COMPARE_EQUAL": "=", "COMPARE_LESSTHAN": "<", "COMPARE_GREATERTHAN": ">"}
-        signs |= {"COMPARE_LESSTHANOREQUALTO": "<=", "COMPARE_GREATERTHANOREQUALTO": ">="}
-        sign = signs.get(str(node.get("type")))
-        if sign is None:
+        sign = COMPARISONS.get(str(node.get("type")))
+        if sign not in ("=", "<", ">", "<=", ">="):
             return None
         self._query.read(node, str(node["type"]))
         left, right = self._inner.term(node["left"]), self._inner.term(node["right"])

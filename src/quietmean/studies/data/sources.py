@@ -26,7 +26,7 @@ from quietmean.studies.data.reading import (
     read_person_rows,
     read_pieces,
 )
-from quietmean.studies.data.table import MOST_NAMED, Table, where
+from quietmean.studies.data.table import NoticedRows, Table
 from quietmean.studies.data.text import Notify
 
 # Names, and the records of each: rows of shape (rows, columns), or of persons where these are the unit.
@@ -219,9 +219,7 @@ class _Parties:
     def __init__(self, party_column: str) -> None:
         self._column = party_column
         self._rows: dict[str, list[int]] = {}
-        self._seen = self._nobodys = 0
-        # Where the first rows of nobody stand.
-        self._lines: list[int] = []
+        self._seen, self._nobodys = 0, NoticedRows()
 
     def add(self, table: Table) -> None:
         once = table.column(self._column).distinct()
@@ -231,17 +229,15 @@ class _Parties:
             if text is not None:
                 self._rows.setdefault(text, []).append(self._seen + row)
                 continue
-            self._nobodys += 1
-            if len(self._lines) < MOST_NAMED:
-                self._lines.append(table.lines[row])
+            self._nobodys.add(table.lines, [row])
         self._seen += table.height
 
     def parts(self, table: Table, tell: Notify) -> tuple[list[str], list[NDArray[np.intp]]]:
         """Their names, and the rows of each. Raises :class:`InputError` for less than two parties."""
-        if self._nobodys:
-            is_in = "rows name no party and are" if self._nobodys > 1 else "row names no party and is"
-            stand = where(table.word, self._lines, self._nobodys)
-            tell(f"{table.place}, column {self._column!r}: {self._nobodys} {is_in} in nobody's records ({stand})")
+        if many := self._nobodys.count:
+            is_in = "rows name no party and are" if many > 1 else "row names no party and is"
+            stand = self._nobodys.where(table.word)
+            tell(f"{table.place}, column {self._column!r}: {many} {is_in} in nobody's records ({stand})")
         if len(self._rows) < 2:
             raise InputError(f"column {self._column!r} names {'only one' if self._rows else 'no'} party: at least 2 are needed")
         return sorted(self._rows), [np.array(self._rows[name], dtype=np.intp) for name in sorted(self._rows)]

@@ -115,11 +115,22 @@ class Table:
 Pieces: TypeAlias = Iterator[Table]
 
 
-def where(word: str, lines: Sequence[int], count: int) -> str:
-    """So many rows in words, by the first of their ``lines``: ``line 4``, ``lines 4, 9, 12 and 7 more``."""
-    shown = ", ".join(map(str, lines[:MOST_NAMED]))
-    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
-    return f"{word}{'s' if count > 1 else ''} {shown}{more}"
+@dataclass
+class NoticedRows:
+    """Rows of which something is said to their owner: how many these are, and where the first ones stand."""
+
+    count: int = 0
+    _lines: list[int] = field(default_factory=list)
+
+    def add(self, lines: Sequence[int], rows: Sequence[int] | NDArray[np.intp] = (0,)) -> None:
+        """Notice these ``rows`` of a piece whose rows stand on these ``lines``."""
+        self.count += len(rows)
+        self._lines += [lines[int(row)] for row in rows[: MOST_NAMED - len(self._lines)]]
+
+    def where(self, word: str) -> str:
+        """Return where they stand: ``line 4``, ``lines 4, 9, 12 and 7 more``."""
+        more = f" and {self.count - MOST_NAMED} more" if self.count > MOST_NAMED else ""
+        return f"{word}{'s' if self.count > 1 else ''} {', '.join(map(str, self._lines))}{more}"
 
 
 def joined(pieces: Pieces, width: int) -> Table:
