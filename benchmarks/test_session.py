@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, Series, run_party
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Series, Waits, run_party
 from quietmean.node.net import Seal
 from quietmean.sessions import MemoryEngine, SessionTerms
 from support.bare_tls import over_bare_tls
@@ -70,12 +70,11 @@ def session_rounds(folder: Path, terms: SessionTerms) -> tuple[float, float, flo
 
     async def party(place: int) -> None:
         settings = NodeSettings(
-            identities[place],
-            roster,
-            terms.plan,
-            terms.plan.admit(np.zeros(terms.dimension)),
-            folder / f"{place}.store",
-            round_timeout=60.0,
+            identity=identities[place],
+            roster=roster,
+            brought=PlannedValue(terms.plan, terms.plan.admit(np.zeros(terms.dimension))),
+            store=folder / f"{place}.store",
+            waits=Waits(round=60.0),
         )
         async with Series(settings, terms.rounds) as series:
             for _ in range(terms.rounds):
@@ -105,7 +104,12 @@ def studies(folder: Path, terms: SessionTerms, repeats: int) -> list[float]:
         async def everybody(keys: list[Identity], roster: Roster, number: int) -> None:
             value = np.full(terms.dimension, 0.01)
             parts = [
-                NodeSettings(key, roster, terms.plan, terms.plan.admit(value.copy()), folder / f"{number}-{place}.store")
+                NodeSettings(
+                    identity=key,
+                    roster=roster,
+                    brought=PlannedValue(terms.plan, terms.plan.admit(value.copy())),
+                    store=folder / f"{number}-{place}.store",
+                )
                 for place, key in enumerate(keys)
             ]
             await asyncio.gather(*map(run_party, parts))

@@ -19,7 +19,7 @@ from quietmean.api.result import StudyResult
 from quietmean.cli.answers import print_answers
 from quietmean.cli.main import main
 from quietmean.core.domain import CountVisibility, PrivacyUnit
-from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry
+from quietmean.node import Identity, NodeResult, NodeSettings, Observers, PlannedValue, Roster, RosterEntry
 from quietmean.node.driver import monitor_of, remarked
 from quietmean.node.monitor import status_path
 from quietmean.planning import Plan
@@ -161,7 +161,11 @@ def test_the_status_of_a_node_that_is_done_says_so(tmp_path: Path, capsys: pytes
     ]
     store = tmp_path / "my.store"
     settings = NodeSettings(
-        identities[0], Roster(tuple(entries)), plan, plan.admit(np.zeros(plan.target.dimension)), store, status=status_path(store)
+        identity=identities[0],
+        roster=Roster(tuple(entries)),
+        brought=PlannedValue(plan, plan.admit(np.zeros(plan.target.dimension))),
+        store=store,
+        observers=Observers(status=status_path(store)),
     )
 
     async def run() -> None:

@@ -21,7 +21,7 @@ from quietmean.core.input_domain import Ball, Box, InputDomain, Part
 from quietmean.core.mixtures import Blocks, Prefixes, Simplex
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.graphs import Schedule
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
 from quietmean.planning import Plan
 from quietmean.planning.calibrate import calibrate
 from quietmean.randomness import Seed
@@ -183,8 +183,13 @@ def test_every_door_moves_a_vector_inside(tmp_path: Path) -> None:
     plan = PLANS["a stated ball"]
     identities, roster = roster_of(3)
     given_value = OUTSIDE.copy()
-    settings = NodeSettings(identities[0], roster, plan, plan.admit(given_value, wipe=True), tmp_path / "store", wipe_value=True)
-    assert plan.input_domain.holds(settings.value.vector)
+    settings = NodeSettings(
+        identity=identities[0],
+        roster=roster,
+        brought=PlannedValue(plan, plan.admit(given_value, wipe=True), wiped=True),
+        store=tmp_path / "store",
+    )
+    assert plan.input_domain.holds(settings.brought.vector)
     # What lay outside does not stay in memory.
     assert not given_value.any()
     entered = entering(plan, OUTSIDE)
@@ -198,7 +203,7 @@ def test_the_python_node_moves_a_vector_inside_and_tells_its_owner_only(tmp_path
     entered: list[Vector] = []
 
     async def record(settings: NodeSettings) -> None:
-        entered.append(settings.value.vector)
+        entered.append(settings.brought.vector)
         raise ProtocolFailure("nobody else is there")
 
     monkeypatch.setattr(sys.modules["quietmean.node"], "run_party", record)

@@ -27,7 +27,7 @@ import quietmean as qm
 from quietmean.cli import console
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, secrecy
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, secrecy
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
@@ -172,13 +172,11 @@ def test_a_vector_from_python(
     told = ""
     try:
         given_settings = NodeSettings(
-            identities[0],
-            roster,
-            plan,
-            plan.admit(np.array(vector), weight),
-            tmp_path / "store",
-            round_timeout=timeout,
-            start_timeout=1.0,
+            identity=identities[0],
+            roster=roster,
+            brought=PlannedValue(plan, plan.admit(np.array(vector), weight)),
+            store=tmp_path / "store",
+            waits=Waits(round=timeout, start=1.0),
         )
         told += repr(given_settings)
         noise = InsecurePopulationNoise(0, 3).party(0)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from property.test_node_faults import MEMORY, values_of
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
-from quietmean.node import PairKeys
+from quietmean.node import LinkKeys, PairKeys
 from quietmean.node.net import AnswerFrame, Start
 from quietmean.node.session.session import StudySession
 from quietmean.node.start.pairing import Pairing
@@ -257,7 +257,7 @@ def test_what_cannot_be_opened_is_refused() -> None:
 
 def test_keys_that_are_gone_are_named(tmp_path: Path) -> None:
     class Gone:
-        pairs, party = PairKeys(None, PUBLIC), 1
+        keys, party = LinkKeys(pairs=PairKeys(None, PUBLIC)), 1
 
     with pytest.raises(InputError, match="were deleted with its result"):
         Pairing(Gone(), None)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 
 from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
-from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, StartTerms
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, SiteHooks, StartTerms
 from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
 from quietmean.node.start import Attempt, StartPhase, load_progress, policy
 from quietmean.node.storage import Store
@@ -85,7 +85,11 @@ def settings() -> list[NodeSettings]:
     planned_values = {size: PlannedValue(plan, plan.admit(zeros)) for size, plan in choice.smaller.items()}
     return [
         NodeSettings(
-            one, roster, choice.plan, choice.plan.admit(zeros), Path("unused"), start=StartTerms(6, start_by, planned_values)
+            identity=one,
+            roster=roster,
+            brought=PlannedValue(choice.plan, choice.plan.admit(zeros)),
+            store=Path("unused"),
+            start=StartTerms(6, start_by, planned_values),
         )
         for one in identities
     ]
@@ -95,7 +99,7 @@ async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     """One process of a party, until it is bound."""
     party, loop = own.party, asyncio.get_running_loop()
     assert own.start is not None
-    own = replace(own, before_bound=disk.bound.add, start=replace(own.start, clock=lambda: MORNING.timestamp() + loop.time()))
+    own = replace(own, site=SiteHooks(disk.bound.add), start=replace(own.start, clock=lambda: MORNING.timestamp() + loop.time()))
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
     one = StartPhase(own, cast(Store, disk), links, lambda event: None)
     world.running[party] = one

@@ -21,7 +21,7 @@ import pytest
 from property.test_node_faults import MEMORY, assert_faultless, inca, values_of
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
 from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.session import PeerLink
@@ -218,7 +218,13 @@ class Lonely:
         )
         plan = inca(3, 1)
         value: Vector = np.full(2, 0.5)
-        self.settings = NodeSettings(identities[0], roster, plan, plan.admit(value), self.folder / "0.store", start_timeout=5.0)
+        self.settings = NodeSettings(
+            identity=identities[0],
+            roster=roster,
+            brought=PlannedValue(plan, plan.admit(value)),
+            store=self.folder / "0.store",
+            waits=Waits(start=5.0),
+        )
 
     def commit(self, party: PartyId, opening: Opening) -> bytes:
         return commitment_hash(quorum_study(self.settings.study, EVERYBODY), party, opening)

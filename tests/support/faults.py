@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
-from quietmean.node import PairKeys
+from quietmean.node import LinkKeys, PairKeys, PlannedValue, Waits
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.participant import Participant
@@ -347,12 +347,10 @@ class World:
         return _RunSettings(
             identity=self._identities[party],
             roster=self._roster,
-            plan=self._plan,
-            value=self._plan.admit(self._values[party], float(self._weights[party])),
+            brought=PlannedValue(self._plan, self._plan.admit(self._values[party], float(self._weights[party]))),
             store=self._directory / f"{party}.store",
-            round_timeout=self._faults.round_timeout,
-            start_timeout=self._faults.start_timeout,
-            pairs=self._faults.pairs[party] if self._faults.pairs else None,
+            waits=Waits(round=self._faults.round_timeout, start=self._faults.start_timeout),
+            keys=LinkKeys(pairs=self._faults.pairs[party] if self._faults.pairs else None),
         )
 
     def _note_defect(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

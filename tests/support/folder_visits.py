@@ -17,7 +17,19 @@ from pathlib import Path
 import numpy as np
 
 from quietmean.core.errors import NotStarted, NotYet
-from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Started, StartTerms, run_party
+from quietmean.node import (
+    Identity,
+    NodeResult,
+    NodeSettings,
+    PlannedValue,
+    Roster,
+    RosterEntry,
+    SiteHooks,
+    Started,
+    StartTerms,
+    Waits,
+    run_party,
+)
 from quietmean.node.driver import outbox_path
 from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
 from quietmean.node.mailbox import mailbox_bytes
@@ -119,14 +131,12 @@ class Visits:
         return NodeSettings(
             identity=IDENTITIES[party],
             roster=Roster(tuple(entries)),
-            plan=choice.plan,
-            value=choice.plan.admit(value),
+            brought=PlannedValue(choice.plan, choice.plan.admit(value)),
             store=self.folder / f"p{party}.store",
-            round_timeout=INTERVAL,
-            start_timeout=study.required_deadlines.start_timeout(datetime.fromtimestamp(START_BY, UTC)),
+            waits=Waits(round=INTERVAL, start=study.required_deadlines.start_timeout(datetime.fromtimestamp(START_BY, UTC))),
             start=StartTerms(self.minimum, START_BY, planned_values, lambda: self.asks),
-            before_bound=self.bound[party].add,
-            folder=folder,
+            site=SiteHooks(before_bound=self.bound[party].add),
+            transport=folder,
         )
 
     def go_on(self, parties: Sequence[int], *, visits: int = 200) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
-from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
@@ -77,7 +77,7 @@ class CrashingParty:
         return await self._start()
 
     async def _start(self) -> NodeResult:
-        return await run_party(NodeSettings(**self._settings, listen_socket=reusable_socket(self._port)))
+        return await run_party(NodeSettings(**self._settings, transport=reusable_socket(self._port)))
 
 
 def crash_story(
@@ -100,11 +100,9 @@ def crash_story(
             settings = {
                 "identity": identities[number],
                 "roster": roster,
-                "plan": plan,
-                "value": plan.admit(values[number]),
+                "brought": PlannedValue(plan, plan.admit(values[number])),
                 "store": tmp_path / f"{number}.store",
-                "round_timeout": ROUND_TIMEOUT,
-                "start_timeout": 120.0,
+                "waits": Waits(ROUND_TIMEOUT, 120.0),
             }
             return CrashingParty(settings, ports[number], crashes.get(number, []))
 

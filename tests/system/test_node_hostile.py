@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.net import VERSION, CancelTransfer, Credentials, Heartbeat, Limits, Log, Refusals, Start, Transfer
 from quietmean.node.net.reader import read_frame
@@ -81,14 +81,12 @@ class Siege:
 
     def settings(self, party: int) -> NodeSettings:
         return NodeSettings(
-            self.identities[party],
-            self.roster,
-            self.plan,
-            self.plan.admit(self.values[party]),
-            self.directory / f"{party}.store",
-            round_timeout=30.0,
-            start_timeout=200.0,
-            listen_socket=self.sockets[party],
+            identity=self.identities[party],
+            roster=self.roster,
+            brought=PlannedValue(self.plan, self.plan.admit(self.values[party])),
+            store=self.directory / f"{party}.store",
+            waits=Waits(round=30.0, start=200.0),
+            transport=self.sockets[party],
         )
 
     @property

@@ -20,7 +20,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.core.grid import to_units
 from quietmean.core.party import Vector
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.local import run_local
 from quietmean.node.local.child import read_value
 from quietmean.node.net import tls
@@ -139,22 +139,27 @@ def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, 
     assert scanner.finds["done"][1] == 0
 
 
-def settings(tmp_path: Path, **more: Any) -> NodeSettings:
+def settings(tmp_path: Path, *, wiped: bool = False, **more: Any) -> NodeSettings:
     identities = [Identity.generate() for _ in range(2)]
     entries = [RosterEntry(f"p{k}", ("127.0.0.1", 7000 + k), identity.public_key) for k, identity in enumerate(identities)]
     plan = calibrate(Target(parties=2, epsilon=1.0, delta=1e-6, dimension=2), IncA())
-    given: dict[str, Any] = {"store": tmp_path / "store", "start_timeout": 0.05}
-    return NodeSettings(identities[0], Roster(tuple(entries)), plan, plan.admit(np.array([0.25, 0.5])), **(given | more))
+    given: dict[str, Any] = {"store": tmp_path / "store", "waits": Waits(start=0.05)}
+    return NodeSettings(
+        identity=identities[0],
+        roster=Roster(tuple(entries)),
+        brought=PlannedValue(plan, plan.admit(np.array([0.25, 0.5])), wiped),
+        **(given | more),
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wiped", [False, True])
 def test_an_array_is_wiped_only_if_that_was_asked_for_and_then_always(tmp_path: Path, wiped: bool) -> None:
     # The study cannot even begin.
-    doomed = settings(tmp_path, wipe_value=wiped, store=tmp_path / "none" / "store")
+    doomed = settings(tmp_path, wiped=wiped, store=tmp_path / "none" / "store")
     with pytest.raises(InputError):
         asyncio.run(run_party(doomed))
-    assert doomed.value.vector.tolist() == ([0.0, 0.0] if wiped else [0.25, 0.5])
+    assert doomed.brought.vector.tolist() == ([0.0, 0.0] if wiped else [0.25, 0.5])
 
 
 def test_a_value_is_read_as_it_was_written(tmp_path: Path) -> None:

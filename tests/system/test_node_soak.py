@@ -20,7 +20,7 @@ from quietmean.api import functions as api
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import SPENT, Ledger
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, mu_of_budget
@@ -100,7 +100,12 @@ class Consortium:
 
     async def _take_part(self, party: int, plan: Plan, number: int) -> np.ndarray:
         store = self.stores(number)[party]
-        settings = NodeSettings(self.identities[party], self.roster, plan, plan.admit(self.values[party]), store)
+        settings = NodeSettings(
+            identity=self.identities[party],
+            roster=self.roster,
+            brought=PlannedValue(plan, plan.admit(self.values[party])),
+            store=store,
+        )
         charge = Payer(self.ledger(party), "data").reserve(f"study {number}", plan, lambda: execution_id(settings))
         async with api.Node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0

@@ -8,7 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, LinkKeys, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.net import (
     VERSION,
     AnswerFrame,
@@ -73,14 +73,10 @@ class Study:
 
     def settings(self, party: int, **more: Any) -> NodeSettings:
         # Nobody is late on a slow machine either: late ones are probed, and what is in flight at the end is nobody's traffic.
-        usual: dict[str, Any] = {"round_timeout": 120.0, "start_timeout": 120.0}
-        usual |= {"listen_socket": self.sockets[party], "value": self.plan.admit(self.values[party])}
+        usual: dict[str, Any] = {"waits": Waits(120.0, 120.0), "transport": self.sockets[party]}
+        usual |= {"brought": PlannedValue(self.plan, self.plan.admit(self.values[party]))}
         return NodeSettings(
-            identity=self.identities[party],
-            roster=self.roster,
-            plan=self.plan,
-            store=self.directory / f"{party}.store",
-            **(usual | more),
+            identity=self.identities[party], roster=self.roster, store=self.directory / f"{party}.store", **(usual | more)
         )
 
     def close(self) -> None:
@@ -115,7 +111,7 @@ def with_enough_time(attempt: Callable[[float], str], told: str) -> None:
 @pytest.mark.parametrize("parties", [2, 5])
 def test_everybody_gets_the_mean(tmp_path: Path, parties: int, links: Links) -> None:
     study = Study(tmp_path, make_plan(parties))
-    results = run_all([study.settings(party, links=links) for party in range(parties)])
+    results = run_all([study.settings(party, keys=LinkKeys(links)) for party in range(parties)])
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
         np.testing.assert_array_equal(result.total_vector, results[0].total_vector)
@@ -133,7 +129,12 @@ def test_everybody_gets_the_mean(tmp_path: Path, parties: int, links: Links) -> 
 def test_weights_and_push_sum(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(3, dissemination=ResultBroadcast("push-sum", rounds=25)))
     weights = [1.0, 2.0, 3.0]
-    results = run_all([study.settings(party, value=study.plan.admit(study.values[party], weights[party])) for party in range(3)])
+    results = run_all(
+        [
+            study.settings(party, brought=PlannedValue(study.plan, study.plan.admit(study.values[party], weights[party])))
+            for party in range(3)
+        ]
+    )
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.sum(axis=0) / 6, rtol=1e-4)
         np.testing.assert_array_equal(result.execution.weights, weights)
@@ -147,9 +148,7 @@ def test_a_party_that_nobody_can_dial_takes_part(tmp_path: Path, hidden: int) ->
     here = elsewhere.getsockname()[:2]
     elsewhere.close()
     study.sockets[hidden].close()
-    results = run_all(
-        [study.settings(party, **({"listen": here, "listen_socket": None} if party == hidden else {})) for party in range(3)]
-    )
+    results = run_all([study.settings(party, **({"transport": here} if party == hidden else {})) for party in range(3)])
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
         assert result.heard == (0, 1, 2)
@@ -159,7 +158,7 @@ def test_a_party_that_nobody_can_dial_takes_part(tmp_path: Path, hidden: int) ->
 def test_a_finished_party_finds_its_result_again(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(2))
     before = run_all([study.settings(party) for party in range(2)])
-    again = asyncio.run(run_party(study.settings(0, listen_socket=None, round_timeout=0.2)))
+    again = asyncio.run(run_party(study.settings(0, transport=None, waits=Waits(0.2, 120.0))))
     np.testing.assert_array_equal(again.total_vector, before[0].total_vector)
     assert again.public_seed == before[0].public_seed
 
@@ -286,8 +285,8 @@ def test_another_plan_does_not_start(tmp_path: Path, party: int) -> None:
         directory.mkdir()
         study = Study(directory, make_plan(2))
         longer = make_plan(2, rounds=5)
-        other = replace(study.settings(1, start_timeout=seconds), plan=longer, value=longer.admit(study.values[1]))
-        return asyncio.run(failures([study.settings(0, start_timeout=seconds), other]))[party]
+        other = study.settings(1, waits=Waits(120.0, seconds), brought=PlannedValue(longer, longer.admit(study.values[1])))
+        return asyncio.run(failures([study.settings(0, waits=Waits(120.0, seconds)), other]))[party]
 
     with_enough_time(attempt, f"party-{1 - party}: peer refused: study differs")
 
@@ -299,7 +298,7 @@ def test_who_is_missing_is_named(tmp_path: Path, party: int) -> None:
         directory.mkdir()
         study = Study(directory, make_plan(3))
         study.sockets[2].close()
-        return asyncio.run(failures([study.settings(each, start_timeout=seconds) for each in range(2)]))[party]
+        return asyncio.run(failures([study.settings(each, waits=Waits(120.0, seconds)) for each in range(2)]))[party]
 
     with_enough_time(attempt, "for want of party-2: nobody listens at its address")
 
@@ -308,7 +307,7 @@ def test_port_in_use(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(2))
     try:
         with pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1"):
-            asyncio.run(run_party(study.settings(0, listen_socket=None)))
+            asyncio.run(run_party(study.settings(0, transport=None)))
     finally:
         study.close()
 
@@ -316,9 +315,9 @@ def test_port_in_use(tmp_path: Path) -> None:
 def test_other_data_after_a_restart(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(2))
     with pytest.raises(ProtocolFailure, match="party-1"):
-        asyncio.run(run_party(study.settings(0, start_timeout=0.2)))
+        asyncio.run(run_party(study.settings(0, waits=Waits(120.0, 0.2))))
     study.close()
-    changed = replace(study.settings(0), value=study.plan.admit(study.values[0] + 1))
+    changed = study.settings(0, brought=PlannedValue(study.plan, study.plan.admit(study.values[0] + 1)))
     with pytest.raises(InputError, match="started with other data"):
         asyncio.run(run_party(changed))
 
@@ -326,14 +325,15 @@ def test_other_data_after_a_restart(tmp_path: Path) -> None:
 def test_settings_are_checked(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(2))
     study.close()
+    three = PlannedValue(make_plan(3), make_plan(3).admit(study.values[0]))
     with pytest.raises(InputError, match="the plan is for 3"):
-        replace(study.settings(0), plan=make_plan(3))
+        study.settings(0, brought=three)
     with pytest.raises(InputError, match="the plan is for 2 coordinates"):
         study.plan.admit(np.zeros(3))
     with pytest.raises(InputError, match="weight is 0"):
         study.plan.admit(np.zeros(2), 0.0)
     with pytest.raises(InputError, match="round time-out is 0"):
-        study.settings(0, round_timeout=0.0)
+        Waits(round=0.0)
     secret = study.settings(1)
     assert str(study.values[1]) not in repr(secret)
 

@@ -20,14 +20,17 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, NotStarted, PeerError
 from quietmean.node import (
     Identity,
+    LinkKeys,
     NodeResult,
     NodeSettings,
     PairKeys,
     PlannedValue,
     Roster,
     RosterEntry,
+    SiteHooks,
     Started,
     StartTerms,
+    Waits,
     run_party,
 )
 from quietmean.node.net import Revealed, Start, encode_frame
@@ -79,15 +82,12 @@ class Parties:
         return NodeSettings(
             identity=self.identities[place],
             roster=self.roster,
-            plan=plan,
-            value=plan.admit(value),
+            brought=PlannedValue(plan, plan.admit(value)),
             store=self.folder / f"{name}.store",
-            before_bound=self.bound.setdefault(name, []).append,
-            round_timeout=5.0,
-            start_timeout=start_timeout,
+            site=SiteHooks(before_bound=self.bound.setdefault(name, []).append),
+            waits=Waits(round=5.0, start=start_timeout),
             start=start,
-            links=self.links,
-            pairs=self._pairs(place) if self.links == Links.HYBRID else None,
+            keys=LinkKeys(links=self.links, pairs=self._pairs(place) if self.links == Links.HYBRID else None),
         )
 
     def _pairs(self, place: int) -> PairKeys:
@@ -172,7 +172,7 @@ def test_four_start_and_a_late_one_is_told(
     assert all(len(both) == 1 for both in seeds.values())
     for started in parties.started.values():
         others = set(range(4)) - {started.settings.party} if links == Links.HYBRID else set()
-        assert started.settings.shared.keys() == others
+        assert started.settings.required_agreement.shared.keys() == others
     for own in parties.settings(0.0, protocol=protocol) if links == Links.HYBRID else ():
         with contextlib.closing(sqlite3.connect(own.store)) as database:
             # What came of the keys is gone with the end.
@@ -348,7 +348,7 @@ def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -
     async def run() -> BaseException | NodeResult:
         settings = parties.settings(3600.0)
         assert settings[4].start is not None
-        settings[4] = replace(settings[4], before_bound=knows_another)
+        settings[4] = replace(settings[4], site=SiteHooks(knows_another))
         others = [asyncio.create_task(parties.run(one)) for one in settings[:4]]
         (outcome,) = await asyncio.gather(parties.run(settings[4]), return_exceptions=True)
         # The others are bound and go on without it, which has sent nothing of its data.

@@ -100,8 +100,8 @@ def test_who_waited_in_vain_pays_for_the_attempt_that_starts(
         assert reserved() == 0.0
 
     async def bound(settings: NodeSettings, *_: Any) -> None:
-        assert settings.before_bound is not None
-        settings.before_bound("ab" * 32)
+        assert settings.site.before_bound is not None
+        settings.site.before_bound("ab" * 32)
         raise never_came
 
     # From here on something may have left: whatever the error says, it is charged.

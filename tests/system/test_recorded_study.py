@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.domain import Links
-from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, LinkKeys, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.net import RelayAddress, key_exchange
 from quietmean.node.relay import Admission, RelayServer
 from quietmean.planning import Plan, Target
@@ -53,15 +53,13 @@ async def study(directory: Path, links: Links, through_relay: bool) -> list[Node
         entries = [RosterEntry(f"p{k}", places[k], identities[k].public_key) for k in range(PARTIES)]
         settings = [
             NodeSettings(
-                identities[k],
-                Roster(tuple(entries)),
-                PLAN,
-                PLAN.admit(VALUES[k]),
-                directory / f"{k}.store",
-                round_timeout=60.0,
-                start_timeout=60.0,
-                listen_socket=sockets[k],
-                links=links,
+                identity=identities[k],
+                roster=Roster(tuple(entries)),
+                brought=PlannedValue(PLAN, PLAN.admit(VALUES[k])),
+                store=directory / f"{k}.store",
+                waits=Waits(round=60.0, start=60.0),
+                transport=sockets[k],
+                keys=LinkKeys(links=links),
             )
             for k in range(PARTIES)
         ]

@@ -210,8 +210,8 @@ def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.Monke
 
     def used(session: StudySession, other: int) -> Seed:
         settings = session._settings
-        assert settings.links == Links.HYBRID
-        assert len(settings.shared[other].secret) == 32
+        assert settings.keys.links == Links.HYBRID
+        assert len(settings.required_agreement.shared[other].secret) == 32
         seed = shared(session, other)
         seeds.setdefault((settings.study, frozenset((settings.party, other))), set()).add(seed.secret)
         return seed

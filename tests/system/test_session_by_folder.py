@@ -23,6 +23,7 @@ from quietmean.core.errors import NotStarted, NotYet
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
+from quietmean.node.folder import FolderSettings
 from quietmean.node.storage import size_of
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
@@ -175,13 +176,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    ticking, folder = Clock(), PartyFiles.folder
+    ticking, transport = Clock(), PartyFiles.transport
 
     def with_clock(files: PartyFiles, *given: Any, **named: Any) -> Any:
-        settings = folder(files, *given, **named)
-        return None if settings is None else replace(settings, clock=ticking)
+        settings = transport(files, *given, **named)
+        return replace(settings, clock=ticking) if isinstance(settings, FolderSettings) else settings
 
-    monkeypatch.setattr(PartyFiles, "folder", with_clock)
+    monkeypatch.setattr(PartyFiles, "transport", with_clock)
     monkeypatch.setattr(import_module("quietmean.node.folder.post"), "_LONGEST_NAP", 0.02)
     return ticking
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.net import NOT_A_PARTY, Address, Group, Seal, public_key_bytes
 from quietmean.node.preflight import Agreed, CheckSession
 from quietmean.planning import Plan, Target
@@ -100,12 +100,10 @@ def test_two_studies_at_once_behind_one_port(
         return NodeSettings(
             identity=identities[name],
             roster=Roster(entries, Seal(digest, (0, 1, 2))),
-            plan=PLAN,
-            value=PLAN.admit(np.full(3, STUDIES[digest][index])),
+            brought=PlannedValue(PLAN, PLAN.admit(np.full(3, STUDIES[digest][index]))),
             store=tmp_path / f"{digest[0]}-{name}.store",
-            round_timeout=60.0,
-            start_timeout=120.0,
-            listen=places[digest, name],
+            waits=Waits(round=60.0, start=120.0),
+            transport=places[digest, name],
         )
 
     async def everybody() -> list[np.ndarray]:

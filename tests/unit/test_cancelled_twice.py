@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import PeerError
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, StartTerms, run_party
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, StartTerms, Waits, run_party
 from quietmean.node.net import open_socket
 from quietmean.node.preflight import Agreed, CheckSession
 from quietmean.studies.agreement.study import StudyTerms
@@ -40,11 +40,9 @@ def make_settings(folder: Path, ports: list[int]) -> list[NodeSettings]:
         NodeSettings(
             identity=identity,
             roster=roster,
-            plan=plan,
-            value=plan.admit(np.full(plan.target.dimension, 0.5)),
+            brought=PlannedValue(plan, plan.admit(np.full(plan.target.dimension, 0.5))),
             store=folder / f"{place}.store",
-            round_timeout=5.0,
-            start_timeout=30.0,
+            waits=Waits(round=5.0, start=30.0),
         )
         for place, identity in enumerate(identities)
     ]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
 from quietmean.core.portability import replace_durably
-from quietmean.node import SeriesProgress
+from quietmean.node import SeriesProgress, Waits
 from quietmean.node.driver import outbox_path
 from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
@@ -162,7 +162,7 @@ def test_a_wait_sees_that_a_process_has_ended() -> None:
         loop = asyncio.get_running_loop()
         link = SimpleNamespace(unreachable=False, ask=lambda *request: asyncio.sleep(1e6))
         context = Context(
-            settings=cast(Any, SimpleNamespace(round_timeout=10.0, names=("own", "killed"), party=0)),
+            settings=cast(Any, SimpleNamespace(waits=Waits(10.0), names=("own", "killed"), party=0)),
             store=cast(Any, None),
             inbox=cast(Any, SimpleNamespace(position=(1, 1))),
             links=cast(Any, {1: link}),
@@ -258,7 +258,7 @@ def test_who_was_away_hears_first_where_the_others_are(answers: tuple[float, flo
         made: list[Others] = []
         links = {peer: cast(Link, _Slow(made, peer, since)) for peer, since in enumerate(answers, 1)}
         made.append(Others(links, colluding=1, silence=5.0))
-        await RoundAhead(made[0], cast(Any, SimpleNamespace(round_timeout=10.0)), 9, 3).catch_up()
+        await RoundAhead(made[0], cast(Any, SimpleNamespace(waits=Waits(10.0))), 9, 3).catch_up()
         return asyncio.get_running_loop().time(), made[0].place()
 
     seconds, place = run_virtually(story())

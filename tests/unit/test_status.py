@@ -18,7 +18,7 @@ import pytest
 from quietmean.cli import check_view, live
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
 from quietmean.node.monitor import (
     AgreementWaits,
     AlreadyOver,
@@ -364,7 +364,12 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     target = Target(parties=2, epsilon=1.0, delta=1e-6, dimension=1)
     plan = Plan(target, IncA(rounds=2, sigma_star=1.0, sigma_delta=0.5))
     path = tmp_path / "my.store"
-    settings = NodeSettings(identities[0], Roster(tuple(entries)), plan, plan.admit(np.array([0.25])), path)
+    settings = NodeSettings(
+        identity=identities[0],
+        roster=Roster(tuple(entries)),
+        brought=PlannedValue(plan, plan.admit(np.array([0.25]))),
+        store=path,
+    )
     assert not settings.store_exists()
     path.touch()
     assert not settings.store_exists()
@@ -375,9 +380,9 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         # A process that died between making the tables and drawing its seed.
-        Store.open(path, settings.study, settings.value.vector, 1.0, crash)
+        Store.open(path, settings.study, settings.brought.vector, 1.0, crash)
     assert not settings.store_exists()
     settings.open_store().close()
     assert settings.store_exists()
     with pytest.raises(InputError, match="other data"):
-        replace(settings, value=plan.admit(np.array([0.5]))).store_exists()
+        replace(settings, brought=PlannedValue(plan, plan.admit(np.array([0.5])))).store_exists()

@@ -177,11 +177,9 @@ class Node:
             rooms.node.NodeSettings(
                 identity=self.identity,
                 roster=self.roster,
-                plan=self.plan,
-                value=admitted,
+                brought=rooms.node.PlannedValue(self.plan, admitted),
                 store=self.store,
-                round_timeout=self.round_timeout,
-                start_timeout=self.start_timeout,
+                waits=rooms.node.Waits(self.round_timeout, self.start_timeout),
             )
         )
         require_possible(self.plan, *opened_of(result, self.plan))

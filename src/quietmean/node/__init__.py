@@ -3,14 +3,28 @@
 from quietmean.node.driver import run_party
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.series import RoundEnd, Series, SeriesOver, SeriesProgress
-from quietmean.node.session import NodeResult, NodeSettings, PairKeys, PlannedValue, StartTerms
+from quietmean.node.session import (
+    LinkKeys,
+    NodeResult,
+    NodeSettings,
+    Observers,
+    PairKeys,
+    PlannedMachine,
+    PlannedValue,
+    SiteHooks,
+    StartTerms,
+    Waits,
+)
 from quietmean.node.start import Started
 
 __all__ = [
     "Identity",
+    "LinkKeys",
     "NodeResult",
     "NodeSettings",
+    "Observers",
     "PairKeys",
+    "PlannedMachine",
     "PlannedValue",
     "Roster",
     "RosterEntry",
@@ -18,7 +32,9 @@ __all__ = [
     "Series",
     "SeriesOver",
     "SeriesProgress",
+    "SiteHooks",
     "StartTerms",
     "Started",
+    "Waits",
     "run_party",
 ]

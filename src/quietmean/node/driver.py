@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +34,9 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
     of it came back.
     """
     async with contextlib.AsyncExitStack() as stack:
-        if settings.wipe_value:
-            for planned_value in settings.planned_values:
-                # However it ends; in a complete run the session did this before.
-                stack.callback(planned_value.value.wipe)
+        for brought in settings.brought_for_each:
+            # However it ends; in a complete run the session did this before.
+            stack.callback(brought.forget)
         store = await stack.enter_async_context(opened(settings))
         # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(monitor_of(settings))
@@ -55,9 +55,9 @@ async def opened(settings: NodeSettings) -> AsyncIterator[Store]:
             settings.require_space()
         return settings.open_store()
 
-    patience = RetryPolicy(settings.report, settings)
+    patience = RetryPolicy(settings.observers.report, settings)
     with (
-        settings.listen_socket or contextlib.nullcontext(),
+        settings.transport if isinstance(settings.transport, socket.socket) else contextlib.nullcontext(),
         contextlib.closing(await retry(attempt, settings.store, patience)) as store,
     ):
         yield store
@@ -65,8 +65,9 @@ async def opened(settings: NodeSettings) -> AsyncIterator[Store]:
 
 def monitor_of(settings: NodeSettings) -> Monitor:
     """Shows what the node of these settings does."""
+    observers = settings.observers
     study = {"study": settings.plan.context.get("study"), "session": settings.study, "protocol": settings.plan.protocol.name}
-    return Monitor(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
+    return Monitor(settings.party, settings.names, study, Traffic(), observers.report, observers.observe, observers.status)
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +89,7 @@ async def over_connections(
 
     endpoint = replace(endpoint_of(settings, member, monitor.traffic, agreed.fields), ended=ended)
     mesh = Mesh(settings.identity, endpoint, member, lambda: agreed.readiness(member.position))
-    mesh.bind(settings.listen_socket or settings.listen)
+    mesh.bind(None if isinstance(settings.transport, FolderSettings) else settings.transport)
     async with contextlib.AsyncExitStack() as closing:
         closing.push_async_exit(leave)
         closing.push_async_callback(stop)
@@ -110,7 +111,7 @@ def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields
         fields=fields,
         fail=member.fail,
         answered=member.answered,
-        links=settings.links,
+        links=settings.keys.links,
     )
 
 
@@ -193,7 +194,7 @@ class _Party:
 
 def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> NodeResult:
     """The result, once its status says what is to be said of it."""
-    if settings.status is not None:
+    if settings.observers.status is not None:
         monitor.remark = result.in_part_text(settings.names)
     return result
 

@@ -58,7 +58,7 @@ class Participant:
     ) -> None:
         self._settings, self._store, self._traffic, self._report = settings, store, traffic, report
         self._beginning = Beginning(settings, store, report, self.fail, self.refused, on_start)
-        self._current = CurrentSession(settings.round_timeout)
+        self._current = CurrentSession(settings.waits.round)
         self._refusals = Refusals()
         self._begun = asyncio.Event()
         # What could be read before the session began, and was not answered.

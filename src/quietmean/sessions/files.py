@@ -10,9 +10,9 @@ import numpy as np
 
 from quietmean.core.errors import InputError, named
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Identity, NodeSettings, PlannedValue, Roster
+from quietmean.node import Identity, LinkKeys, NodeSettings, Observers, PlannedValue, Roster, Waits
 from quietmean.node.monitor import status_path
-from quietmean.node.net import Seal, parse_address
+from quietmean.node.net import Seal
 from quietmean.sessions.agreed import SessionContract
 from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_session
 from quietmean.studies.agreement.sealed import Sealed
@@ -54,19 +54,14 @@ class SessionFiles(PartyFiles):
         return NodeSettings(
             identity=self.identity,
             roster=self.roster if self.sealed is not None else Roster(self.roster.entries, seal),
-            plan=contract.plan,
-            value=contract.plan.admit(zeros, weight),
+            brought=PlannedValue(contract.plan, contract.plan.admit(zeros, weight)),
             store=store,
-            round_timeout=round_wait,
-            start_timeout=start_wait,
             # A party whose process has ended comes back in a later round.
-            gone_timeout=round_wait / 10,
-            status=status_path(store),
+            waits=Waits(round_wait, start_wait, gone=round_wait / 10),
+            transport=self.transport(options, contract.plans, usual_folder),
+            observers=Observers(status=status_path(store)),
             start=self.start_terms(smaller, store),
-            listen=None if options.listen is None else parse_address(options.listen),
-            folder=self.folder(options.folder or usual_folder, contract.plans, once=options.once),
-            links=study.keyed_by,
-            pairs=self.pair_keys(),
+            keys=LinkKeys(study.keyed_by, self.pair_keys()),
         )
 
 

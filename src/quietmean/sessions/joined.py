@@ -191,7 +191,7 @@ class JoinedSession:
             if array.shape != (study.dimension,):
                 raise InputError(f"the vector has shape {array.shape}, this session takes ({study.dimension},)")
             return plan.admit(clipped_vector(array, bound), 1.0)
-        records = int(self._ready.settings.value.weight)
+        records = int(self._ready.settings.brought.weight)
         if array.shape != (records, study.dimension):
             raise InputError(
                 f"the records have shape {array.shape}, this session takes ({records}, {study.dimension}) of this party"

@@ -32,7 +32,7 @@ from quietmean.node.monitor import Done, Event, Failed, Report, RoundBegun, even
 from quietmean.node.net import Identity, Roster
 from quietmean.node.phase import Phase
 from quietmean.node.secrecy import forbid_core_dumps
-from quietmean.node.session import NodeSettings
+from quietmean.node.session import LinkKeys, NodeSettings, Observers, PlannedValue, Waits
 from quietmean.planning import Plan
 
 
@@ -78,16 +78,12 @@ def node_settings(settings: ChildSettings, listening: socket.socket | None, repo
     return NodeSettings(
         identity=Identity.load(Path(settings.key)),
         roster=Roster.load(Path(settings.roster)),
-        plan=plan,
-        value=plan.admit(read_value(Path(settings.value)), settings.weight, wipe=True),
-        wipe_value=True,
+        brought=PlannedValue(plan, plan.admit(read_value(Path(settings.value)), settings.weight, wipe=True), wiped=True),
         store=Path(settings.store),
-        round_timeout=settings.round_timeout,
-        start_timeout=settings.start_timeout,
-        gone_timeout=settings.gone_timeout,
-        listen_socket=listening,
-        report=report,
-        links=Links(settings.links),
+        waits=Waits(settings.round_timeout, settings.start_timeout, settings.gone_timeout),
+        transport=listening,
+        observers=Observers(report),
+        keys=LinkKeys(Links(settings.links)),
         passing=settings.passing,
     )
 

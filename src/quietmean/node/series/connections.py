@@ -131,7 +131,7 @@ class RoundsOverConnections:
         settings, members = self._party.settings, self._party.members
         self._counted = len(members)
         links = {index: self._mesh.links[member] for index, member in enumerate(members) if member in self._mesh.links}
-        return Others(links, settings.plan.target.colluding, settings.round_timeout / 2, self.fail)
+        return Others(links, settings.plan.target.colluding, settings.waits.round / 2, self.fail)
 
     # --- a round -----------------------------------------------------------------------------------------------------
 

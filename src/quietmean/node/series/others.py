@@ -35,7 +35,7 @@ class RoundAhead:
     async def catch_up(self) -> None:
         """Ask the others where they are; of a party that was away, until anybody says so, as long as a round waits."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._settings.round_timeout
+        until = loop.time() + self._settings.waits.round
         await self._where.ask(FIRST_ASKING, self._here)
         while self._where.place() is None and loop.time() < until:
             await asyncio.sleep(_ASKING)
@@ -45,7 +45,7 @@ class RoundAhead:
         """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
         loop, plan = asyncio.get_running_loop(), self._settings.plan
         least = max(2, int(getattr(plan.protocol, "minimum", 2)), plan.target.parties // 2 + 1 if plan.gated else 2)
-        until = loop.time() + self._settings.round_timeout
+        until = loop.time() + self._settings.waits.round
         there = self._where.not_silent()
         while len(there) < least - 1:
             if loop.time() >= until:
@@ -73,7 +73,7 @@ class RoundAhead:
         place = self._where.place()
         if place is None or place.round < number:
             return number
-        late = returning or self._where.begun_for > _LATE * self._settings.round_timeout
+        late = returning or self._where.begun_for > _LATE * self._settings.waits.round
         return place.round + (place.position > (self._first_wait if late else _LAST_CHANCE))
 
     @property
@@ -86,7 +86,7 @@ class RoundAhead:
     async def _wait_for(self, number: int, *, returning: bool) -> int:
         """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
         protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
-        until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
+        until = loop.time() + (protocol.rounds + 2) * self._settings.waits.round
         while (place := self._where.place()) is not None and place < RoundPosition(number - 1, CLOSING) and loop.time() < until:
             await asyncio.sleep(_SOON)
             await self._where.ask(_ASKING, self._here)

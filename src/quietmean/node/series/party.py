@@ -20,7 +20,7 @@ from quietmean.node.monitor import Monitor, Report
 from quietmean.node.net import Refusals, Roster, Seal
 from quietmean.node.phase import Phase
 from quietmean.node.series.record import RoundEnd, SeriesProgress, keep_last, kept_last, over_text
-from quietmean.node.session import NodeResult, NodeSettings, StudySession, kept_result, note_refusal
+from quietmean.node.session import Brought, NodeResult, NodeSettings, PlannedValue, StudySession, kept_result, note_refusal
 from quietmean.node.start import Beginning, Started
 from quietmean.node.storage import LAST, ROUND, Store, empty
 from quietmean.planning import Admitted
@@ -183,14 +183,16 @@ class SeriesParty:
     # --- the store of a round ----------------------------------------------------------------------------------------
 
     def settings_of(self, number: int, value: Admitted) -> NodeSettings:
+        return self._of_round(number, PlannedValue(self.inside.plan, value, wiped=True))
+
+    def _of_round(self, number: int, brought: Brought) -> NodeSettings:
         settings = self.inside
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
         return replace(
             settings,
             roster=Roster(settings.roster.entries, Seal(label, settings.roster.conveners)),
-            value=value,
+            brought=brought,
             store=self.round_store,
-            wipe_value=True,
         )
 
     @property
@@ -203,7 +205,7 @@ class SeriesParty:
         if not self.round_store.stat().st_size:
             return True
         with contextlib.closing(self._kept()) as store:
-            return store.study != self.settings_of(self.number, self.inside.value).study
+            return store.study != self._of_round(self.number, self.inside.brought).study
 
     def goes_on(self, value: Admitted) -> bool:
         """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""

@@ -8,18 +8,37 @@ from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult, note_refusal
 from quietmean.node.session.retrying import CurrentSession, RetryPolicy, retry
 from quietmean.node.session.session import StudySession
-from quietmean.node.session.settings import NodeSettings, PairKeys, PlannedValue, StartTerms
+from quietmean.node.session.settings import (
+    Brought,
+    LinkKeys,
+    NodeSettings,
+    Observers,
+    PairKeys,
+    PlannedMachine,
+    PlannedValue,
+    SiteHooks,
+    StartAgreement,
+    StartTerms,
+    Waits,
+)
 
 __all__ = [
+    "Brought",
     "CurrentSession",
+    "LinkKeys",
     "NodeResult",
     "NodeSettings",
+    "Observers",
     "PairKeys",
     "PeerLink",
+    "PlannedMachine",
     "PlannedValue",
     "RetryPolicy",
+    "SiteHooks",
+    "StartAgreement",
     "StartTerms",
     "StudySession",
+    "Waits",
     "decode_log",
     "kept_result",
     "note_refusal",

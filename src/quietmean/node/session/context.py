@@ -81,7 +81,7 @@ class Context:
 
     @property
     def round_timeout(self) -> float:
-        return self.settings.round_timeout
+        return self.settings.waits.round
 
     @property
     def others(self) -> list[PartyId]:

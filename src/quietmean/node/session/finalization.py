@@ -138,7 +138,7 @@ class _Announcements:
             task.cancel()
         context = self._context
         # Only the log that ends a session says how far the site's audit log had come.
-        log = msgspec.structs.replace(own_log(context, self._came), audit=context.store.first_audit(context.settings.audit))
+        log = msgspec.structs.replace(own_log(context, self._came), audit=context.store.first_audit(context.settings.site.audit))
         self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
         self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
 

@@ -33,7 +33,7 @@ class RetryPolicy:
 
     def __init__(self, report: Report, settings: NodeSettings) -> None:
         self._report, self._settings = report, settings
-        self._left = max(settings.start_timeout, LONGEST_WAIT * settings.round_timeout)
+        self._left = max(settings.waits.start, LONGEST_WAIT * settings.waits.round)
         self._pause = _FIRST_PAUSE
         self._reported = ""
 

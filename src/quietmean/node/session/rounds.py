@@ -55,7 +55,7 @@ class PhaseRunner:
         if self.deals_value:
             machine: Any = self.machine
             machine.forget_value()
-            self.context.settings.forget_value()
+            self.context.settings.brought.forget()
         if self.transfers_mass:
             for round_, receiver in self.context.store.in_doubt(self.phase):
                 self.context.spawn(self._cancel((int(self.phase), round_), receiver))

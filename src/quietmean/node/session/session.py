@@ -76,7 +76,7 @@ class StudySession:
         ``refusals``: what was refused before, which the result tells, too.
         ``restarted``: a process that died may have been handed messages, even if the store says nothing.
         """
-        if not settings.agreed:
+        if settings.agreed is None:
             raise RuntimeError("a session begins when its parties have agreed on the public seed")
         self._settings = settings
         self._store = store
@@ -97,10 +97,10 @@ class StudySession:
         self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[AnswerFrame]] = {}
         self._restarted = restarted
-        self._weights = np.array([settings.agreed[party].weight for party in range(parties)], dtype=np.float64)
-        self._seed = public_seed(settings.study, settings.agreed)
+        self._weights = np.array([settings.openings[party].weight for party in range(parties)], dtype=np.float64)
+        self._seed = public_seed(settings.study, settings.openings)
         self._schedule = plan.schedule(self._seed)
-        self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
+        self.failure_detector = FailureDetector(settings.waits.round, self._clock, settings.waits.gone)
         self._supervisor = Supervisor()
         changed = asyncio.Event()
         self._context = Context(
@@ -173,10 +173,10 @@ class StudySession:
 
     async def _run(self) -> NodeResult:
         started = self._clock()
-        if self._settings.weights is not None and self._store.state() is None:
+        if self._settings.site.weights is not None and self._store.state() is None:
             # Before anything of the data leaves; what a study has begun with does not change any more.
-            own, names = self._settings.value.weight, self._settings.names
-            self._settings.weights.refuse(self._settings.plan.target, self._weights, names, own)
+            own, names = self._settings.brought.weight, self._settings.names
+            self._settings.site.weights.refuse(self._settings.plan.target, self._weights, names, own)
         await self._mix()
         if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
             await self._pass_gate()
@@ -195,10 +195,7 @@ class StudySession:
             return
         settings, plan = self._settings, self._settings.plan
         noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
-        if settings.machine is None:
-            machine = plan.machine(self._schedule, settings.party, settings.value, noise)
-        else:
-            machine = settings.machine(settings.roster, noise)
+        machine = settings.brought.machine(self._schedule, settings.party, settings.roster, noise)
         shares = plan.protocol.traits.transfers_mass
         runner = PhaseRunner(
             self._context,
@@ -210,7 +207,7 @@ class StudySession:
             senders=lambda round_: self._schedule.senders(round_, settings.party),
             gated=plan.gated,
             restarted=self._restarted,
-            deals_value=settings.machine is None and plan.protocol.traits.deals_value,
+            deals_value=settings.brought.deals_value,
         )
         last = await runner.run()
         ending = plan.protocol.ending(last)
@@ -228,13 +225,13 @@ class StudySession:
     def _forget_input(self) -> None:
         """After mixing, neither the value nor the shared seeds are needed again."""
         self._shared_seeds.clear()
-        self._settings.forget_value()
+        self._settings.brought.forget()
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
             context = f"{self._settings.study} {self._settings.plan.protocol.name}"
-            exchange = self._settings.agreed[other].exchange
-            shared = None if self._settings.pairs is None else self._settings.shared[other]
+            exchange = self._settings.openings[other].exchange
+            shared = None if self._settings.keys.pairs is None else self._settings.required_agreement.shared[other]
             self._shared_seeds[other] = self._exchange.shared_seed(exchange, context, shared)
         return self._shared_seeds[other]
 

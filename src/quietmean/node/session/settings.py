@@ -1,4 +1,4 @@
-"""The settings of a node: identity, roster, plan, private value, store and time-outs of one party in one study."""
+"""The settings of a node: identity, roster, what it brings, store, transport and time-outs of one party in one study."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.core.outage import require_space, room_beside
-from quietmean.core.party import NoiseSource, PartyId, PartyMachine
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Vector
 from quietmean.core.waits import require_wait
+from quietmean.graphs import Schedule
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
@@ -49,10 +51,123 @@ class _MissingError(Exception):
 
 @dataclass(frozen=True)
 class PlannedValue:
-    """The plan for a number of parties, and this party's vector on its grid."""
+    """The plan for a number of parties, and this party's vector on its grid.
+
+    ``wiped``: the vector is overwritten with zeros as soon as it is not needed any more, so it can be used once.
+    """
 
     plan: Plan
     value: Admitted
+    wiped: bool = False
+
+    def __post_init__(self) -> None:
+        self.value.require_of(self.plan)
+
+    @property
+    def vector(self) -> Vector:
+        return self.value.vector
+
+    @property
+    def weight(self) -> float:
+        return self.value.weight
+
+    def machine(self, schedule: Schedule, party: PartyId, roster: Roster, noise: NoiseSource) -> PartyMachine[Any]:
+        """The machine of this party in the study of those of the roster."""
+        return self.plan.machine(schedule, party, self.value, noise)
+
+    @property
+    def deals_value(self) -> bool:
+        """Whether nothing needs the vector once the machine's first step is durable."""
+        return self.plan.protocol.traits.deals_value
+
+    def forget(self) -> None:
+        """Overwrite what is not needed any more, if it may be."""
+        if self.wiped:
+            self.value.wipe()
+
+
+@dataclass(frozen=True)
+class PlannedMachine:
+    """The plan for a number of parties of one that brings no vector, and what makes its machine: a member of a committee."""
+
+    plan: Plan
+    make: Callable[[Roster, NoiseSource], PartyMachine[Any]] = field(repr=False)
+    deals_value: ClassVar[bool] = False
+    weight: ClassVar[float] = 1.0
+
+    @property
+    def vector(self) -> Vector:
+        return np.zeros(0)
+
+    def machine(self, schedule: Schedule, party: PartyId, roster: Roster, noise: NoiseSource) -> PartyMachine[Any]:
+        """The machine of this party in the study of those of the roster."""
+        return self.make(roster, noise)
+
+    def forget(self) -> None:
+        """Nothing: there is no vector."""
+
+
+# What a party brings to a study, for one number of parties.
+Brought: TypeAlias = PlannedValue | PlannedMachine
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Time-outs in seconds, of a round and of the start.
+
+    ``gone``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is shorter; by
+    default as long as for anybody, since it may be started again. Raises :class:`InputError` for impossible ones.
+    """
+
+    round: float = 10.0
+    start: float = 60.0
+    gone: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("round time-out", self.round), ("start time-out", self.start)):
+            require_wait(name, seconds)
+
+
+@dataclass(frozen=True)
+class Observers:
+    """The receivers of a node's events, and of views of its state a few times a second.
+
+    ``status``: a file that shows the views to other processes.
+    """
+
+    report: Report = _silent
+    observe: Callable[[NodeView], None] | None = None
+    status: Path | None = None
+
+
+@dataclass(frozen=True)
+class SiteHooks:
+    """What the rules of a site add to a node.
+
+    ``before_bound`` is called with the digest of the attempt before this party is bound to it, as often as it takes: it writes
+    that into the ledger. ``audit``: how far the site's audit log has come, for the others' receipts; the node passes it on as it
+    is. ``weights``: which the parties may state before the start.
+    """
+
+    before_bound: Callable[[str], None] | None = None
+    audit: bytes = b""
+    weights: StatedWeights | None = None
+
+
+@dataclass(frozen=True)
+class LinkKeys:
+    """Which keys protect what parties say to each other, the same for all; ``pairs``: with them, the keys of the entries."""
+
+    links: Links = Links.X25519
+    pairs: PairKeys | None = None
+
+
+@dataclass(frozen=True)
+class StartAgreement:
+    """What each party revealed at the start, and what this one shares with each other one by the keys of their entries."""
+
+    openings: Mapping[PartyId, Opening] = field(repr=False)
+    shared: Mapping[PartyId, Encapsulated] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -66,75 +181,64 @@ class StartTerms:
 
     start_quorum: int
     start_by: float
-    smaller: Mapping[int, PlannedValue]
+    smaller: Mapping[int, Brought]
     asked_to_start: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """One party in one study. ``value``: its private vector and public weight, as the plan admits it; time-outs are in seconds.
+    """One party in one study: what it ``brought`` to it, and where its store is.
 
-    ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
-    shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
-    closed at the end; else the node listens on ``listen``, by default its address in the roster. ``report`` gets the events of
-    :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
-    to other processes.
-    ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
-    ``wipe_value``: the vector is overwritten with zeros as soon as it is not needed any more, so the
-    settings can be used once. ``folder``: messages are files there, instead of connections. ``start``: with whom the study may
-    start, if not with all. ``before_bound`` is called with the digest of the attempt before this party is bound to it, as often
-    as it takes: it writes that into the ledger. ``agreed``: what each party revealed at the start, once it is over. ``links``:
-    which keys protect what parties tell each other, the same for all. ``pairs``: with them, the keys of the entries; ``shared``:
-    what this party shares by these with each other one, once the start is over. ``weights``: which the parties may state before
-    the start. ``passing``: the store goes with its folder, and need not outlive a power cut. ``machine``: of a member of a
-    committee, which has no value: its machine, one of those of the roster, instead of the plan's. Raises
+    ``transport``: a folder in which messages are files; or where the node listens, an address or a socket that listens already
+    and is closed at the end; by default its address in the roster. ``start``: with whom the study may start, if not with all.
+    ``agreed``: once the start is over. ``passing``: the store goes with its folder, and need not outlive a power cut. Raises
     :class:`InputError` where fields are impossible or do not fit each other.
     """
 
     identity: Identity
     roster: Roster
-    plan: Plan
-    value: Admitted
+    brought: Brought
     store: Path
-    round_timeout: float = 10.0
-    start_timeout: float = 60.0
-    gone_timeout: float | None = None
-    listen_socket: socket.socket | None = None
-    listen: Address | None = None
-    report: Report = _silent
-    observe: Callable[[NodeView], None] | None = None
-    status: Path | None = None
-    wipe_value: bool = False
-    audit: bytes = b""
-    folder: FolderSettings | None = None
+    waits: Waits = Waits()
+    transport: FolderSettings | socket.socket | Address | None = None
+    observers: Observers = Observers()
     start: StartTerms | None = None
-    before_bound: Callable[[str], None] | None = None
-    agreed: Mapping[PartyId, Opening] = field(default_factory=dict, repr=False)
-    links: Links = Links.X25519
-    pairs: PairKeys | None = None
-    shared: Mapping[PartyId, Encapsulated] = field(default_factory=dict, repr=False)
-    weights: StatedWeights | None = None
+    keys: LinkKeys = LinkKeys()
+    site: SiteHooks = SiteHooks()
+    agreed: StartAgreement | None = field(default=None, repr=False)
     passing: bool = False
-    machine: Callable[[Roster, NoiseSource], PartyMachine[Any]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         target = self.plan.target
         if len(self.roster) != target.parties:
             raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
-        self.value.require_of(self.plan)
         # Before any store is made.
         self.roster.find(self.identity)
-        for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
-            require_wait(name, seconds)
         if self.folder is not None and self.plan.gated and not target.by_folder:
             # Who was put a file can open it at any time: nothing that is on its way is unseen, as another gate counts on.
             raise InputError("the plan has a gate for parties that connect: plan the study for a folder, or let them connect")
 
-    def forget_value(self) -> None:
-        """What is not needed any more, if it may be wiped."""
-        if self.wipe_value:
-            self.value.wipe()
+    @property
+    def plan(self) -> Plan:
+        return self.brought.plan
+
+    @property
+    def folder(self) -> FolderSettings | None:
+        """Where messages are files; None where parties connect."""
+        return self.transport if isinstance(self.transport, FolderSettings) else None
+
+    @property
+    def required_agreement(self) -> StartAgreement:
+        """What was agreed on at the start, which is over."""
+        if self.agreed is None:
+            raise RuntimeError("the start of this study is not over")
+        return self.agreed
+
+    @property
+    def openings(self) -> Mapping[PartyId, Opening]:
+        """What each party revealed at the start."""
+        return self.required_agreement.openings
 
     @cached_property
     def party(self) -> PartyId:
@@ -152,26 +256,25 @@ class NodeSettings:
         return len(self.roster) if self.start is None else self.start.start_quorum
 
     @property
-    def planned_values(self) -> list[PlannedValue]:
+    def brought_for_each(self) -> list[Brought]:
         """What this party brings for each number of parties; the first one is for all."""
         smaller = {} if self.start is None else self.start.smaller
-        return [PlannedValue(self.plan, self.value), *(planned for _, planned in sorted(smaller.items()))]
+        return [self.brought, *(brought for _, brought in sorted(smaller.items()))]
 
     @cached_property
     def study(self) -> str:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
-        # Sessions from before there were other links stay what they are.
-        links = {} if self.links == Links.X25519 else {"links": str(self.links)}
+        links = {} if self.keys.links == Links.X25519 else {"links": str(self.keys.links)}
         if self.start is None:
             return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest, **links})
-        plans = [planned_value.plan.digest for planned_value in self.planned_values]
+        plans = [brought.plan.digest for brought in self.brought_for_each]
         terms = {"minimum": self.start_quorum, "start_by": self.start.start_by, "conveners": list(self.roster.conveners)}
         return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **terms, **links})
 
     @cached_property
     def limits(self) -> Limits:
         """The largest frames of the study, whichever of its plans it starts with."""
-        plans = [planned_value.plan for planned_value in self.planned_values]
+        plans = [brought.plan for brought in self.brought_for_each]
         dimension = self.plan.target.dimension
         content = max(plan.protocol.traffic(plan.target.parties, dimension).content_limit for plan in plans)
         rounds, grid = max(plan.protocol.rounds for plan in plans), max(plan.grid for plan in plans)
@@ -193,12 +296,11 @@ class NodeSettings:
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""
         owner = self.identity.derive("store")
-        for planned_value in self.planned_values[1:]:
+        for other in self.brought_for_each[1:]:
             # The store compares the vector that is for all: under this key, the others too.
-            owner = owner.derive(input_digest(owner, b"", planned_value.value.vector, planned_value.value.weight))
-        return Store.open(
-            self.store, self.study, self.value.vector, self.value.weight, fresh, owner, self.plan.grid, self.passing
-        )
+            owner = owner.derive(input_digest(owner, b"", other.vector, other.weight))
+        own = self.brought
+        return Store.open(self.store, self.study, own.vector, own.weight, fresh, owner, self.plan.grid, self.passing)
 
     def store_exists(self) -> bool:
         """Whether there is a store for this study and input. Nothing is made. Raises :class:`InputError` where a node would."""

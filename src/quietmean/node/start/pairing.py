@@ -22,7 +22,7 @@ class Pairing:
     """One party's; nothing where the study has no such keys. Raises :class:`InputError` where those of this party are gone."""
 
     def __init__(self, settings: NodeSettings, store: Store) -> None:
-        self._keys, self._party, self._store = settings.pairs, settings.party, store
+        self._keys, self._party, self._store = settings.keys.pairs, settings.party, store
         if self._keys is not None and self._keys.own is None:
             raise InputError(
                 "the keys of this party for this study were deleted with its result: give "

@@ -200,7 +200,7 @@ class StartPhase:
         """What a new store was made with, in the first attempt; no later one has the same."""
         seed, nonce = (self._store.seed, self._store.nonce) if self._standing.attempt is None else (Seed.from_os(), _nonce())
         self._fresh_seed = seed.secret
-        return Opening(nonce, self._settings.value.weight, ExchangeKey(seed).public)
+        return Opening(nonce, self._settings.brought.weight, ExchangeKey(seed).public)
 
     def _move(self, progress: StartProgress) -> None:
         """Make a change durable, and bind this party once it may be."""
@@ -209,8 +209,8 @@ class StartPhase:
         if bound.bound and not self._standing.bound and bound.attempt is not None and self._may_be_bound:
             try:
                 # First the ledger, then the store: what the store says was done, the ledger knows.
-                if self._settings.before_bound is not None:
-                    self._settings.before_bound(quorum_study(self._settings.study, bound.attempt.proposal))
+                if self._settings.site.before_bound is not None:
+                    self._settings.site.before_bound(quorum_study(self._settings.study, bound.attempt.proposal))
             except QuietmeanError as error:
                 self._failure = error
                 return
@@ -224,7 +224,7 @@ class StartPhase:
         if not self._rules.for_all or attempt is None or self._informed >= self._links.keys():
             return True
         inside = Started.of(self._settings, attempt, {}).settings
-        return not self._refusing and seed_check(public_seed(inside.study, inside.agreed)) in self._checks.values()
+        return not self._refusing and seed_check(public_seed(inside.study, inside.openings)) in self._checks.values()
 
     @property
     def _informed(self) -> set[PartyId]:

@@ -95,10 +95,10 @@ class WhenAllAreThere:
     def __init__(self, settings: NodeSettings, links: Mapping[PartyId, PeerLink], closed: Closed | None) -> None:
         self._settings, self._links, self._closed = settings, links, closed
         self._closing: asyncio.Task[None] | None = None
-        self.until = time.time() + settings.start_timeout if settings.folder is None else settings.folder.timetable.first
+        self.until = time.time() + settings.waits.start if settings.folder is None else settings.folder.timetable.first
 
     def start(self, tasks: Tasks) -> None:
-        wait = asyncio.sleep(self._settings.start_timeout) if self._closed is None else self._closed((int(Phase.AGREEMENT), 0))
+        wait = asyncio.sleep(self._settings.waits.start) if self._closed is None else self._closed((int(Phase.AGREEMENT), 0))
         self._closing = tasks.spawn(wait)
 
     def accepted(self) -> None:
@@ -111,7 +111,7 @@ class WhenAllAreThere:
         if self._closing is None or not self._closing.done() or not (missing := self.missing(progress, informed)):
             return progress
         reasons = grouped({self._settings.names[party]: self._links[party].trouble for party in sorted(missing)})
-        until = f"within {self._settings.start_timeout:g} s" if self._closed is None else "by its first deadline"
+        until = f"within {self._settings.waits.start:g} s" if self._closed is None else "by its first deadline"
         raise NotStarted(f"the study did not start {until} for want of {reasons}", for_good=False)
 
     def settled(self, peer: PartyId, progress: StartProgress) -> bool:
@@ -150,7 +150,7 @@ class ByTime:
         # To whom nothing needs to be announced any more: bound where this party is.
         self._settled: set[PartyId] = set()
         # Each attempt has its time, one after the other; the last one ends with the time-out of the start.
-        self._turn = settings.start_timeout / ATTEMPTS
+        self._turn = settings.waits.start / ATTEMPTS
         self._begun = self._accepted_at = self._now()
 
     @property
@@ -166,7 +166,7 @@ class ByTime:
         folder = self._settings.folder
         if folder is not None:
             return folder.timetable.first
-        return max(self._terms.start_by, self._begun) + self._settings.start_timeout + self._turn
+        return max(self._terms.start_by, self._begun) + self._settings.waits.start + self._turn
 
     def start(self, tasks: Tasks) -> None:
         """The clock runs from the beginning on."""

@@ -8,7 +8,7 @@ from typing import Self
 
 from quietmean.core.party import PartyId
 from quietmean.node.net import Roster, Seal
-from quietmean.node.session import NodeSettings, PlannedValue
+from quietmean.node.session import NodeSettings, StartAgreement
 from quietmean.node.start.machine import Attempt
 from quietmean.node.start.rules import quorum_study
 from quietmean.randomness import Encapsulated
@@ -30,22 +30,21 @@ class Started:
     def of(cls, settings: NodeSettings, attempt: Attempt, shared: Mapping[PartyId, Encapsulated]) -> Self:
         """After the attempt to which the party of these settings is bound. ``shared``: with others, by place in the roster."""
         members, start = attempt.proposal.ordered, settings.start
-        agreed = {index: attempt.openings[member] for index, member in enumerate(members)}
-        shared = {index: shared[member] for index, member in enumerate(members) if member in shared}
+        agreed = StartAgreement(
+            {index: attempt.openings[member] for index, member in enumerate(members)},
+            {index: shared[member] for index, member in enumerate(members) if member in shared},
+        )
         if start is None:
-            return cls(replace(settings, agreed=agreed, shared=shared), attempt.proposal.attempt, members, ())
-        planned = start.smaller.get(len(members)) or PlannedValue(settings.plan, settings.value)
+            return cls(replace(settings, agreed=agreed), attempt.proposal.attempt, members, ())
         # Its digest is in every label of what these parties do together.
         seal = Seal(quorum_study(settings.study, attempt.proposal), tuple(range(len(members))))
         inside = replace(
             settings,
             roster=Roster(tuple(settings.roster.entries[member] for member in members), seal),
-            plan=planned.plan,
-            value=planned.value,
+            brought=start.smaller.get(len(members), settings.brought),
             start=None,
-            before_bound=None,
+            site=replace(settings.site, before_bound=None),
             agreed=agreed,
-            shared=shared,
         )
         absent = tuple(name for party, name in enumerate(settings.names) if party not in attempt.members)
         return cls(inside, attempt.proposal.attempt, members, absent)

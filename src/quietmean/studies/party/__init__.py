@@ -1,5 +1,6 @@
 """What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
+from quietmean.node import Observers
 from quietmean.studies.party.accounts import twins_text
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, require_digest
@@ -8,7 +9,6 @@ from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.executions import execution_id
 from quietmean.studies.party.files import (
     Files,
-    Observers,
     PartyFiles,
     agreed_files,
     agreed_terms,

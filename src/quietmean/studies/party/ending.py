@@ -152,7 +152,7 @@ def origin_of(
         "session": settings.study,
         "party": files.party,
         "names": [entry.name for entry in files.roster.entries],
-        "links": str(settings.links),
+        "links": str(settings.keys.links),
         "finished": now(),
         **approval,
         **(start or {}),

@@ -16,10 +16,10 @@ from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Identity, NodeSettings, PairKeys, PlannedValue, Roster, StartTerms
+from quietmean.node import Identity, LinkKeys, NodeSettings, Observers, PairKeys, PlannedValue, Roster, StartTerms, Waits
 from quietmean.node.folder import FolderSettings, parse_folder
-from quietmean.node.monitor import NodeView, Report, status_path
-from quietmean.node.net import parse_address
+from quietmean.node.monitor import status_path
+from quietmean.node.net import Address, parse_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
@@ -192,14 +192,15 @@ class PartyFiles:
         if not self.store(options.store).exists():
             self.terms.required_deadlines.require_ahead(datetime.now(UTC))
 
-    def folder(self, url: str | None, plans: Sequence[Plan], *, once: bool = False) -> FolderSettings | None:
-        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`require_folder`."""
-        sealed, keys = self.sealed, self.keys
+    def transport(self, options: SiteOptions, plans: Sequence[Plan], usual_folder: str | None) -> FolderSettings | Address | None:
+        """Where messages are files, or where this party listens. Raises :class:`InputError` as :meth:`require_folder`."""
+        listen = None if options.listen is None else parse_address(options.listen)
+        url, sealed, keys = options.folder or usual_folder, self.sealed, self.keys
         if url is None or sealed is None or keys is None or not self.terms.by_folder:
-            return None
+            return listen
         mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.computing)}
         timetable = self.terms.required_deadlines.timetable(plans)
-        return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
+        return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if options.once else math.inf)
 
 
 class Files(PartyFiles):
@@ -279,27 +280,14 @@ class Files(PartyFiles):
         return NodeSettings(
             identity=self.identity,
             roster=self.roster,
-            plan=plan,
-            value=plan.admit(encoded.vector, encoded.weight, wipe=True),
-            wipe_value=True,
+            brought=PlannedValue(plan, plan.admit(encoded.vector, encoded.weight, wipe=True), wiped=True),
             store=store,
-            round_timeout=round_wait,
-            start_timeout=start_wait,
-            status=status_path(store),
-            listen=None if options.listen is None else parse_address(options.listen),
-            folder=self.folder(options.folder or usual_folder, plans, once=options.once),
+            waits=Waits(round_wait, start_wait),
+            transport=self.transport(options, plans, usual_folder),
+            observers=Observers(status=status_path(store)),
             start=self.start_terms(smaller or {}, store),
-            links=self.study.keyed_by,
-            pairs=self.pair_keys(),
+            keys=LinkKeys(self.study.keyed_by, self.pair_keys()),
         )
-
-
-@dataclass(frozen=True)
-class Observers:
-    """The receivers of a node's events and views."""
-
-    report: Report
-    observe: Callable[[NodeView], None] | None = field(default=None)
 
 
 def start_request(store: Path) -> Path:

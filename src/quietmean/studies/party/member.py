@@ -6,13 +6,12 @@ import asyncio
 import base64
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from quietmean.core.codec import decode_json, digest
 from quietmean.core.domain import PrivacyUnit
@@ -22,10 +21,19 @@ from quietmean.core.outage import THE_STUDY_GOES_ON
 from quietmean.core.party import NoiseSource
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import NodeResult, NodeSettings, PlannedValue, Roster, StartTerms, run_party
+from quietmean.node import (
+    LinkKeys,
+    NodeResult,
+    NodeSettings,
+    Observers,
+    PlannedMachine,
+    Roster,
+    StartTerms,
+    Waits,
+    run_party,
+)
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer
 from quietmean.node.monitor import status_path
-from quietmean.node.net import parse_address
 from quietmean.planning import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.committee.member import CommitteeMachine
@@ -39,7 +47,7 @@ from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.executions import execution_id
-from quietmean.studies.party.files import Files, Observers
+from quietmean.studies.party.files import Files
 from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
 from quietmean.studies.party.register import Register
 
@@ -208,11 +216,9 @@ def _settings(
     """Of this member's node, which starts with as many as are sure to be there."""
     files, study, committee = own.files, own.sealed.study, own.terms.committee
     plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
-    zeros = {size: PlannedValue(plan, plan.admit(np.zeros(plan.target.dimension))) for size, plan in plans.items()}
-    plan = plans.pop(committee.members)
-    whole = zeros.pop(committee.members)
+    parts = {size: PlannedMachine(plan, lambda roster, noise: _machine(own, roster, noise, say)) for size, plan in plans.items()}
+    whole = parts.pop(committee.members)
     files.require_folder(own.options, usual_folder)
-    by_folder = study.deadlines is not None
     start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
     if study.deadlines is not None:
         start_timeout = study.deadlines.first.timestamp() - own.terms.lists_at
@@ -220,20 +226,13 @@ def _settings(
     return NodeSettings(
         identity=files.identity,
         roster=files.roster,
-        plan=plan,
-        value=whole.value,
+        brought=whole,
         store=own.store,
-        round_timeout=study.round_timeout if study.deadlines is None else study.deadlines.interval,
-        start_timeout=start_timeout,
-        status=status_path(own.store),
-        report=observers.report,
-        observe=observers.observe,
-        listen=None if by_folder or own.options.listen is None else parse_address(own.options.listen),
-        folder=files.folder(own.options.folder or usual_folder, [plan, *plans.values()], once=own.options.once),
-        start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, zeros),
-        links=study.keyed_by,
-        pairs=files.pair_keys(),
-        machine=lambda roster, noise: _machine(own, roster, noise, say),
+        waits=Waits(study.round_timeout if study.deadlines is None else study.deadlines.interval, start_timeout),
+        transport=files.transport(own.options, [whole.plan, *plans.values()], usual_folder),
+        observers=replace(observers, status=status_path(own.store)),
+        start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, parts),
+        keys=LinkKeys(study.keyed_by, files.pair_keys()),
     )
 
 

@@ -92,7 +92,7 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
     receipt = ready.receipt
     head = auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
     # The others keep it: who can write the log cannot change their receipts.
-    settings = replace(settings, audit=head.to_bytes())
+    settings = replace(settings, site=replace(settings.site, audit=head.to_bytes()))
     begun = time.monotonic()
     among = _PartySoFar(files, settings)
     try:

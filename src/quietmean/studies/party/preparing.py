@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import Identity, NodeSettings, PlannedValue
+from quietmean.node import Identity, NodeSettings, Observers, PlannedValue, SiteHooks
 from quietmean.node.monitor import status_at
 from quietmean.node.storage import require_store
 from quietmean.planning import Admitted, Plan
@@ -32,7 +32,7 @@ from quietmean.studies.party.audit import Auditor, Event
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import origin_of
 from quietmean.studies.party.executions import begun_execution, execution_id, seat_of
-from quietmean.studies.party.files import Files, Observers
+from quietmean.studies.party.files import Files
 from quietmean.studies.party.imports import import_ahead
 from quietmean.studies.party.payment import ChargedStudy, Payer, account_of, payer_for
 from quietmean.studies.party.people import People
@@ -142,7 +142,7 @@ class PartyPreparation:
         observers, study = self._person.observers, self._own.terms
         stated = study.weights if isinstance(study, StudyTerms) else None
         weights = replace(self._policy.weights, besides=stated)
-        return replace(settings, report=observers.report, observe=observers.observe, weights=weights)
+        return replace(settings, observers=replace(observers, status=settings.observers.status), site=SiteHooks(weights=weights))
 
     def _pay(
         self, payer: Payer | None, settings: NodeSettings, charge: Charge, epsilon: float, refund: bool | None = None
@@ -157,7 +157,7 @@ class PartyPreparation:
             # Each round of a session that waits for all has a start of its own: it binds itself once all are there.
             return settings, charged
         # The ledger knows of an attempt to start before this party is bound to it.
-        return replace(settings, before_bound=charged.bind), charged
+        return replace(settings, site=replace(settings.site, before_bound=charged.bind)), charged
 
     def _reserve(
         self,
@@ -234,8 +234,8 @@ class Preparation(PartyPreparation):
                 payer, self.approval, lambda own: own.settled_people(name, contract.plan, begun, contract.charge)
             )
             if payer.told:
-                for planned in settings.planned_values:
-                    planned.value.wipe()
+                for brought in settings.brought_for_each:
+                    brought.forget()
                 settings, encoded = self._settings(payer.records)
                 files.owner_notes.extend(payer.told)
         self._person.tell_owner(encoded, files.owner_notes)
@@ -283,7 +283,7 @@ def planned_values(files: Files, choice: Choice, records: Records | GroupedRows)
         encoded = files.encode(records, plan)
         return plan.admit(encoded.vector, encoded.weight, wipe=True)
 
-    return {size: PlannedValue(plan, admitted(plan)) for size, plan in choice.smaller.items()}
+    return {size: PlannedValue(plan, admitted(plan), wiped=True) for size, plan in choice.smaller.items()}
 
 
 def auditor_for(policy: Policy, identity: Identity, contract: Agreement) -> Auditor:
