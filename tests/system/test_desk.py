@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -32,6 +31,7 @@ from quietmean.studies.party.fingerprint import fingerprint
 from support.desks import Running, running
 from support.meeting import AGES, meet
 from support.outcomes import finished, session_receipt
+from support.pages import words_of
 from support.site_policy import write_policy
 
 HEADERS = ("content-security-policy", "x-frame-options", "referrer-policy", "cache-control", "x-content-type-options")
@@ -244,24 +244,27 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
     if "session" in request.node.name:
         raw = receipt_of_session(Sealed.load(tmp_path / "ages.sealed"), {"contract": "c" * 64})
         (tmp_path / "found.receipt.json").write_text(json.dumps(raw))
-        shown = ["<h1>ages</h1>", "2 of 2 rounds began: epsilon", "at delta 1e-06 at most", "c" * 64, *PARTIES]
-        shown += ["quietmean certify found.receipt.json<", *(f'data-label="means">{count}<' for count in (2, 1, 0))]
+        shown = ["ages", "2 of 2 rounds began: epsilon", "at delta 1e-06 at most", "c" * 64]
+        shown += [
+            "quietmean certify found.receipt.json",
+            *(f"{party} {means}" for party, means in zip(PARTIES, (2, 1, 0), strict=True)),
+        ]
         # It states less than its rounds cost: nothing of it is shown.
         changed = {**raw, "certificate": {**raw["certificate"], "epsilon": 1e-3}}
         status_of_changed = 400
     else:
         outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
         outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
-        shown = ["<h1>ages &amp; &lt;b&gt;wards&lt;/b&gt;</h1>", "Differentially private", "--report PAGE.html"]
-        cells = [cell for table in tables_of(outcome.to_json()) for line in table.lines for cell in line.cells]
-        shown += [escape(cell, quote=False) for cell in cells]
+        shown = ["ages & <b>wards</b>", "Differentially private", "--report PAGE.html"]
+        shown += [cell for table in tables_of(outcome.to_json()) for line in table.lines for cell in line.cells]
         changed = json.loads((tmp_path / "found.receipt.json").read_text())
         changed["result"]["statistics"][0]["estimate"] = 7
         changed["result"]["statistics"][1] = "<script>"
         status_of_changed = 200
     status, page, _ = browser.ask("/result/found")
     assert status == 200
-    assert [text for text in shown if text not in page] == []
+    read = words_of(page)
+    assert [text for text in shown if " ".join(text.split()) not in read] == []
     (tmp_path / "changed.receipt.json").write_text(json.dumps(changed))
     status, page, _ = browser.ask("/result/changed")
     assert (status, "<table" in page, "<script>" in page) == (status_of_changed, False, False)
