@@ -85,7 +85,7 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
     promised = usual.certificate.epsilon_a_priori
     assert promised is not None
     as_happened = rounded_up(usual.certificate.max_epsilon)
-    assert f"A priori at most ε = {rounded_up(promised)}, as it happened ε = {as_happened}, at δ = 10⁻⁶" in words
+    assert f"A priori at most ε = {rounded_up(promised)}, as it happened at most ε = {as_happened} (δ = 10⁻⁶)" in words
     assert usual.certificate.describe() in words
     assert rounded_up(usual.privacy.epsilon(usual.privacy.single_honest().max())) in words
     assert "one record of one party" in words
@@ -165,7 +165,7 @@ def test_one_column_is_named_in_the_heading(usual: StudyReport, tmp_path: Path) 
 def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
     report = replace(_report(_execution("gossip"), colluding=1), standard_error=np.zeros(2))
     words = words_of(_page(report, tmp_path))
-    assert "does not protect everybody" in words
+    assert "no bound holds for everybody" in words
     assert "given away exactly" in words
     assert "ε = ∞" in words
     assert "no noise" in words
@@ -174,7 +174,7 @@ def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
 
 def test_a_run_above_its_target_says_so(tmp_path: Path) -> None:
     report = _report(_execution(), target=0.01)
-    assert "above the target" in words_of(_page(report, tmp_path))
+    assert "This execution cost more than the target" in words_of(_page(report, tmp_path))
 
 
 @pytest.mark.parametrize(("protocol", "expected"), [("local-dp", "Nobody sends anything"), ("central-dp", "curator sees every")])

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from quietmean.core import readable
-from quietmean.core.assumptions import Assumption, for_unit
+from quietmean.core.assumptions import assumptions_json, for_unit
 from quietmean.core.bounds import APriori
-from quietmean.core.domain import Neighbouring, counted_text, in_words_of
+from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.fact import Fact
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
@@ -35,7 +35,7 @@ from quietmean.statistics.printed import capital
 # Chances of a right guess before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
 _LARGEST_EXPONENT = 700.0
-# What rounding may add to an epsilon over its target.
+# What rounding may add to an epsilon over its target, or over what was promised.
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
 _HIDDEN = {
@@ -62,26 +62,28 @@ class OfficerPage:
 
     def heading(self) -> dict[str, Any]:
         """How the page begins."""
-        return {"title": self.stated.title, "summary": self.summary, "first": self._glance()}
+        return {"title": self.stated.title, "summary": self.summary, "first": self.first(self._how_sure())}
 
     def sections(self) -> dict[str, Any]:
         """What the template fills in."""
         return {
-            "cost": self._cost(),
+            "cost": self.cost(),
             "protected": self._protected(),
             "meaning": self._meaning(),
             "released": self._released(),
             "influence": list(self.stated.influence),
             "budget": self._budget(),
             "attendance": self._attendance(),
-            "assumptions": [assumption.to_json() for assumption in self._assumptions()],
+            "assumptions": self.assumptions,
             "guarantee": self.privacy.guarantee,
             "commands": list(self.commands),
         }
 
-    def _assumptions(self) -> tuple[Assumption, ...]:
-        progress = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
-        return (*progress, *self.stated.stamps.query.assumptions)
+    @property
+    def assumptions(self) -> list[dict[str, str]]:
+        """All that is taken for granted."""
+        assumed = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
+        return assumptions_json((*assumed, *self.stated.stamps.query.assumptions))
 
     @property
     def summary(self) -> str:
@@ -90,22 +92,22 @@ class OfficerPage:
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
 
-    def _glance(self) -> list[summary_card.SummaryCard]:
-        weights = self.execution.weights.sum()
+    def first(self, how_sure: summary_card.SummaryCard, no_ledger: str = "") -> list[summary_card.SummaryCard]:
+        """What is to be seen at a glance; ``how_sure``: of the numbers; ``no_ledger``: why none is charged."""
         by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
-            self._how_sure(),
+            how_sure,
             summary_card.who_is_left_out(
                 self.execution,
                 self.names,
-                round(weights) if by_record else None,
+                round(self.execution.weights.sum()) if by_record else None,
                 self.stated.stamps.absent,
-                counted_text(self.stated.unit or "record"),
+                self.stated.counts,
                 self.stated.lacking,
             ),
             summary_card.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
-            summary_card.against_whom(self.certificate_describe(), self.privacy.alone),
-            summary_card.what_is_left(self.stated.account),
+            summary_card.against_whom(self.adversary, self.privacy.alone),
+            summary_card.what_is_left(self.stated.account, no_ledger),
         ]
 
     def _how_sure(self) -> summary_card.SummaryCard:
@@ -126,20 +128,21 @@ class OfficerPage:
 
     # --- how much ---
 
-    def _cost(self) -> dict[str, Any]:
+    def cost(self) -> dict[str, Any]:
+        """What it cost, against whom, and whether that is as it was promised."""
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         facts = self._facts
         cards = words.cards_of(facts, self.stated.names)
         if self.stated.target is not None:
             cards.append(words.card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
-        cards += summary_card.nats_cards(self._nats, self.certificate_describe())
+        cards += summary_card.nats_cards(self._nats, self.adversary)
         verdict, sentences = self._verdict(promised, spent), words.sentences_of(facts, self.stated.names)
         return {"heading": self._cost_heading(promised), "verdict": verdict, "cards": cards, "sentences": sentences}
 
     @cached_property
     def _facts(self) -> tuple[Fact, ...]:
-        unit = self.stated.unit or ""
-        return privacy_facts(self.privacy, self.certificate, unit, self.stated.party_epsilon, counted_text(unit or "record"))
+        stated = self.stated
+        return privacy_facts(self.privacy, self.certificate, stated.unit or "", stated.party_epsilon, stated.counts)
 
     @cached_property
     def _nats(self) -> dict[str, Any] | None:
@@ -162,7 +165,7 @@ class OfficerPage:
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):
             return {"kept": False, "text": "Nothing bounded the loss before the start; what happened turned out to be bounded."}
-        if promised is not None and spent > self.privacy.terms.epsilon_promised(promised):
+        if promised is not None and spent > self.privacy.terms.epsilon_promised(promised) * (1 + _ROUNDING):
             return {"kept": False, "text": "This execution cost more than was promised: stop, and have it looked at."}
         target = math.inf if self.stated.target is None else self.stated.target * (1 + _ROUNDING)
         if spent > target:
@@ -187,7 +190,7 @@ class OfficerPage:
         rows = [
             ("Protected", unit),
             ("Hidden", in_words_of(self.stated.unit or "", _HIDDEN[self.execution.neighbouring])),
-            ("From whom", self.certificate_describe()),
+            ("From whom", self.adversary),
             ("Trusted", words.named(protocol.traits.trust, self.stated.names)),
             ("How", protocol.traits.summary),
             ("Claim", self.privacy.guarantee),
@@ -199,7 +202,8 @@ class OfficerPage:
             rows.insert(0, ("Warning", unprotected(protocol)))
         return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}
 
-    def certificate_describe(self) -> str:
+    @property
+    def adversary(self) -> str:
         """The adversary in words."""
         if isinstance(self.certificate, CoalitionCertificate):
             return words.named(self.certificate.describe(), self.stated.names)
@@ -334,7 +338,7 @@ class OfficerPage:
         if self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT:
             records = round(self.execution.weights.sum())
             inside = summary_card.records_in(self.execution, records)
-            rows.insert(2, (capital(counted_text(self.stated.unit or "record")), f"{inside:,} of {records:,} are counted"))
+            rows.insert(2, (capital(self.stated.counts), f"{inside:,} of {records:,} are counted"))
         rows += self.stated.stamps.rows
         counted, parties = int(contributors.sum()), self.execution.parties
         return {"heading": f"Who took part: {counted} of {parties} parties are counted", "rows": rows}

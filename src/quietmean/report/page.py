@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from quietmean.core import readable
-from quietmean.core.assumptions import for_unit
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, interval_text
-from quietmean.privacy.facts import privacy_facts
 from quietmean.report import summary_card, words
 from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
+from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
+from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
@@ -50,22 +50,23 @@ def report_at(path: Path, whose: str, force: bool = False) -> Output:
 
 def render(report: StudyReport) -> str:
     """The page as text."""
+    owner = _for_the_owner(report)
     return render_page(
         "report",
         report.stamps.whose,
         title=report.title,
         summary=_summary(report),
-        first=_glance(report),
+        first=owner.first(_how_sure(report), "A run on one machine charges no ledger." if report.truth is not None else ""),
         parties=_parties(report),
         notes=[words.sentence(note) for note in report.notes],
         receipt=report.receipt,
         answer=_answer(report),
         sections=[] if report.only_means else answer_sections(report.answers, report.true_answers),
-        privacy=_privacy(report),
+        privacy=_privacy(report, owner),
         exchange=_exchange(report),
         facts=_facts(report),
         guarantee=report.privacy.guarantee,
-        assumptions=_assumptions(report),
+        assumptions=owner.assumptions,
         counted=in_words_of(report.unit, "records", report.rows),
         influence=report.influence,
         quoted=_WHICH_TO_QUOTE.format(counted=in_words_of(report.unit, "records", report.rows)),
@@ -88,24 +89,6 @@ def _who_did_what(report: StudyReport) -> str:
         f"{count_of(execution.parties, 'party', 'parties')} with {number} computed "
         f"{count_of(len(report.terms), *_nouns(report))} {exchanged} ({execution.protocol.name})."
     )
-
-
-def _glance(report: StudyReport) -> list[summary_card.SummaryCard]:
-    certificate = report.certificate
-    return [
-        _how_sure(report),
-        summary_card.who_is_left_out(
-            report.execution,
-            report.party_names,
-            report.records_total,
-            report.stamps.absent,
-            report.counts,
-            any(may_leave_out(answer.to_json()) for answer in report.answers),
-        ),
-        summary_card.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
-        summary_card.against_whom(_adversary(report), report.privacy.alone),
-        summary_card.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
-    ]
 
 
 def _how_sure(report: StudyReport) -> summary_card.SummaryCard:
@@ -132,10 +115,6 @@ def _how_sure(report: StudyReport) -> summary_card.SummaryCard:
 
 def _sure(report: StudyReport, note: str) -> summary_card.SummaryCard:
     return summary_card.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
-
-
-def _adversary(report: StudyReport) -> str:
-    return words.named(report.certificate.describe(), report.party_names)
 
 
 def _parties(report: StudyReport) -> dict[str, Any]:
@@ -274,54 +253,38 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     return f"{which_numbers} lie within {reach} {errors} of the truth{about_noise}"
 
 
-def _privacy(report: StudyReport) -> dict[str, Any]:
-    epsilons, target, promised = report.certificate.epsilon, report.target_epsilon, report.certificate.epsilon_a_priori
-    worst, delta = float(epsilons.max()), words.power(report.delta)
-    unit = words.UNITS.get(report.unit, report.unit)
-    facts = privacy_facts(report.privacy, report.certificate, report.unit, report.party_epsilon, report.counts)
+def _for_the_owner(report: StudyReport) -> OfficerPage:
+    """Return what the privacy page says of the same study."""
+    stated = ReportFacts(
+        unit=report.unit,
+        rows=report.rows,
+        sites_per_person=report.sites_per_person,
+        names=report.party_names,
+        target=None if report.nats else report.target_epsilon,
+        nats=report.nats["target"] if report.nats else None,
+        party_epsilon=report.party_epsilon,
+        account=report.account,
+        lacking=any(may_leave_out(answer.to_json()) for answer in report.answers),
+        stamps=report.stamps,
+    )
+    return OfficerPage(report.execution, report.privacy, report.certificate, stated)
+
+
+def _privacy(report: StudyReport, owner: OfficerPage) -> dict[str, Any]:
+    epsilons, cost = report.certificate.epsilon, owner.cost()
+    promised, worst = report.certificate.epsilon_a_priori, float(epsilons.max())
     return {
-        "heading": _privacy_heading(report, worst),
-        "kept": worst <= target if report.nats is None else summary_card.keeps_nats(report.nats),
-        "verdict": _verdict(worst, target) if report.nats is None else summary_card.verdict_in_nats(report.nats),
-        "adversary": _adversary(report),
-        "delta": delta,
-        "cards": [
-            *words.cards_of(facts, report.party_names),
-            *([words.card("target", target, "what the parties agreed on before the start")] if report.nats is None else []),
-            *summary_card.nats_cards(report.nats, _adversary(report)),
-        ],
-        "unit": unit,
+        **cost,
         "sentences": [
-            f"Protected unit: {unit}.",
+            f"Protected unit: {words.UNITS.get(report.unit, report.unit)}.",
             in_words_of(report.unit, _NEIGHBOURS[report.execution.neighbouring]),
             # The odds are for the epsilon that the page shows first.
             *filter(None, [words.odds(worst if promised is None else promised, report.delta, "that unit")]),
-            *words.sentences_of(facts, report.party_names),
+            *cost["sentences"],
         ],
-        "bars": bars(report.party_names, epsilons, target),
+        "bars": bars(report.party_names, epsilons, math.inf if report.nats else report.target_epsilon),
         "figure_heading": words.spread(epsilons),
     }
-
-
-def _privacy_heading(report: StudyReport, worst: float) -> str:
-    if math.isinf(worst):
-        return "This run does not protect everybody: ε has no bound"
-    cost, delta = words.rounded_up(worst), words.power(report.delta)
-    promised = report.certificate.epsilon_a_priori
-    if promised is None:
-        return f"As it happened it cost at most ε = {cost} at δ = {delta}"
-    return f"A priori at most ε = {words.rounded_up(promised)}, as it happened ε = {cost}, at δ = {delta}"
-
-
-def _verdict(worst: float, target: float) -> str:
-    if worst <= target:
-        return "The certified ε of this very run (as it happened) is within the target."
-    if math.isinf(worst):
-        return "At least one combination of private values is given away exactly. No noise hides it."
-    return (
-        "The certified ε of this very run (as it happened) is above the target: the run went worse than planned for, "
-        "for example more dropouts."
-    )
 
 
 def _exchange(report: StudyReport) -> dict[str, Any]:
@@ -388,8 +351,3 @@ def _sent(report: StudyReport) -> list[tuple[str, str]]:
         arrived = MessageTraffic.of(report.execution, ()).arrived
         rows.append(("Exchange", f"{count_of(arrived, 'message')} of all parties arrived"))
     return rows
-
-
-def _assumptions(report: StudyReport) -> list[dict[str, str]]:
-    progress = for_unit(report.certificate.assumptions, report.unit, report.sites_per_person)
-    return [assumption.to_json() for assumption in (*progress, *report.stamps.query.assumptions)]

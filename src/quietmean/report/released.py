@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from quietmean.core.domain import counted_text
 from quietmean.ledger import Account
 from quietmean.report import summary_card, words
 from quietmean.report.stamps import Stamps
@@ -14,7 +15,6 @@ from quietmean.statistics.printed import may_leave_out, shown
 from quietmean.statistics.tidy import Term, terms_of
 
 
-# Chances of a right guess before anything is published.
 @dataclass(frozen=True)
 class ReleasedNumber:
     """One number that was published: which term of which statistic ("" of one that is a single number), its estimate, and the
@@ -39,8 +39,9 @@ class ReleasedNumber:
 class ReportFacts:
     """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
 
-    ``unit``: "record", "person" or "party". ``sites_per_person``: at how many parties a person is at most. ``names``: of the
-    parties. ``target``, ``nats``: what the parties agreed on. ``party_epsilon``: as it happened, for all that one party has.
+    ``unit``: "record", "person" or "party"; ``rows``: which of a person's count. ``sites_per_person``: at how many
+    parties a person is at most. ``names``: of the parties. ``target``, ``nats``: what the parties agreed on.
+    ``party_epsilon``: as it happened, for all that one party has.
     ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
     ``lacking``: answers leave records out that lack a value, or may.
     ``admitted``: by whose vouchers others than those with names took part, in a sentence.
@@ -48,6 +49,7 @@ class ReportFacts:
 
     title: str = "An execution"
     unit: str | None = None
+    rows: str | int | None = None
     sites_per_person: int = 1
     released: Sequence[ReleasedNumber] = ()
     names: Sequence[str] = ()
@@ -59,6 +61,11 @@ class ReportFacts:
     lacking: bool = False
     admitted: str = ""
     stamps: Stamps = field(default_factory=Stamps)
+
+    @property
+    def counts(self) -> str:
+        """What a party's weight counts, in words."""
+        return counted_text(self.unit or "record", self.rows)
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> ReportFacts:
@@ -75,6 +82,7 @@ class ReportFacts:
         return cls(
             title=study if isinstance(study := _mapping(origin.get("study")).get("study"), str) else title,
             unit=unit if unit in words.UNITS else None,
+            rows=rows if isinstance(rows := certificate.get("rows"), str | int) else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,
             released=released_of(entries),
             lacking=any(map(_lacks, entries)),
