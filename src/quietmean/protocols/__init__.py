@@ -56,7 +56,7 @@ def registry() -> dict[str, type[Mechanism]]:
 
 @cache
 def _aliases() -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Other names of protocols: the name that each stands for, and the options."""
+    """Other names of protocols: the name that each means, and the options."""
     aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in registry().values():
         for alias, options in kind.TRAITS.aliases.items():

@@ -38,7 +38,7 @@ class Committee:
     """``members`` (m) of whom up to ``colluding`` (c_m) put together what they see, and ``gone`` (f) are missing at any moment.
 
     ``size``: whether these f may also lie. ``minimum``: so many contributions at least give a result, for usefulness, not for
-    privacy; None stands for 3, or for all if they are fewer. ``largest_weight``: of one contribution; None leaves it to the plan.
+    privacy; None means 3, or for all if they are fewer. ``largest_weight``: of one contribution; None leaves it to the plan.
     ``verified``: members check that each number of a contribution, and of each other's noise, is one that it may be, without
     learning it; that takes as many lists as correcting lies does, and sums are corrected as well. ``products``: each contributes
     one record, and members also check that its numbers' products are those that they are.

@@ -62,7 +62,7 @@ def _has_step(parameters: Any) -> bool:
 class DiscreteNoise(Configured, ABC):
     """``step`` of the public grid, in the units of the values, and the ``dimension`` of a value, on which certificates depend.
 
-    A step of 0 stands for float64 noise: so are files of versions without a grid, and plans with ``insecure-float64``.
+    A step of 0 means float64 noise: so are files of versions without a grid, and plans with ``insecure-float64``.
     ``exposed``: without a grid, single messages are one value plus noise, of which low bits are known to tell two values apart.
 
     A protocol that brings no proof of its own is charged each party's own noise: :meth:`loss_conversion`.
@@ -128,7 +128,7 @@ class DiscreteNoise(Configured, ABC):
         return {"step": choose_step(min(used), max(used), target.parties), "dimension": target.dimension}
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        """On a grid the loss of a party's own noise, whoever colludes; without one, that of the view in real arithmetic.
+        """On a grid the loss of a party's own noise, no matter who colludes; without one, that of the view in real arithmetic.
 
         What the view of the same protocol in real numbers shows proves nothing about whole numbers: x + 50 y shows x, however
         much noise is on y. A protocol whose kernel has a short whole basis overrides this. ``weights`` have shape (n,).

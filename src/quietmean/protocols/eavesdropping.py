@@ -1,6 +1,6 @@
 """Eavesdroppers that a target is about: besides colluding parties, the adversary reads messages between honest ones.
 
-What a party sends in one round counts as one message, whoever receives it (IncA, sections 2.3 and 4.1). Which messages are read
+What a party sends in one round counts as one message to all (IncA, sections 2.3 and 4.1). Which messages are read
 is independent of values, of the graph and of who colludes; the coalition may be chosen with all of this in sight.
 
 * A number: each message is read with that chance, independently. The set is drawn from the public seed of a study before it

@@ -62,7 +62,7 @@ _MOST_UNLISTED = 1000
 _MOST_ALL_PAIRED = 10_000
 # A party's value that counts to this much less than others counts as whole.
 _WHOLE = 1e-3
-# Stands for the list of all pairs.
+# In files, all pairs.
 ALL_PAIRS = "all"
 
 
@@ -75,7 +75,7 @@ class Execution:
     weight 0. Raises :class:`InputError` for a sensitivity that is not positive and a weight below 0, or of 0 where the protocol
     needs records.
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
-    ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
+    ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, those whose
     file was not there when the others were added up, and may still come; of one between machines, whose release did not arrive.
     ``interception``: the messages between parties that are read, where the target says so and that tells anything.
     """
@@ -191,7 +191,7 @@ class Execution:
 
     @cached_property
     def eavesdropper(self) -> Eavesdropper:
-        """Who reads messages, whoever colludes; the target said so. Certificates count it unless told otherwise."""
+        """Who reads messages, no matter who colludes; the target said so. Certificates count it unless another one is given."""
         from quietmean.privacy import Eavesdropper
 
         nobody = Eavesdropper()
@@ -199,7 +199,7 @@ class Execution:
 
     @property
     def refunds(self) -> bool:
-        """Does its figure of what happened stand for what it cost? Not where that is about one set of messages of many."""
+        """Is its figure of what happened what it cost? Not where that is about one set of messages of many."""
         random = self.interception is not None and is_random(self.interception.eavesdropping)
         return self.protocol.traits.refunds and not random
 
@@ -226,7 +226,7 @@ class Execution:
         return run_lockstep(machines, self.trace, self.arrivals(), refusing=self.protocol.traits.refuses_messages)
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
-        """The same by the batch kernel."""
+        """Run the batch kernel on values (n, d)."""
         return self.protocol.batch(self.schedule, self.trace, values, self.weights, noise)
 
     def estimate(self, releases: Releases) -> Vector:
@@ -279,12 +279,12 @@ class Execution:
         return float(self.parts @ self.weights)
 
     def without(self, parties: frozenset[PartyId]) -> Execution:
-        """The same with the releases of these parties left out of the result."""
+        """Return the execution with the releases of these parties left out of the result."""
         return replace(self, left_out=parties)
 
     @property
     def in_result(self) -> Execution:
-        """The same without what is left out: what the error of the result follows from, but not its privacy."""
+        """The execution without what is left out: what the error of the result follows from, but not its privacy."""
         return replace(self, trace=self._trace_of_result, left_out=frozenset()) if self.left_out else self
 
     @property
@@ -303,7 +303,7 @@ class Execution:
         return self.protocol.machine(self.schedule, party, value, float(self.weights[party]), noise)
 
     def with_trace(self, trace: ExecutionTrace) -> Execution:
-        """The same schedule under another trace."""
+        """Return the execution of this schedule under another trace."""
         return replace(self, trace=trace)
 
     def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:

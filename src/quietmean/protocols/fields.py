@@ -31,7 +31,7 @@ def check_entries(raw: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def _require_usual(name: str, entry: Any) -> None:
-    """The same for all numbers in an entry."""
+    """Check all numbers in an entry, and in what it holds."""
     if isinstance(entry, dict):
         entry = list(entry.values())
     if isinstance(entry, list | tuple):

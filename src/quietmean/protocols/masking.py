@@ -40,7 +40,7 @@ class MaskedMessages:
     symmetric: bool
 
     def most_rounding(self) -> float:
-        """:meth:`rounding` against any colluders, at most: whether the aggregator is among them or not."""
+        """:meth:`rounding` against any colluders, at most: whether the aggregator is one of them or not."""
         nobody, everyone = Adversary(), range(self.arrived.size)
         # Fewer honest parties share fewer terms. Nobody's number is -1.
         return max(replace(self, aggregator=who).rounding(nobody, everyone) for who in (None, -1))

@@ -2,7 +2,7 @@
 
 There n (n - 1) messages a round would be listed: in the schedule, and again where nothing is sent any more. Files name what
 they have in common instead. A round of the schedule is "all" where everybody may send to everybody. A list of messages has
-entries [round, sender, receiver] in which null stands for each: [7, null, null] for all messages of round 7, [7, null, 3] for
+entries [round, sender, receiver] in which null means each: [7, null, null] for all messages of round 7, [7, null, 3] for
 those to party 3. Lists without such entries are read the same way.
 """
 
@@ -21,7 +21,7 @@ from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.graphs import ExecutionTrace, Schedule, everybody
 
-# (round, sender, receiver); None stands for all senders or all receivers.
+# (round, sender, receiver); None means all senders or all receivers.
 Entry = tuple[int, int | None, int | None]
 
 EVERYBODY = "all"
@@ -75,7 +75,7 @@ def _may_be_lost(schedule: Schedule, trace: ExecutionTrace) -> Mask:
 
 
 def _entries(chosen: Mask, possible: Mask, schedule: Schedule) -> list[Entry]:
-    """Few entries for the messages ``chosen`` among those that are ``possible``, both (T, n, k_max)."""
+    """Few entries for the messages ``chosen`` of those that are ``possible``, both (T, n, k_max)."""
     entries: list[Entry] = []
     for round_index in np.nonzero(chosen.any(axis=(1, 2)))[0].tolist():
         left, others, receivers = (

@@ -36,7 +36,7 @@ class CorrelatedNoise:
 
     No party knows another's noise. A corrupt party knows its own, since it knows its value. ``covariance`` may be singular:
     combinations without noise are disclosed. ``sensitivity``: L2 distance by which one unit can change its party's value.
-    Raises :class:`InputError` for a matrix that is no covariance, and for a sensitivity that is not positive.
+    Raises :class:`InputError` for a matrix that is not a covariance, and for a sensitivity that is not positive.
     """
 
     covariance: Matrix

@@ -20,7 +20,7 @@ ALL_PUBLISHED = "all that a party sends is published"
 
 
 class PublishingParty:
-    """Round 1 stands for publishing: a party that misses it publishes nothing."""
+    """Publish in round 1: a party that misses it publishes nothing."""
 
     rounds = 1
     state_type = PublishingState

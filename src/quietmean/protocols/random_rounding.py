@@ -32,7 +32,7 @@ def round_at_random(vector: Vector, seed: Seed) -> Ints:
 
 
 def round_with(stream: BitStream, vector: Vector) -> Ints:
-    """The same with what comes next in a stream: a vector may be rounded a piece after the other."""
+    """Round with what comes next in a stream: a vector may be rounded a piece after the other."""
     rounded = np.empty(vector.size, dtype=np.int64)
     # Blocks stay in the cache.
     for begin in range(0, vector.size, _BLOCK):
@@ -42,7 +42,7 @@ def round_with(stream: BitStream, vector: Vector) -> Ints:
 
 
 def round_conditionally(vector: Vector, radius: float, seed: Seed) -> Ints:
-    """The same for a vector of L2 norm <= ``radius``, drawn again until its norm keeps :func:`conditional_norm`: for certain."""
+    """Round a vector of L2 norm <= ``radius``, drawn again until its norm keeps :func:`conditional_norm`: for certain."""
     square = conditional_norm(radius, vector.size, 1.0) ** 2
     for attempt in range(_ATTEMPTS):
         rounded = round_at_random(vector, seed.derive(attempt))

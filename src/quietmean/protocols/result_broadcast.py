@@ -103,7 +103,7 @@ class ResultBroadcast:
 class BroadcastState:
     """``heard``: the parties whose releases are in the total; ``impossible``: those whose releases came and cannot be.
 
-    ``digests``: of all releases that came, the own one among them, by party.
+    ``digests``: of all releases that came, its own included, by party.
     """
 
     round: int

@@ -34,7 +34,7 @@ def star_variance(own: float, hidden: Array, size: int) -> Array:
 
 
 def connectivity(parties: int, pairs: Ints, members: Mask) -> float:
-    """The second eigenvalue of the Laplacian of the pairs, shape (M, 2), among ``members`` (n,); rounded down.
+    """The second eigenvalue of the Laplacian of the pairs, shape (M, 2), of ``members`` (n,); rounded down.
 
     0 where the graph is too large to be decomposed.
     """
@@ -54,7 +54,7 @@ def connectivity(parties: int, pairs: Ints, members: Mask) -> float:
 
 
 def connected_information(own: float, pair: float, connected: float, members: int, size: int) -> float:
-    """Lambda_ii at most, of any of ``members`` parties that are not among the ``size`` corrupt ones.
+    """Lambda_ii at most, of any of ``members`` parties that are not corrupt.
 
     ``connected``: :func:`connectivity` of their graph. Taking away a party lowers it by 1 at most (Fiedler 1973).
     """

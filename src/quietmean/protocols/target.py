@@ -232,7 +232,7 @@ def budget_warnings(target: Target, records: float | None = None) -> list[str]:
 def colluding_count(parties: int, colluding: float) -> int:
     """The number of colluders from a number, or from a fraction below 1 (rounded up).
 
-    Raises :class:`InputError` for a number above 1 that is not whole, and for what is no number.
+    Raises :class:`InputError` for a number above 1 that is not whole, and for what is not a number.
     """
     require_number("parties", parties, int)
     require_number("colluding", colluding, float)

@@ -148,10 +148,10 @@ class Traits:
     Whom one must trust: ``server``, ``trust``, and ``trust_with_collector`` where a collector is asked for that need not be;
     ``trusted`` parties, which the claim needs honest, and the ``collector``, which gathers what the others send, and releases.
     ``guarantee``: what is promised, one clause, which every certificate prints. ``private``: false where nothing protects values,
-    and then ``reveals`` says what is revealed and to whom. ``keeps_target``: a plan promises beforehand, whatever happens, no
+    and then ``reveals`` says what is revealed and to whom. ``keeps_target``: a plan promises beforehand, in every history, no
     more than its target; where it has a gate, with the gate. ``promising_options``: those with which it does where these do not.
     ``keeps_nats``: it can be planned for a target in nats. ``refunds``: a ledger gets back what an execution cost less than was
-    charged. ``assumptions``: what is taken for granted besides; one with the key of a standing assumption takes its place.
+    charged. ``assumptions``: what is taken for granted besides; one with the key of a usual assumption takes its place.
 
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, it describes what
     the own (computational) claim leaves visible. ``has_transcript``: false where a view has no linear-Gaussian description; then

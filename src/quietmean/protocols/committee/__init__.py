@@ -1,6 +1,6 @@
 """A committee that holds shares: contributors each send one file, and a few members open one noisy sum of them.
 
-Packed secret sharing (Franklin and Yung 1992) among m members whose noise hides every value from all other contributors. No
+Packed secret sharing (Franklin and Yung 1992) of m members whose noise hides every value from all other contributors. No
 registered protocol: its parties, the members, have no values of their own.
 """
 

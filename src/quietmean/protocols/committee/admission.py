@@ -2,7 +2,7 @@
 
 A voucher is the registrar's signature over the invitation's digest, a contributor's key, and the largest weight of it where it
 says one. It stands in the file of a contribution behind what the contributor signed, not inside: the header digest stays a matter
-of the contributor alone. Whoever takes a contribution from the file checks it. Lists and results have no vouchers: what is chosen
+of the contributor alone. Who takes a contribution from the file checks it. Lists and results have no vouchers: what is chosen
 is in the lists of all of M, more than c_m members, of whom an honest one checked it.
 """
 

@@ -276,7 +276,7 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
 
 def _read_body(session: CommitteeSession, body: bytes) -> _Header:
     header = decode(body, _Header, lambda reason: ContributionError("it has no header of a contribution"))
-    # The one encoding: a digest stands for one content.
+    # The one encoding: a digest means one content.
     canonical = header.label == _LABEL and msgspec.msgpack.encode(header) == body
     sized = len(header.dealer) == KEY_BYTES and len(header.ciphertexts) == DIGEST_BYTES * session.parameters.members
     if not (canonical and sized):
@@ -326,7 +326,7 @@ def excerpt_of(session: CommitteeSession, header: Header, raw: bytes, member: in
 def read_whole(session: CommitteeSession, raw: bytes) -> tuple[Header, list[bytes]]:
     """The header of a whole contribution, and the excerpt of each member, all as its contributor made them.
 
-    Whoever takes it for others opens nothing: whether a part opens, only its member knows. Raises :class:`ContributionError`.
+    Who takes it for others opens nothing: whether a part opens, only its member knows. Raises :class:`ContributionError`.
     """
     header = read_header(session, raw)
     if header.kind != DealtParts.VALUE:

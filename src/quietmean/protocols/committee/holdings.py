@@ -60,7 +60,7 @@ class HeldInMemory:
         self.left_out: list[tuple[str, str]] = []
 
     def take(self, raw: bytes) -> bool:
-        """Whether a whole file, or this member's excerpt of one, is among those taken. The first one of a contributor is."""
+        """Whether a whole file, or this member's excerpt of one, is of those taken. The first one of a contributor is."""
         dealer = ""
         try:
             header = read_header(self._session, raw)

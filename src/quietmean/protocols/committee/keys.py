@@ -19,7 +19,7 @@ _PREFIX = "ed25519:"
 
 
 class Kind(StrEnum):
-    """What a signature is for: each is over a label of its own, so that none can stand for another."""
+    """What a signature is for: each is over a label of its own, so that none can mean another."""
 
     CONTRIBUTION = "committee contribution"
     LIST = "committee list"

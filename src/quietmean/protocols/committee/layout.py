@@ -239,7 +239,7 @@ def _of_records(
 
 
 def _whole(relation: LinearRelation, scale: float, shift: float, lows: Ints, highs: Ints, prime: int) -> WholeRelation:
-    """``scale``: steps in what stands for one in a unit's value; ``shift``: what is added to each number."""
+    """``scale``: steps in what means one in a unit's value; ``shift``: what is added to each number."""
     places, coefficients = relation.places, relation.coefficients
     moved, spare = float(coefficients.sum()) * shift, _ROUNDED * int(np.abs(coefficients).sum())
     low = math.floor(relation.low * scale + moved + _SLACK) - spare

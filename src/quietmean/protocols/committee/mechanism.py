@@ -266,7 +266,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
     # --- privacy ---
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """One sum, whose noise is nobody's among the contributors."""
+        """One sum, whose noise no contributor has."""
         builder = TranscriptBuilder(schedule.parties)
         counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         if counted:

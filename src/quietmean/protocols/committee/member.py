@@ -50,7 +50,7 @@ from quietmean.randomness import Seed
 _NOTHING = np.empty(0)
 # Lists that one message carries for who lacks them.
 _MOST_LISTS = 2
-# In so many last rounds a result is told again to whoever has not taken it: together they take about as long as one round may.
+# In so many last rounds a result is sent again to a party that has not taken it: together they take about one round.
 _LAST_TOLD = 4
 
 

@@ -1,4 +1,4 @@
-"""The members' own exchange as a protocol among those who are there: what a node needs to know of it to run one.
+"""The members' own exchange as a protocol of those who are there: what a node needs to know of it to run one.
 
 Its parties are the members of a committee, who have no values; what is promised and certified is of the contributors
 (:mod:`quietmean.protocols.committee.mechanism`).
@@ -88,7 +88,7 @@ def most_content(parameters: CommitteeParameters) -> int:
 
 
 class QuorumMachine:
-    """A member's machine among the members who are there: these have other numbers, and nobody hears of the others.
+    """A member's machine for the members who are there: these have other numbers, and nobody hears of the others.
 
     ``places``: the member number of each party that is there. ``opened``: called with a state that has a result, before it is
     kept, as often as it takes.

@@ -86,7 +86,7 @@ class RecordProducts:
 
     @classmethod
     def of(cls, records: Sequence[tuple[int, WholeRecord]], begin: int, offset: int) -> Self:
-        """``records``: where their numbers begin among those that are added up; ``begin``: where low digits do."""
+        """``records``: where their numbers begin in those that are added up; ``begin``: where low digits do."""
         places, low_digits, free, scales, indicators, counts = [], [], [], [], [], []
         levels: list[Ints] = []
         relations: list[ProductRelation] = []

@@ -1,7 +1,7 @@
 """Segments: many contributions in few files, of each member one with what that member reads of them and nothing else.
 
 ``8 bytes magic | 32 bytes session | 2 bytes member`` and then for each contribution ``4 bytes length | 8 bytes time | excerpt``:
-its header and the member's ciphertext. ``time``: when it came, seconds since 1970. Whoever wrote it is not trusted for anything.
+its header and the member's ciphertext. ``time``: when it came, seconds since 1970. Who wrote it is not trusted for anything.
 """
 
 from __future__ import annotations

@@ -112,12 +112,12 @@ def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoi
     """The choice of most contributions by ``lists`` of different members; None if there are too few of anything."""
     parameters = session.parameters
     lists = sorted(lists, key=lambda own: own.member)
-    # Members without a list count among those that may be gone.
+    # Members without a list count as some of those that may be gone.
     spare = max(0, parameters.gone - (parameters.members - len(lists)))
     if len(lists) < max(parameters.lists_needed + spare, parameters.votes_needed):
         return None
     values, noise = agreement(session, lists), agreement(session, lists, noise=True)
-    # Who lies in its list counts among them, too, where nothing else is left.
+    # Who lies in its list counts as one of them, too, where nothing else is left.
     needs = range(parameters.lists_needed + spare, parameters.lists_needed - 1, -1)
     best = next((candidate for need in needs if (candidate := _best(session, values, noise, need)) is not None), None)
     if best is None:

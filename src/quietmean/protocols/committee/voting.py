@@ -1,4 +1,4 @@
-"""Proposals, echoes, locks and the one vote of a member: pure, on the digests of choices. Signatures are checked elsewhere.
+"""Proposals, echoes, locks and the one vote of a member: pure, on the digests of choices. Signatures are checked before.
 
 A leader proposes a choice in its ballot: the one that was certified in the highest ballot, if it knows any. A choice is certified
 in a ballot by q echoes. A member echoes the first valid proposal of a ballot, once, unless it is locked on another choice and the
@@ -103,7 +103,7 @@ class VotingState:
 class HeardVotes:
     """What arrived in a round, all signed: ``proposals`` of leaders, ``echoes`` and ``locks`` by proposal, ``votes`` by choice.
 
-    A vote only counts together with q locks on its choice, which are among ``locks``.
+    A vote only counts together with q locks on its choice, which are of ``locks``.
     """
 
     proposals: tuple[Proposed, ...] = ()

@@ -20,7 +20,7 @@ Settings = TypeVar("Settings", bound=ConsensusParameters)
 
 
 def complete(parameters: Settings, parties: int) -> Settings:
-    """The same for n ``parties``, with no field open. Raises :class:`InputError` for parameters that contradict each other."""
+    """Complete parameters for n ``parties``, with no field open. Raises :class:`InputError` for contradictions."""
     edges = parameters.graph_edges(parties)
     theta = given_value(parameters.theta, 0.0)
     completed = replace(

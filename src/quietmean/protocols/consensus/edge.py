@@ -105,7 +105,7 @@ class EdgeRules:
     def moved(self, edge: Edge, outward: tuple[Vector, float] | None, inward: tuple[Vector, float] | None) -> Edge:
         """The edge after an iteration. ``outward``: what j decoded, shape (d,), and the weight; ``inward``: the same for i.
 
-        None stands for a message that did not arrive.
+        None means a message that did not arrive.
         """
         if edge.silent == GIVEN_UP:
             return edge

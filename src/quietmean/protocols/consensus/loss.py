@@ -8,7 +8,7 @@ s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0). Whole changes 
 edges: 1 on both ends of z^(0), and -B on their own noise, of squared norm 1 / s_i^2 + 1 / s_j^2 + 2 / sigma_local^2.
 
 Where all edges have to be open, a party sends what follows from its u and its w with all of its edges, or nothing. Then u and w
-are all that there is to give away, whoever leaves when and whichever messages arrive, and no edge drops out of L.
+are all that there is to give away, no matter who leaves when and whichever messages arrive, and no edge drops out of L.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ConsensusLossConversion(GridLossConversion):
             return np.where(view > 0, np.inf, 0.0)
         hiding = self._hidden(adversary, honest)
         at_least = np.maximum(view, sensitivity * np.sqrt(self._information(honest, hiding)) * (1 + _MARGIN))
-        # Who sent nothing is not among what is given away.
+        # What was not sent is not given away.
         at_least = np.where(view > 0, at_least, 0.0)
         rounded = float(self._norms[hiding].sum()) * self._unit / 4.0
         return np.minimum(self._widened(at_least, rounded), self._alone(sensitivity))
@@ -96,7 +96,7 @@ class ConsensusLossConversion(GridLossConversion):
     def nats(self, adversary: Adversary, honest: Sequence[PartyId], information: InformationMatrix, prior_sd: float) -> Array:
         seen, hiding = information.mutual_information(prior_sd), self._hidden(adversary, honest)
         hidden = nats_of_hidden(self._covariance(honest, hiding), prior_sd)
-        # Who sent nothing is not among what is given away.
+        # What was not sent is not given away.
         return np.where(seen > 0, self._in_whole_numbers(np.maximum(seen, hidden), prior_sd), 0.0)
 
     def nats_against_any(self, size: int, prior_sd: float) -> float:

@@ -48,7 +48,7 @@ def _linear(protocol: Consensus) -> Consensus | None:
 
 
 def _tails(protocol: Consensus, dimension: int) -> float:
-    """Of quantisers, too, where no error is larger than half a cell.
+    """Tails of quantisers are bounded, too, where no error is larger than half a cell.
 
     A uniform number has tails no heavier than the Gaussian of its variance, and each error is independent of all else
     (:mod:`.quantiser`).
@@ -91,7 +91,7 @@ class Consensus(ConsensusParameters, Mechanism):
         checks=Checks(reach=_reach, tails=_tails),
         unpromised_if_read=f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with",
     )
-    # Not among the protocols that are compared by default: a plan with dropouts is refused.
+    # Not one of the protocols that are compared by default: a plan with dropouts is refused.
     # Over an edge that it has given up, though the other end may not have.
 
     @property

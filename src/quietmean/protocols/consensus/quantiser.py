@@ -94,7 +94,7 @@ def packed_size(settings: Quantisation, dimension: int) -> int:
 
 
 def most_bytes(settings: Quantisation, dimension: int) -> int:
-    """Of :func:`pack`, at most."""
+    """The bytes of :func:`pack`, at most."""
     return _bytes_of_indices(settings, dimension) + settings.send_overloads * _BEYOND.itemsize * dimension
 
 
@@ -137,5 +137,5 @@ def unpack(settings: Quantisation, content: bytes, dimension: int) -> Indices | 
     if not (rest["place"] < dimension).all() or not (np.abs(rest["index"].astype(np.float64)) <= 2 * FARTHEST).all():
         return None
     indices[rest["place"]] = rest["index"]
-    # Each has one form: in order, once, nothing that fits among it, and no bits set behind the last index.
+    # Each has one form: in order, once, nothing that fits besides, and no bits set behind the last index.
     return indices if pack(settings, indices) == content else None

@@ -107,7 +107,7 @@ def _sends_overloads(parameters: ConsensusParameters) -> bool:
 class ConsensusParameters(GraphParameters, DiscreteNoise):
     """``edges`` (m, 2) are those of a connected graph of ``parties``. ``theta`` = 0 is PDMM, 1/2 ADMM; ``c`` > 0 its step.
 
-    ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first; one number stands for
+    ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first; one number means
     all. ``local_noise`` of standard deviation ``sigma_local`` is added to every value and stays in the result. ``iterations``
     counts the differences that every edge carries each way. With ``open_edges`` "each" a party goes on without the edges whose
     first messages did not both arrive, and an edge over which nothing came through in either direction for ``patience`` rounds is
@@ -282,7 +282,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         )
 
     def quantised(self, settings: Quantisation | None) -> Self:
-        """The same with another quantiser, or none."""
+        """Return these parameters with another quantiser, or none."""
         if settings is None:
             return replace(self, **UNQUANTISED)
         return replace(self, **settings.describe())
@@ -336,6 +336,6 @@ class DirectedEdges:
 
     @property
     def slot(self) -> Ints:
-        """Shape (2m,): the place of a link among those of its sender."""
+        """Shape (2m,): the place of a link in those of its sender."""
         slot: Ints = np.arange(len(self)) - self.first[self.sender]
         return slot

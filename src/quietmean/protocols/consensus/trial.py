@@ -76,7 +76,7 @@ def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_s
     for bits in range(2, _WIDE + 1):
         first = max(default_delta_0(bits, spread, value_sd), settings.delta_min)
         chosen = replace(settings, bits=bits, delta_0=first)
-        # While cells shrink, older and larger errors are among the inputs: a smallest cell only makes it easier.
+        # While cells shrink, older and larger errors are part of the inputs: a smallest cell only makes it easier.
         trial = attempt(parameters, replace(chosen, bits=_WIDE, delta_min=0.0), value_sd, rate)
         room = _ROOM * chosen.largest_input
         if trial.end <= room:

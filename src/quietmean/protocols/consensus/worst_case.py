@@ -41,7 +41,7 @@ def worst_coalition(
 
 
 def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int) -> CoalitionBound:
-    """The same for all executions, with what is certain of the graph that is left, or every coalition where there are few."""
+    """Bound mu for all executions, with what is certain of the graph that is left, or every coalition where there are few."""
     from quietmean.protocols.consensus.leakage import hiding_covariance
     from quietmean.protocols.consensus.loss import MOST_TRIED, connected_without
 
@@ -64,7 +64,7 @@ def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int
 def promise(parameters: ConsensusParameters, size: int, sensitivity: float) -> APriori:
     """What is known before the start where all edges have to be open: of every execution against ``size`` colluders.
 
-    Whoever tells anything tells what follows from the noisy value minus z^(0) of all its edges, and from differences of z^(0):
+    Who tells anything tells what follows from the noisy value minus z^(0) of all its edges, and from differences of z^(0):
     what leavers and lost messages change is a function of that.
     """
     from quietmean.protocols.consensus.loss import whatever_happens

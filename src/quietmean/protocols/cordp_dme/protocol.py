@@ -154,7 +154,7 @@ class CorDPDME(CordpDmeParameters, Mechanism):
         return replace(self, radius=round_up(least)) if needed else self
 
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """With a ball around 0 that holds a domain elsewhere, unless another one was asked for."""
+        """With a ball around 0 that holds any domain, unless another one was asked for."""
         by_default = self.decoder == MeanDecoder.BIASED and self.radius == round_up(target.sensitivity / 2)
         held = Ball(size=target.dimension, radius=self.radius).contains(domain) if self.radius is not None else True
         return replace(self, radius=round_up(domain.farthest(0.0))) if by_default and not held else self

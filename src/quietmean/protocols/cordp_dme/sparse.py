@@ -21,7 +21,7 @@ from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs
 from quietmean.protocols.shared_noise import connected_information, connectivity, through_partner
 
-# b / v is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it limits the
+# b / v is searched on this grid; of ratios within the tolerance of the best the smallest is taken, since it limits the
 # damage of unplanned dropouts.
 _RATIOS = np.geomspace(1e-3, 1e5, 161)
 _TOLERANCE = 0.01
@@ -51,7 +51,7 @@ class SparseDesign:
 
     @property
     def cost(self) -> float:
-        """Error relative to the complete graph's infimum; 1 is no cost."""
+        """Error relative to the complete graph's infimum; 1 is not a cost."""
         return self.error / self.complete
 
 

@@ -16,7 +16,7 @@ def worst_coalition(
 ) -> CoalitionBound:
     """For every coalition of ``size``; exact without an aggregator where noise is shared in all pairs.
 
-    Whoever was online in the round has sent its message, and it counts as seen whether or not it arrived.
+    A party that was online in the round has sent its message, and it counts as seen whether or not it arrived.
     """
     own, pair, sent = parameters.sigma_own**2, parameters.sigma_pair**2, trace.online[1]
     if schedule.all_paired:

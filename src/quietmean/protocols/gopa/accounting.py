@@ -24,7 +24,7 @@ _CONNECTED = 1e-10
 
 
 def laplacian(pairs: Ints, members: Collection[PartyId]) -> Array:
-    """The Laplacian of the graph of the pairs (M, 2) among ``members``, shape (m, m), in rising order of the members."""
+    """The Laplacian of the graph of the pairs (M, 2) of ``members``, shape (m, m), in rising order of the members."""
     order = np.array(sorted(members), dtype=np.int64)
     inside = pairs[np.isin(pairs, order).all(axis=1)]
     ends = np.searchsorted(order, inside)

@@ -2,7 +2,7 @@
 
 A party publishes only where at least m partners are there. Of these h = m - c are honest, and each hides its value by
 v b / (v + b) or, if it published nothing or without their noise, by b (v, b: variances of own and of pair noise). So with s the
-variance of the Gaussian mechanism, privacy is kept whatever happens if
+variance of the Gaussian mechanism, privacy is kept in every history if
 
     v + h v b / (v + b) = s,    solved by    v = s (1 + e) / (h + 1),    b = s (h - e) (1 + e) / (h + 1)^2 / e,    0 < e <= h.
 
@@ -58,7 +58,7 @@ def kept_information(own: float, pair: float, honest: int) -> float:
 def least_present(target: Target, partners: int) -> int:
     """With how few partners a party publishes: as many as are there if all dropouts are early, and some may be missing anyhow.
 
-    At least 1, so that whoever missed the exchange publishes nothing.
+    At least 1, so that a party that missed the exchange publishes nothing.
     """
     leaving = target.parties - target.responding
     missing = leaving if partners == target.parties - 1 else _missing(target.parties, leaving, partners)
@@ -81,7 +81,7 @@ def check_partners(partners: int, least_partners: int, parties: int) -> None:
 
 
 def _missing(parties: int, leaving: int, partners: int) -> int:
-    """How many of a party's partners may be among ``leaving`` random parties: of no party more, but with a small chance."""
+    """How many of a party's partners may be in ``leaving`` random parties: of no party more, but with a small chance."""
     counts = np.arange(min(leaving, partners) + 1)
 
     def choices(of: int, some: Ints | int) -> Array:

@@ -178,7 +178,7 @@ class GopaPeer(MaskedValue):
     """Tells its partners that it is there; then publishes its value under the noise that it shares with those that are.
 
     A partner counts if each heard the other, as far as this party knows. What others would have had to roll back is so left out
-    before anything is published: nobody learns it. Whoever leaves after the first round leaves its noise with its partners.
+    before anything is published: nobody learns it. A party that leaves after the first round leaves its noise with its partners.
     """
 
     rounds = PEER_ROUNDS

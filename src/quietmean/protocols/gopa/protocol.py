@@ -68,7 +68,7 @@ def _own_variance(protocol: GopaParameters, schedule: Schedule) -> Array | None:
 class GOPA(GopaParameters, Mechanism):
     """Without a collector two rounds: pairs tell each other that they share noise; then every party publishes its value.
 
-    The noise shared with whoever was not there is left out before it is published, so that no rollback is ever seen. Everything
+    The noise shared with a party that was not there is left out before it is published, so that no rollback is seen. Everything
     published is public: the papers' reading. A party that leaves between the rounds leaves its noise with its partners.
 
     With a collector three rounds: send to it; receive the list of those that did; roll back the noise shared with the others.

@@ -122,7 +122,7 @@ def write_list(arrived: Collection[PartyId], parties: int) -> bytes:
 
 
 def read_list(content: bytes, parties: int) -> frozenset[PartyId] | None:
-    """The parties on the list; None if it is no valid list for so many parties."""
+    """The parties on the list; None if it is not a valid list for so many parties."""
     if len(content) != list_bytes(parties):
         return None
     present = np.unpackbits(np.frombuffer(content, dtype=np.uint8))

@@ -63,7 +63,7 @@ class Gossip(Mechanism):
 
     @cached_property
     def mixing(self) -> PushSumParameters:
-        """The same as IncA without noise."""
+        """Parameters of IncA without noise."""
         return PushSumParameters(
             rounds=self.rounds,
             injection=Injection.plain(self.rounds),

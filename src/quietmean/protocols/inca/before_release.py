@@ -52,7 +52,7 @@ def hidden_variance(parameters: PushSumParameters) -> float:
 
 
 def _of_whole_numbers(parameters: PushSumParameters, square: float) -> float:
-    """The same with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
+    """The variance with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
     # Running parties certify nothing: they start without this import.
     from quietmean.privacy.dominating import SMOOTHING
 

@@ -1,6 +1,6 @@
 """The worst coalition of IncA by branch and bound: what every set of parties that contains a coalition leaves of all shares.
 
-With b_i = A_i'P_i c and Q = sum of A_j'P_jA_j over all parties, i among them, handing over the change f of shares costs
+With b_i = A_i'P_i c and Q = sum of A_j'P_jA_j over all parties, i included, handing over the change f of shares costs
 
     Lambda_ii <= c'P_i c - 2 b_i'f + f'Qf
 
@@ -30,7 +30,7 @@ Group = tuple[PartyId, ...]
 
 # The most ways of a matrix that fits into memory.
 _MOST_WAYS = 3000
-# Coalitions of k are first bounded by unions of k groups, among k and this many more.
+# Coalitions of k are first bounded by unions of k groups, of k and this many more.
 _MORE_GROUPS = 2
 # A ridge, relative to the mean cost of a way: ways that cost nothing must not become infinitely good.
 _RIDGE = 1e-6

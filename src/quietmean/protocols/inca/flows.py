@@ -7,7 +7,7 @@ part. With h_w = 1 where a member of the coalition takes part in w, else 0, the 
 
 So the bound is a quadratic form of h, and no coalition is tried. Let u_j be 1 where party j colludes. A way with one other member
 has h = u: the form is one of u. A way with k other members has s / k <= h <= s with s the sum of their u: the upper side serves
-where h, or h_v h_w, has a positive coefficient, and the lower side elsewhere. What c of the others add is at most the sum of the
+where h, or h_v h_w, has a positive coefficient, and the lower side otherwise. What c of the others add is at most the sum of the
 c largest rows, each with its c - 1 largest entries besides the diagonal. That holds for exactly c of those who exchange shares
 with i, and so for fewer: a coalition knows no less with more members. The proof is in ``docs/mathematics/coalitions.md``.
 

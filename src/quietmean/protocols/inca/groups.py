@@ -80,7 +80,7 @@ def divide(shares: HiddenShares, party: PartyId, others: list[PartyId], count: i
     order = np.array(others)[np.argsort(-near[others] - 0.5 * stream.uniform(len(others)), kind="stable")]
     groups = [[int(first)] for first in order[:count]]
     fits = shares.exchanged[order[:count]].copy()
-    # Whoever exchanges with the party is wanted in any group.
+    # A party that exchanges with the party is wanted in any group.
     fits += 0.25 * near + 0.5 * stream.uniform(shares.parties)
     left = np.zeros(shares.parties, dtype=np.bool_)
     left[order[count:]] = True
@@ -146,7 +146,7 @@ class GroupProducts:
 
 
 def _forms(matrix: Array, vector: Array, places: Places, sets: Places) -> Array:
-    """v_S' M_SS^-1 v_S for each set of groups, (sets,); one more row and column stands for columns that are not there."""
+    """v_S' M_SS^-1 v_S for each set of groups, (sets,); one more row and column means columns that are not there."""
     absent = len(vector)
     padded, filled = np.zeros((absent + 1, absent + 1)), np.append(vector, 0.0)
     padded[:absent, :absent] = matrix

@@ -22,7 +22,7 @@ from quietmean.protocols.push_sum.whole_shift import whole_shift
 class IncaLossConversion(GridLossConversion):
     """Bounds for discrete noise: the best real shift, rounded along whole changes of noise; or the own noise of a party alone.
 
-    The latter needs no rounding: whatever happens, everything is a function of x + eta_star, and a change of x is made up for by
+    The latter needs no rounding: in every history, everything is a function of x + eta_star, and a change of x is made up for by
     that of eta_star.
     """
 
@@ -71,7 +71,7 @@ def planned_loss(parameters: PushSumParameters, schedule: Schedule, dropouts: fl
 
 
 def own_noise_loss(parameters: PushSumParameters, parties: int) -> GridLossConversion:
-    """The loss of executions that are charged for the parties' own noise alone, whatever happens: its shift is whole."""
+    """The loss of executions that are charged for the parties' own noise alone, in every history: its shift is whole."""
     return GridLossConversion(
         step=parameters.grid,
         dimension=_dimension(parameters),

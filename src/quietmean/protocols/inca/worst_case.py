@@ -1,4 +1,4 @@
-"""The worst coalition of IncA by a star of shares: what a party hides behind those it exchanges shares with, whoever is corrupt.
+"""The worst coalition of IncA by a star of shares: what a party hides behind those it exchanges shares with.
 
 A change of party i's value is undone, in all that others see, by a change of noise. Take a round in which a party sends shares,
 all of its receivers are honest, and party i is the sender or a receiver. The sender holds (k + 1) f more before it sends, so that

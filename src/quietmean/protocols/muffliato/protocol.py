@@ -56,7 +56,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
 
     Against a coalition with a neighbour this is local DP, so that is what a plan is designed for and what certificates state.
     Neither the exchanges nor ``momentum`` change what a neighbour learns. The pairwise network loss, a mean over single observers
-    in real arithmetic, is among the figures.
+    in real arithmetic, is one of the figures.
     """
 
     name = "muffliato"

@@ -1,6 +1,6 @@
 """What the noise of a sum is worth: the sensitivity of rounded values, and the charge of a study; all in whole steps.
 
-Whoever colludes sees of honest values one sum, or nothing: see docs/packed-sharing.md. The sum is charged with the Gaussian
+Colluders see of honest values one sum, or nothing: see docs/packed-sharing.md. The sum is charged with the Gaussian
 mechanism that dominates it (:mod:`quietmean.privacy.dominating`).
 """
 

@@ -17,7 +17,7 @@ LEADERLESS = 1e-5
 LEAST_BALLOTS = 3
 # A ballot number takes one byte.
 LARGEST_BALLOTS = 255
-# A set of parties: bit i stands for party i.
+# A set of parties: bit i means party i.
 PartyMask = int
 
 
@@ -104,7 +104,7 @@ def members_of(mask: PartyMask) -> tuple[PartyId, ...]:
 def ballots_needed(members: int, leaving: int) -> int:
     """B, the least number of ballots, at least 3, whose leaders all leave with probability 1e-5 at most.
 
-    ``leaving`` of ``members`` leave, and leaders are drawn among all. Where :data:`LARGEST_BALLOTS` do not do, one more.
+    ``leaving`` of ``members`` leave, and leaders are drawn from all. Where :data:`LARGEST_BALLOTS` do not do, one more.
     """
     ballots = LEAST_BALLOTS
     all_leave = math.prod((leaving - leader) / max(members - leader, 1) for leader in range(ballots))
@@ -123,7 +123,7 @@ def is_valid(rules: BallotRules, proposal: BallotProposal) -> bool:
 def choose(rules: BallotRules, holds: Mapping[PartyId, PartyMask]) -> tuple[PartyMask, PartyMask] | None:
     """(U, M) for the statuses ``holds``: the dealers whose shares each member that was heard holds; None if there are too few.
 
-    Members that were not heard count among those that may be gone.
+    Members that were not heard count as some of those that may be gone.
     """
     need = max(rules.threshold, rules.sums_needed + rules.gone - (rules.parties - len(holds)))
     if len(holds) < need:

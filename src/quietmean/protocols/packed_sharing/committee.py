@@ -1,4 +1,4 @@
-"""A committee drawn among many parties: how large it has to be, what it may cost in delta, and what it would send.
+"""A committee drawn from many parties: how large it has to be, what it may cost in delta, and what it would send.
 
 The committee is drawn from the public seed, after it is fixed who colludes. With a small chance more of its members collude than
 planned; that chance is the same whatever the values are, so it is added to delta (the column beta of a charge). All of this is
@@ -130,7 +130,7 @@ class Cost:
 
 
 def cost(committee: DrawnCommittee, target: Target, word_bytes: int) -> Cost:
-    """Estimates for a usual run: everybody deals, members publish among themselves, each party hears the result.
+    """Estimates for a usual run: everybody deals, members publish to each other, each party hears the result.
 
     A party accepts what c_m + 1 members send alike, and f of the senders may have left. Seconds are those of the links that
     everybody is assumed to have (100 Mbit a second each way, 50 ms): each round lasts as long as its busiest party takes.

@@ -108,7 +108,7 @@ def _shaped(requested: Settings, target: Target, largest: float) -> Settings:
 
 
 def _most_secrets(target: Target, gone: int, lies: int) -> int:
-    """How many numbers one polynomial may hide, with a result whoever ``gone`` leaves and ``lies`` sums wrong."""
+    """How many numbers one polynomial may hide, with a result though ``gone`` leave and ``lies`` sums are wrong."""
     return min(target.dimension, target.parties - gone - target.colluding - 2 * lies)
 
 

@@ -40,7 +40,7 @@ def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, s
 
 
 def rounded_pieces(parameters: PackedSharingParameters, value: Vector, weight: float, seed: Seed) -> Iterator[Units]:
-    """The same in pieces. Raises :class:`InputError` for another size, or too large a weight."""
+    """Encode in pieces. Raises :class:`InputError` for another size, or too large a weight."""
     check_weight(weight, parameters.largest_weight)
     if value.size != parameters.dimension:
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")

@@ -109,7 +109,7 @@ def powers(points: Ints, count: int, prime: int) -> Residues:
 
 
 def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int32]:
-    """The numbers between -p/2 and p/2 that residues of any shape stand for."""
+    """The numbers between -p/2 and p/2 that residues of any shape represent."""
     numbers = residues.astype(np.int32)
     numbers -= np.int32(prime) * (numbers > prime // 2)
     return numbers
@@ -149,7 +149,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
 
 
 def inner_products(left: Residues, right: Residues, prime: int) -> Residues:
-    """Of each row of (a, n) with each row of (c, n) modulo ``prime``, shape (a, c): exact, for few rows with many terms."""
+    """The products of each row of (a, n) with each row of (c, n) modulo ``prime``, shape (a, c): exact, for few long rows."""
     modulus = np.uint64(prime)
     lower, upper = np.zeros((2, len(left), len(right)), dtype=np.uint64)
     terms = max(1, _AT_ONCE // (len(left) * len(right)))
@@ -164,7 +164,7 @@ def inner_products(left: Residues, right: Residues, prime: int) -> Residues:
 
 
 def _reduced(numbers: Array, prime: int) -> Array:
-    """The same modulo ``prime``, between -p/2 and p/2 up to one; whole numbers below 2^53 in, exact, in place."""
+    """The product modulo ``prime``, between -p/2 and p/2 up to one; whole numbers below 2^53 in, exact, in place."""
     multiples = numbers * (1.0 / prime)
     np.rint(multiples, out=multiples)
     multiples *= prime

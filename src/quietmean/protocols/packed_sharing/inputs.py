@@ -23,7 +23,7 @@ def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, 
     """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
     leavers, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
     ways = math.lgamma(leavers + 1)
-    # By logarithms, as with many parties the number of ways is no double.
+    # By logarithms, as with many parties the number of ways is not a double.
     return {
         target.parties - missing: math.exp(
             ways - math.lgamma(missing + 1) - math.lgamma(leavers - missing + 1) + missing * missed + (leavers - missing) * dealt

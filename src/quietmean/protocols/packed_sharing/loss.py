@@ -72,7 +72,7 @@ class PackedLossConversion(LossConversion):
 
 
 def promised(parameters: PackedSharingParameters, parties: int, size: int, sensitivity: float) -> APriori:
-    """What a study costs at most whatever happens if ``size`` parties collude, and do anything."""
+    """What a study costs at most in every history if ``size`` parties collude, and do anything."""
     unknown = unknown_noises(parameters, parameters.minimum, size, size)
     cost = charge(parameters, sensitivity, parties, unknown)
     if size <= parameters.colluding_members:

@@ -119,7 +119,7 @@ class CommitteeMember:
         return self._leaders[(ballot - 1) % len(self._leaders)]
 
     def _vote(self, state: MemberState, heard: Heard, votes: Votes) -> BallotProposal | None:
-        """The vote, for one of the proposals known at the end of the round, among them its own, which is no vote before.
+        """The vote, for one of the proposals known at the end of the round, its own included, which is not a vote before.
 
         A proposal that reached nobody is none: a leader that is cut off would be left alone with its vote for it.
         """

@@ -72,7 +72,7 @@ class ShareReader:
         return shares
 
     def _sums(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
-        """The members' sums, those of the coalition among them. The result is public: an outsider is taken to see them all."""
+        """The members' sums, those of the coalition included. The result is public: an outsider is taken to see them all."""
         sums = {}
         for message, reached in sent:
             is_read = message.sender in self.corrupt or bool(reached & self.corrupt) or not self.corrupt

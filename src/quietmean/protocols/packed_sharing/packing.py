@@ -78,7 +78,7 @@ def deal(packing: Packing, numbers: Units, dealer: int, secret: Seed) -> Dealt:
 
 
 def deal_residues(packing: Packing, secrets: Elements, dealer: int, secret: Seed) -> Dealt:
-    """The same of numbers that are :func:`padded` residues, shape (l, blocks); a piece of the blocks at a time."""
+    """The shares of numbers that are :func:`padded` residues, shape (l, blocks); a piece of the blocks at a time."""
     seeds = {member: secret.derive("share", member).secret for member in packing.seeded(dealer)}
     streams = [BitStream(Seed(seed)) for seed in seeds.values()]
     others, count = packing.unseeded(dealer), secrets.shape[1]
@@ -126,7 +126,7 @@ def values_on_polynomials(packing: Packing, coefficients: Elements) -> Elements:
 
 
 def expand(packing: Packing, seed: bytes, blocks: int) -> Elements:
-    """The share, shape (blocks,), that a 32-byte seed stands for.
+    """The share, shape (blocks,), that a 32-byte seed expands to.
 
     Whole 64-bit words of its stream modulo p, each within 2^-62 of uniform in total variation.
     """
@@ -134,7 +134,7 @@ def expand(packing: Packing, seed: bytes, blocks: int) -> Elements:
 
 
 def add(packing: Packing, shares: Sequence[Elements | bytes], blocks: int) -> Elements:
-    """The sum of one or more shares modulo p, shape (blocks,): numbers (blocks,), or the 32-byte seeds that stand for them."""
+    """The sum of one or more shares modulo p, shape (blocks,): numbers (blocks,), or the 32-byte seeds that expand to them."""
     total = np.empty(blocks, dtype=np.uint32)
     sources = [BitStream(Seed(share)) if isinstance(share, bytes) else share for share in shares]
     for piece in pieces(blocks):

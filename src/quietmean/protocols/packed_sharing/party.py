@@ -300,7 +300,7 @@ class PackedSharingParty:
         return Step(state, (*published, *self._tell(state, reached, usual)))
 
     def _held_in(self, state: PackedSharingState, content: bytes) -> PackedSharingState:
-        """The same state, whose own sum is where it stands in the content that is sent: a long one is not kept twice."""
+        """The state whose own sum is where it stands in the content that is sent: a long one is not kept twice."""
         if state.own is None:
             return state
         own = replace(state.own, share=state.own.share.found_in(content))

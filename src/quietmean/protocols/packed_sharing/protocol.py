@@ -283,7 +283,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
     # --- what is sent ---
 
     def traffic(self, parties: int, dimension: int) -> Volume:
-        """Of a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
+        """What a usual run sends, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
         rules = self.rules(parties)
         codec, messages = Codec.of(self, rules), _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
         seeds = self.colluding_members / (parties - 1)

@@ -51,7 +51,7 @@ def _own_variance(protocol: PrivUnitParameters, schedule: Schedule) -> Array:
 
 
 def _tails(protocol: PrivUnitParameters, dimension: int) -> float:
-    """Of a mean of reports: each is a sum of its value, of a number along it and of Gaussian ones across it."""
+    """Tails of a mean of reports: each is a sum of its value, of a number along it and of Gaussian ones across it."""
     variance = protocol.error(dimension) / dimension
     return math.sqrt(protocol.variance_of_tails / variance) / protocol.mean_along
 

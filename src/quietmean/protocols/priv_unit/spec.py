@@ -89,7 +89,7 @@ class PrivUnitParameters(Configured):
 
     @cached_property
     def variance_of_tails(self) -> float:
-        """Of a Gaussian whose moments are no smaller than those of U - E U along v, in variances of the reference.
+        """The variance of a Gaussian whose moments are no smaller than those of U - E U along v, in variances of the reference.
 
         E exp(a U) is exp(a^2 / 2) (1 - p) / q times 1 + (e^epsilon - 1) Phi(s), s = a - gamma. So the logarithm of the moments of
         U - E U is at most a^2 / 2 (1 + sup g''), g(s) = log(1 + (e^epsilon - 1) Phi(s)): g' = w, g'' = -w (s + w).

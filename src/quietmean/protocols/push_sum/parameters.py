@@ -21,7 +21,7 @@ from quietmean.protocols.discrete import NoiseKind
 _TOLERANCE = 1e-9
 
 Terms = tuple[tuple[int, float], ...]
-# The number of the guard among a party's noise terms; those of Z count from 1.
+# The number of the guard of a party's noise terms; those of Z count from 1.
 GUARD_TERM = 0
 # The remedy in errors about standard deviations.
 DEVIATION = "a standard deviation is a finite number >= 0"

@@ -39,7 +39,7 @@ class WholeShift:
 
 
 def whole_shift(parameters: PushSumParameters, count: int, *, finishes: bool) -> WholeShift:
-    """The shift of a party that was online ``count`` times, in the last round among them if it ``finishes``.
+    """The shift of a party that was online ``count`` times, and in the last round if it ``finishes``.
 
     ``parameters.whole`` must hold. Norms are those of noise in the units of the values, of standard deviation 1 each.
     """

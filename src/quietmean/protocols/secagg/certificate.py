@@ -143,7 +143,7 @@ class DiscreteLossConversion(LossConversion):
     def unknown_noise(self, adversary: Adversary) -> Ints:
         """For each party how many parties' noise hides it in what the adversary sees, shape (n,); 0: nothing of it is seen.
 
-        An aggregator among the corrupt sees the masked inputs. It can unmask those of whose secrets the corrupt hold enough
+        A corrupt aggregator sees the masked inputs. It can unmask those of whose secrets the corrupt hold enough
         shares. The others it sees in sums over parties that unknown masks connect, once it asked for shares: what was answered
         may be enough for it even where it gave no result.
         """

@@ -81,7 +81,7 @@ class Client:
         return self._secrets.advert
 
     def read_keys(self, content: bytes) -> Keyed:
-        """Round 2: the parties that advertised keys, and the keys of the neighbours among them."""
+        """Round 2: the parties that advertised keys, and the keys of those that are neighbours."""
         split = wire.set_size(self._rules.parties)
         listed = wire.read_set(content[:split], self._rules.parties)
         self._check_circle(listed, "keys")

@@ -79,7 +79,7 @@ def complete_shape(requested: SecAggParameters, target: Target) -> Shape:
 
 
 def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
-    """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, the aggregator perhaps among them.
+    """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, perhaps with the aggregator.
 
     It relies on the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError` if
     no such noise exists.
@@ -100,7 +100,7 @@ def designed(requested: Settings, target: Target, shape: Shape) -> tuple[Setting
 
 
 def around(designed_for: Settings, target: Target, domain: InputDomain, graph_failure: float) -> Settings:
-    """The same on a ball around a domain, with the noise that its grid needs; itself where another ball was asked for.
+    """The design on a ball around a domain, with the noise that its grid needs; itself where another ball was asked for.
 
     ``graph_failure``: as of :class:`Shape`.
     """

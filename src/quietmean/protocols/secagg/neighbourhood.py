@@ -58,7 +58,7 @@ def choose_neighbourhood(
 
 
 def upper_tail(population: int, marked: int, drawn: int, at_least: int) -> float:
-    """P(X >= at_least) for the number X of marked ones among ``drawn`` of a ``population``, without replacement."""
+    """P(X >= at_least) for the number X of marked ones of ``drawn`` of a ``population``, without replacement."""
     if at_least <= 0:
         return 1.0
     total = math.comb(population, drawn)

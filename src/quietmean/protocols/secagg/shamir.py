@@ -33,7 +33,7 @@ def share(secret: bytes, threshold: int, points: Sequence[int], seed: Seed) -> l
 
 
 def combine(shares: Mapping[int, int], threshold: int) -> bytes | None:
-    """The 32-byte secret from shares by point: of the ``threshold`` smallest points. None if what comes out is no secret.
+    """The 32-byte secret from shares by point: of the ``threshold`` smallest points. None if what comes out is not a secret.
 
     Raises ValueError below the threshold.
     """

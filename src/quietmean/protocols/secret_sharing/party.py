@@ -30,7 +30,7 @@ _WHOLE, _BROKEN = b"\0", b"\1"
 class SecretSharingState:
     """``masked`` is s'_i, ``z`` and ``other_z`` hold z_{i|j} and z_{j|i} for every neighbour, all packed integers.
 
-    ``broken``: some message was lost, here or elsewhere, so there will be no result. ``total`` are the exact sums at the end.
+    ``broken``: some message was lost, anywhere, so there will be no result. ``total`` are the exact sums at the end.
     """
 
     round: int
