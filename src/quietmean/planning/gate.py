@@ -1,7 +1,7 @@
 """The gate before the release: what a history lets every coalition know must stay below the target, or nothing is released.
 
-A protocol with a gate (:class:`~quietmean.protocols.traits.ReleaseGate`) hides every value before the release, in every history, as
-its ``variance`` says. What the releases add depends on who was online and on which shares arrived. So the parties
+A protocol with a gate (:class:`~quietmean.protocols.traits.ReleaseGate`) hides every value before the release, in every history,
+as its ``variance`` says. What the releases add depends on who was online and on which shares arrived. So the parties
 certify the history that they have, releases included, against every coalition of the planned size, and release only if its mu is
 below that of the target. A release that is missing afterwards only takes something away from the view. So the mu of any history
 is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else. The nodes of a study

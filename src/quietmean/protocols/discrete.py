@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, check_step, within
 from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
@@ -139,6 +140,14 @@ class DiscreteNoise(Configured, ABC):
 
         return LocalNoiseLossConversion(self.own_deviation, step=self.step, dimension=self.dimension, draws=schedule.parties)
 
+    def own_promise(self, sensitivity: float, deviation: float, draws: int, why: str) -> APriori:
+        """What is promised of ``draws`` noises of this ``deviation``, one of which hides a value."""
+        return self.grid_loss([deviation], draws).promise(mu_of_noise(sensitivity, deviation), why)
+
+    def own_bound(self, parties: int, sensitivity: float, proof: str) -> CoalitionBound:
+        """mu of each party, whichever others collude, where :attr:`own_deviation` is on all that is seen of its value."""
+        return CoalitionBound(np.full(parties, mu_of_noise(sensitivity, self.own_deviation)), proof)
+
     def grid_loss(
         self, deviations: Sequence[float], draws: int, rounding: Any = None, most_rounding: float = 0.0
     ) -> LossConversion:
@@ -159,6 +168,11 @@ class DiscreteNoise(Configured, ABC):
             rounding=rounding,
             most_rounding=most_rounding,
         )
+
+
+def mu_of_noise(sensitivity: float, deviation: float) -> float:
+    """mu of one release with Gaussian noise of this deviation; infinite without noise."""
+    return sensitivity / deviation if deviation else math.inf
 
 
 def cube(dimension: int, largest: float) -> Box:

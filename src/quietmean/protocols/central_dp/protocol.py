@@ -159,13 +159,10 @@ class CentralDP(DiscreteNoise, Mechanism):
         return counted
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        mu = sensitivity / self.sigma if self.sigma else np.inf
-        return self.grid_loss([self.sigma], 1).promise(mu, "the curator, who must be trusted and adds the noise")
+        return self.own_promise(sensitivity, self.sigma, 1, "the curator, who must be trusted and adds the noise")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        return CoalitionBound(
-            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the curator's noise"
-        )
+        return self.own_bound(schedule.parties, sensitivity, "the curator's noise")
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
         self.check_values(value)

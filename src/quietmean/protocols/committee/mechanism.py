@@ -18,7 +18,7 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, RoundedNumbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -33,12 +33,13 @@ from quietmean.protocols.committee.layout import layout_of, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters, wrong_sums_corrected
 from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -185,17 +186,8 @@ class CommitteeSharing(CommitteeFields, Mechanism):
     def check_parties(self, parties: int) -> None:
         self.parameters(parties)
 
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball:
-        middle, reach = weight * self.centre, weight * self.clip
-        if self.region == BALL:
-            return Ball(size=target.dimension, radius=reach, centre=middle)
-        return Box(size=target.dimension, low=middle - reach, high=middle + reach)
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """The ball or the box of the region, no wider than the sensitivity."""
-        if self.region == BALL:
-            return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
-        return super().input_domain(target)
+    value_region = value_region
+    input_domain = input_domain
 
     def noise_variance(self, target: Target) -> float:
         return predicted_error(self.parameters(target.parties), target.responding)
@@ -232,18 +224,16 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         Which member's noise is the k-th makes no difference: they are drawn from the sources of contributors, which have none.
         """
         parameters, counted = self.parameters(schedule.parties), np.nonzero(self.contributors(schedule, trace))[0].tolist()
-        vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
-        if len(counted) >= self.minimum:
-            total = np.zeros(self.dimension, dtype=np.int64)
+        total, opens = np.zeros(self.dimension, dtype=np.int64), len(counted) >= self.minimum
+        if opens:
             for place in counted:
                 total += encode(parameters, values[place], float(weights[place]), Seed(noise.party(place).secret("rounding", 0)))
             for first in range(0, parameters.dealings, len(values)):
                 drawn = noise.discrete(NoiseGroup.INDEPENDENT, first, parameters.scale, self.dimension)
                 total += drawn[: parameters.dealings - first].sum(axis=0)
-            vector[counted[0]] = decode(parameters, total, weights[counted].tolist())
-            weight[counted[0]] = weights[counted].sum()
-            by[counted[0]] = True
-        return Releases(vector, weight, by)
+        by = (np.arange(len(values)) == counted[0]) if opens else np.zeros(len(values), dtype=np.bool_)
+        vector = decode(parameters, total, weights[counted].tolist()) if opens else np.zeros(self.dimension)
+        return sum_released(by, values, vector, weights[counted].sum())
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return trace.finished
@@ -258,21 +248,13 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
-        if not counted.any():
-            return np.inf
-        parameters = self.parameters(schedule.parties)
-        return sum_variance(parameters, int(counted.sum())) / float(weights[counted].sum()) ** 2
+        return sum_error(counted, weights, sum_variance(self.parameters(schedule.parties), int(counted.sum())))
 
     # --- privacy ---
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """One sum, whose noise no contributor has."""
-        builder = TranscriptBuilder(schedule.parties)
-        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
-        if counted:
-            noise = {builder.add_noise([], self.noise_of_sum, NoiseGroup.INDEPENDENT): 1.0}
-            builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
-        return builder.build()
+        return sum_transcript(schedule, self.contributors(schedule, trace), self.noise_of_sum, owned=False)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.committee.accounting import CommitteeLossConversion

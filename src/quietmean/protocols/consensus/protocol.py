@@ -164,8 +164,8 @@ class Consensus(ConsensusParameters, Mechanism):
             # Nor does anything bound mu; what is sampled is counted all the same.
             why = "an edge whose first messages do not both arrive hides nothing" if self.keeps_edges else NOTHING_BOUNDS
             return self.grid_loss([], draws).promise(math.inf, why)
-        mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
-        return self.grid_loss([self.sigma_local], draws).promise(mu, why)
+        why = "the noise on each value: an edge that is given up no longer hides anything"
+        return self.own_promise(sensitivity, self.sigma_local, draws, why)
 
     @cached_property
     def _promises(self) -> dict[tuple[int, float], APriori]:

@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
@@ -168,10 +166,8 @@ class GOPA(GopaParameters, Mechanism):
             )
         # The party's own noise moves by the change itself, which is whole: nothing is rounded.
         draws = parties + (parties * (parties - 1) // 2 if self.sigma_delta else 0)
-        return self.grid_loss([self.sigma_star], draws).promise(
-            sensitivity / self.sigma_star if self.sigma_star else np.inf,
-            "each party's own noise: a value that comes too late is seen, and others have taken its cover out",
-        )
+        why = "each party's own noise: a value that comes too late is seen, and others have taken its cover out"
+        return self.own_promise(sensitivity, self.sigma_star, draws, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         from quietmean.protocols.gopa.worst_case import worst_coalition

@@ -85,13 +85,10 @@ class LocalDP(DiscreteNoise, Mechanism):
         return Schedule.silent(1, parties)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        mu = sensitivity / self.sigma if self.sigma else np.inf
-        return self.grid_loss([self.sigma], parties).promise(mu, "each party's own noise, whatever happens")
+        return self.own_promise(sensitivity, self.sigma, parties, "each party's own noise, whatever happens")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        return CoalitionBound(
-            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
-        )
+        return self.own_bound(schedule.parties, sensitivity, "the party's own noise")
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
         self.check_values(value)

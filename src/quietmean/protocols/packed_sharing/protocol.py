@@ -12,7 +12,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import Ball, Box, InputDomain
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.core.schema import OPEN
@@ -25,6 +25,7 @@ from quietmean.protocols.packed_sharing.encoding import decode_sum, rounded
 from quietmean.protocols.packed_sharing.follow import FollowedOutcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_error
 from quietmean.protocols.packed_sharing.messages import Codec
+from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
 from quietmean.protocols.packed_sharing.opening import ShareReader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.schedule import draw_schedule, is_drawn
@@ -33,7 +34,7 @@ from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import WRAPS, Attack, Checks, MessageAttack, Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -179,20 +180,11 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         gridless = replace(self, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
         return designed(gridless, target, domain.largest)[0]
 
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball:
-        middle, reach = weight * self.centre, weight * self.clip
-        if self.region == BALL:
-            return Ball(size=target.dimension, radius=reach, centre=middle)
-        return Box(size=target.dimension, low=middle - reach, high=middle + reach)
+    value_region = value_region
+    input_domain = input_domain
 
     def noise_variance(self, target: Target) -> float:
         return expected_error(target, self.minimum, self.party_variance)[0]
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """The ball or the box of the region, no wider than the sensitivity."""
-        if self.region == BALL:
-            return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
-        return super().input_domain(target)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))
@@ -239,29 +231,20 @@ class PackedSharing(PackedSharingParameters, Mechanism):
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
-        if not counted.any():
-            return np.inf
-        return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
+        return sum_error(counted, weights, counted.sum() * self.party_variance)
 
     def batch(
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         outcome = self.outcome(schedule, trace)
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        if outcome.inputs.any():
-            total, sum_of_weights = opened_sum(self, outcome.inputs, values, weights, noise)
-            vector[outcome.concluded], weight[outcome.concluded] = total, sum_of_weights
-        return Releases(vector, weight, outcome.concluded)
+        nothing = np.zeros(values.shape[1]), 0.0
+        opened = opened_sum(self, outcome.inputs, values, weights, noise) if outcome.inputs.any() else nothing
+        return sum_released(outcome.concluded, values, *opened)
 
     # --- privacy ---
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
-        if counted:
-            noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
-            builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
-        return builder.build()
+        return sum_transcript(schedule, self.contributors(schedule, trace), self.sigma)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.packed_sharing.loss import PackedLossConversion
@@ -283,7 +266,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
     # --- what is sent ---
 
     def traffic(self, parties: int, dimension: int) -> Volume:
-        """What a usual run sends, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
+        """A usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
         rules = self.rules(parties)
         codec, messages = Codec.of(self, rules), _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
         seeds = self.colluding_members / (parties - 1)

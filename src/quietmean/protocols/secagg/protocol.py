@@ -12,12 +12,12 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.input_domain import Ball, InputDomain
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
 from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.packed_sharing.one_sum import sum_error, sum_released, sum_transcript
 from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
@@ -32,7 +32,7 @@ from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import WRAPS, Checks, PlanningCost, Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -118,9 +118,7 @@ class SecAgg(SecAggParameters, Mechanism):
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
-        if not counted.any():
-            return np.inf
-        return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
+        return sum_error(counted, weights, counted.sum() * self.party_variance)
 
     def traffic(self, parties: int, dimension: int) -> Volume:
         """Averaged over all that one party sends and, as its share, what the aggregator sends for it."""
@@ -149,13 +147,7 @@ class SecAgg(SecAggParameters, Mechanism):
         return ClientRules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
-        if counted:
-            noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
-            values = dict.fromkeys(counted, 1.0)
-            builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
-        return builder.build()
+        return sum_transcript(schedule, self.contributors(schedule, trace), self.sigma, by=self.aggregator)
 
     def input_domain(self, target: Target) -> InputDomain:
         """The ball to which values are clipped anyway, no wider than the sensitivity."""
@@ -201,10 +193,6 @@ class SecAgg(SecAggParameters, Mechanism):
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        by = np.zeros(len(values), dtype=np.bool_)
-        if counted:
-            to = self.aggregator
-            vector[to], weight[to] = release(self, counted, values, weights, noise)
-            by[to] = True
-        return Releases(vector, weight, by)
+        by = (np.arange(len(values)) == self.aggregator) & bool(counted)
+        nothing = np.zeros(values.shape[1]), 0.0
+        return sum_released(by, values, *(release(self, counted, values, weights, noise) if counted else nothing))
