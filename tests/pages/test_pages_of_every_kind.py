@@ -118,6 +118,7 @@ def test_a_kind_of_others_has_a_sentence() -> None:
     document = {
         "name": "ratio(x)",
         "kind": "ratio",
+        "terms": [""],
         "estimate": 2.0,
         "standard_error": 0.1,
         "standard_error_population": None,

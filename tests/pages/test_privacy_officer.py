@@ -188,9 +188,15 @@ def test_what_a_file_does_not_say_is_said_not_to_be_known() -> None:
 def test_answers_of_any_shape_are_listed() -> None:
     found = released_of(
         [
-            {"name": "mean(age)", "estimate": 3.0, "standard_error": 0.5},
-            {"name": "table", "estimate": {"f": {"yes": 1.0, "no": 2}}, "standard_error": {"f": {"yes": "inf"}}},
-            {"name": "hidden by noise", "estimate": None},
+            {"name": "mean(age)", "terms": [""], "estimate": 3.0, "standard_error": 0.5},
+            {
+                "name": "table",
+                "terms": ["f yes", "f no"],
+                "groups": ["f", "f"],
+                "estimate": {"f": {"yes": 1.0, "no": 2}},
+                "standard_error": {"f": {"yes": "inf"}},
+            },
+            {"name": "hidden by noise", "terms": [""], "estimate": None},
             {"name": "nothing"},
         ]
     )

@@ -353,8 +353,8 @@ def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
         ("age", "has a part that is not known"),
         ("stage", "has a part that is not known"),
         ("age > 50 & treated", "has a part that is not known"),
-        ("agee > 50", r"has 'agee', which is no declared column \(did you mean 'age'"),
-        ("stage == II", "has 'II', which is no declared column.* levels between quotes"),
+        ("agee > 50", r"has 'agee', which is not a declared column \(did you mean 'age'"),
+        ("stage == II", "has 'II', which is not a declared column.* levels between quotes"),
         ("stage == 'IV'", r"compares stage with 'IV': it has the levels I, II, III, late"),
         ("stage > 'I'", "has an order of stage, whose levels have none"),
         ("stage == age", "compares stage with something else"),
@@ -370,7 +370,7 @@ def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
         ("(lambda: age)() > 1", "has a part that is not known"),
         ("age > " + "1" * 300, "at most 300"),
         ("(" * 250 + "age", "cannot be read"),
-        ("age ** treated > 1", "has a power that is no number"),
+        ("age ** treated > 1", "has a power that is not a number"),
     ],
 )
 def test_what_is_no_condition_is_refused_in_one_sentence(text: str, words: str) -> None:

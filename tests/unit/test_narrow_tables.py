@@ -34,6 +34,7 @@ def whole(text: str, *words: str) -> None:
 
 def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> None:
     term: dict[str, Any] = {
+        "terms": [""],
         "estimate": 123456.789,
         "standard_error": 12.3456,
         "interval_noise": [123432.0, 123481.0],

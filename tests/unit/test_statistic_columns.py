@@ -122,7 +122,7 @@ def test_the_command_line_says_the_same() -> None:
         ({"from": "__import__(crp)"}, "no function '__import__'"),
         ({"from": "crp.real"}, "not known: write for example"),
         ({"from": "3"}, "has no column in it"),
-        ({"from": "crp^bmi"}, "a power that is no number"),
+        ({"from": "crp^bmi"}, "a power that is not a number"),
         ({"from": "1 < crp < 3"}, "use one of < <= > >=, once"),
         ({"from": "1 / (crp - 1)"}, "has no bounds.* declare them with --bounds"),
         ({"from": "ward + 1"}, "'ward', which has levels"),

@@ -174,24 +174,8 @@ def test_csv_takes_no_other_file_s_place(tmp_path: Path) -> None:
     assert "sd" in path.read_text()
 
 
-def test_tables_of_older_receipts_are_read() -> None:
-    """Whose lines had a text for each group, without the terms."""
-    lines = [{"row": "N", "a": "12", "b": "9"}, {"row": "age, mean (SD)", "a": "5.1 (2.0)", "b": "-", "p": "0.030"}]
-    found = printed_table({"table": lines})
-    assert found is not None
-    assert found.heads == ("", "a", "b", "p")
-    assert found.rows == (("N", "12", "9", ""), ("age, mean (SD)", "5.1 (2.0)", "-", "0.030"))
+def test_a_summary_without_lines_is_not_a_table() -> None:
     assert printed_table({"table": 3, "until": 4}) is None
-
-
-def test_older_receipts_without_the_order_of_terms_are_read() -> None:
-    for text in EVERY_KIND:
-        document = answer(text).to_json()
-        old = {name: one for name, one in document.items() if name not in ("terms", "groups", "test_statistic")}
-        rows, before = (TidyTerms.of([one]).rows() for one in (document, old))
-        assert [(row["term"], row["estimate"], row["flag"]) for row in rows] == [
-            (row["term"], row["estimate"], row["flag"]) for row in before
-        ]
 
 
 DATED = Columns(

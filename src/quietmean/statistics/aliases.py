@@ -53,7 +53,7 @@ ALIASES["median"] = "quantiles"
 
 @dataclass(frozen=True)
 class _Instead:
-    """Why there is no statistic of a name, and what to ask: {0},
+    """Why a name is not that of a statistic, and what to ask: {0},
     {1} and so on are the values that were given, {} all of them."""
 
     why: str
@@ -100,7 +100,7 @@ _INSTEAD_OF = {
 
 
 def own_name(name: str, known: Collection[str], given: Sequence[str] = ()) -> str:
-    """The name of the kind that an alias or another spelling stands for; any other name as it is.
+    """The name of the kind that an alias or another spelling means; any other name as it is.
 
     ``given``: the values behind it. Raises :class:`InputError` for a name of the field that is none, with what to ask instead.
     """

@@ -32,7 +32,7 @@ class Shift:
 class Around:
     """Quantities read @ mean + offset of a mean that moves by a ``shift``; ``spread``: their covariance under noise of size 1.
 
-    ``places``: of each feature's quantities among all. ``quantities``: (q,), as released; None before the start, when they may be
+    ``places``: where each feature's quantities are. ``quantities``: (q,), as released; None before the start, when they may be
     those of any records. ``of_all``: they are of all records, not of those in which a condition holds, of which nobody knows
     beforehand how many there are.
     """
@@ -55,7 +55,7 @@ class Around:
         return moved
 
     def values(self, feature: Hashable, weights: Array) -> Array | None:
-        """The same sums as they were released."""
+        """Weighted sums of a feature's quantities as they were released."""
         return None if self.quantities is None else np.asarray(weights @ self.quantities[self.places[feature]])
 
     def noise(self, feature: Hashable, weights: Array) -> Array:
@@ -73,7 +73,7 @@ class Around:
     def ratio(self, feature: Hashable, top: Array, bottom: Array) -> float:
         """How far a ratio of two sums moves from that of a result.
 
-        With v = a / b as released and v' = a' / b': v - v' = ((a - a') - v (b - b')) / b', and b' is no less than b - |b - b'|.
+        With v = a / b as released and v' = a' / b': v - v' = ((a - a') - v (b - b')) / b', and b' is at least b - |b - b'|.
         """
         amount, part, moved = self.values(feature, top), self.values(feature, bottom), float(self.moved(feature, bottom))
         if amount is None or part is None or float(part) <= moved:

@@ -9,6 +9,7 @@ import numpy as np
 
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.around import Around
+from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import least_count, satterthwaite
@@ -73,6 +74,14 @@ class Summary:
             return estimate
         ends = [(0.0, high) for _, high in (estimate.of_noise, estimate.of_population)]
         return replace(estimate, value=math.nan, of_noise=ends[0], of_population=ends[1])
+
+
+def estimate_of_mean(term: str, present: Summary | None, column: Column) -> Estimate:
+    """The mean as a term; unknown where noise hides whether any value is present."""
+    limits = (column.low, column.high)
+    if present is None:
+        return Estimate.unknown(term, limits)
+    return Estimate.normal(term, present.mean, present.noise_of_mean, present.sampling_of_mean, limits, present.degrees)
 
 
 def square_root(variance: Estimate, term: str) -> Estimate:

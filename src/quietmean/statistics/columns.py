@@ -1,4 +1,5 @@
-"""The columns that a study declares: bounds of numbers and dates, levels, transforms, and what stands for a missing cell."""
+"""The columns that a study declares: bounds of numbers and dates, levels, transforms, and what counts in place of a missing
+cell."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class Column(BaseModel):
     ``since``: cells are dates, and numbers are days since that public day; the bounds of dates may be given as dates.
     ``origin`` (``from`` in a study file): the column is a public :class:`Transform` of others and stands in no file; a threshold
     is boolean, and bounds that are not declared follow from those of its columns. ``missing_codes``: cells that mean missing.
-    ``missing``, of numbers: what stands for a cell without one. ``indicator``: nothing, and how many are present is estimated
-    under the same noise. ``centre``: the middle of the bounds, counted as present; in documents that do not say, too
+    ``missing``, of numbers: what counts in place of a cell without one. ``indicator``: nothing, and how many are present is
+    estimated under the same noise. ``centre``: the middle of the bounds, counted as present; in documents that do not say, too
     (:data:`DeclaredColumn`). Of levels, missing is one more level.
     ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
     How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear"), by equal factors
@@ -257,7 +258,7 @@ def is_number(text: str) -> bool:
 
 
 def _day(name: Any, raw: Any) -> datetime.date:
-    """Raises :class:`InputError` for what is no day."""
+    """Parse a day. Raises :class:`InputError` for anything else."""
     if isinstance(raw, datetime.datetime):
         return raw.date()
     if isinstance(raw, datetime.date):
@@ -269,7 +270,7 @@ def _day(name: Any, raw: Any) -> datetime.date:
 
 
 def missing_rule(text: str) -> str:
-    """What stands for a missing value. Raises :class:`InputError` for anything that is no rule."""
+    """The rule for missing values. Raises :class:`InputError` for any other text."""
     if text in ("drop", "refuse"):
         raise InputError(
             f"missing {text!r} would publish how many records are incomplete, or whether one is: choose centre, or indicator for "

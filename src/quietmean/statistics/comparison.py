@@ -54,13 +54,13 @@ class Curves:
         return self.strata[0][0].bins
 
     def _joined(self, joins: list[tuple[TimeBins, Array]]) -> Curves:
-        """The same in other bins, by stratum."""
+        """Join bins of each stratum."""
         every = _beside([np.kron(np.eye(len(arms)), join) for arms, (_, join) in zip(self.strata, joins, strict=True)])
         strata = [[curve.joined(*join) for curve in arms] for arms, join in zip(self.strata, joins, strict=True)]
         return Curves(strata, every @ self.noise @ every.T)
 
     def halved(self) -> Curves:
-        """The same in half as many bins."""
+        """The curves in half as many bins."""
         return self._joined([in_half_as_many(arms[0].bins) for arms in self.strata])
 
     def compared(self) -> Curves:
@@ -128,7 +128,7 @@ def extent(arms: list[str], all_bins: Curves, used: Curves) -> dict[str, Any]:
 
 
 def too_few_bins(subject: str) -> str:
-    """Why there is no comparison."""
+    """Why arms are not compared."""
     return (
         f"{subject} needs {LEAST_BINS} bins or more, or one for each whole number, to know how much the bins leave open: choose "
         f"bins={LEAST_BINS} or more edges"
@@ -151,8 +151,8 @@ def log_rank(curves: Curves) -> HypothesisTest | None:
 
 
 def _scores(curves: list[Curve]) -> tuple[Array, Array, Array]:
-    """Of the arms of one stratum: events less those expected (arms,), their covariance of sampling (arms, arms), and how they
-    change with all counts (arms, counts)."""
+    """The scores of the arms of one stratum: events less those expected (arms,), their covariance of sampling (arms, arms), and
+    how they change with all counts (arms, counts)."""
     bins = len(curves[0].bins)
     arms, size = len(curves), 2 * bins + 1
     risk = np.array([curve.at_risk for curve in curves])

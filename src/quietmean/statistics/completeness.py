@@ -1,4 +1,4 @@
-"""Of how many records an answer is, from quantities that its features release anyway."""
+"""How many records an answer is of, from quantities that its features release anyway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def counted(
     columns: Columns,
     outside: tuple[float, float] | None = None,
 ) -> Estimates:
-    """The same with how many records have what it needs, and how many each term is of: those of its group, where it has one.
+    """Add how many records have what it needs, and how many each term is of: those of its group, where it has one.
 
     ``outside``: how many are outside its condition, with the error of that; None without one.
     """
@@ -71,7 +71,7 @@ def _of_at_most(summary: Mapping[str, Any], most: float, counts: bool = False) -
 
 
 def _beside(outside: tuple[float, float] | None, estimates: Estimates) -> Estimates:
-    """The same with how many records are outside its condition."""
+    """Add how many records are outside its condition."""
     if outside is None or estimates.completeness is None:
         return estimates
     return replace(estimates, completeness=replace(estimates.completeness, outside=outside[0], outside_error=outside[1]))

@@ -48,7 +48,7 @@ class RowCondition(Expression):
             if name not in columns.names:
                 near = nearest(name, columns.names)
                 raise InputError(
-                    f"{self.what} {self.text!r} has {name!r}, which is no declared column{near}: it may have "
+                    f"{self.what} {self.text!r} has {name!r}, which is not a declared column{near}: it may have "
                     f"{', '.join(columns.names)}, and levels between quotes"
                 )
         self._truth(self._tree, {column.name: column for column in columns}, None)
@@ -90,8 +90,8 @@ class RowCondition(Expression):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 raise self._refused("has no values in brackets after in: write for example stage in ('II', 'III')")
             each = np.array([self._pair(left, element, ast.Eq(), columns, records) for element in right.elts])
-            among: Array = each.max(axis=0)
-            return 1 - among if isinstance(op, ast.NotIn) else among
+            one_of: Array = each.max(axis=0)
+            return 1 - one_of if isinstance(op, ast.NotIn) else one_of
         for one, other in ((left, right), (right, left)):
             column = self._column(one, columns)
             if column is not None and (not column.numeric or (column.since and isinstance(other, ast.Constant))):

@@ -163,7 +163,7 @@ def difference_of_means(curves: Curves, term: str) -> Estimate:
     """The difference of the restricted means of two arms, second minus first.
 
     The bins move both arms alike. So what they leave open is the distance to where in all bins of both arms events come first or
-    last, as where times are heaped, or that to the difference in half as many bins, which is no bound; and at most what they
+    last, as where times are heaped, or that to the difference in half as many bins, which is not a bound; and at most what they
     leave open in both arms.
     """
     bins, last = curves.bins, float(curves.bins.ends[-1])

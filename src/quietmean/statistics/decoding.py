@@ -99,12 +99,12 @@ class Decoder:
         return [feature for feature, own in places.items() if size[own].max() > _ROUNDING * size.max()]
 
     def of_quantities(self, quantities: Array, noise: float, weight: float) -> Released:
-        """The same from the quantities (q,) themselves."""
+        """What statistics read from the quantities (q,) themselves."""
         return Released(weight, quantities, noise**2 * self.spread, self.places, self.whole, self.counted, self.least)
 
 
 def places_in(part: Feature, released: Feature) -> Ints:
-    """Where the quantities of a feature are among those of what is released instead of it, shape (part.size,)."""
+    """Where the quantities of a feature are in those of what is released instead of it, shape (part.size,)."""
     return np.arange(part.size) if part.family() is None else released.places_of(part)
 
 

@@ -248,7 +248,7 @@ class _Studies:
         self._drawn: dict[tuple[float, float, int], tuple[Array, Array]] = {}
 
     def drawn(self, spread: float, weight: float, count: int) -> tuple[Array, Array]:
-        """Of ``count`` studies with so many records each, (count, q): the quantities, and noise for a deviation of 1.
+        """Draw ``count`` studies with so many records each, (count, q): the quantities, and noise for a deviation of 1.
 
         The same for the same question, whatever the number of records: more never does less by chance.
         """
@@ -315,7 +315,7 @@ def summed_up(decoded: list[Estimates], null: float | None, term: str | None = N
 
 
 def headline(decoded: list[Estimates]) -> str:
-    """The term that stands for a statistic: the first that is asked for, else the one in the middle by its part of noise."""
+    """The term by which a statistic is judged: the first that is asked for, else the one in the middle by its part of noise."""
     first = decoded[0]
     if first.headline:
         return first.headline[0]

@@ -55,7 +55,7 @@ class StatedAnswer:
         return [term for term in self.terms.values() if math.isfinite(term.estimate)]
 
     def value(self, term: str) -> str:
-        """An estimate with its interval of the population, or of the noise where there is no other."""
+        """An estimate with its interval of the population, or of the noise where nothing else is known."""
         return with_interval(self.terms[term]) if term in self.terms else HIDDEN
 
     def p(self, *tests: str) -> str:
@@ -89,7 +89,7 @@ def finding(document: Mapping[str, Any], counted: str = "records") -> str:
 
 
 def _reason(document: Mapping[str, Any]) -> str:
-    """Why there is no answer, as the notes say it, unless that is a list of many: then these say it, and this that it is so."""
+    """Why an answer is missing, as the notes say it, unless that is a list of many: then these say it, and this that it is so."""
     flags = [flag for flag in document.get("flagged", ()) if flag["code"] not in _NO_REASON]
     first = next(iter(notes_of(flags)), NOTHING)
     reason = first if first in {flag["message"] for flag in flags} else NOTHING

@@ -104,12 +104,12 @@ class HypothesisTest:
 
     @classmethod
     def of_json(cls, raw: Mapping[str, Any]) -> Self:
-        """From what :meth:`to_json` gives, and a receipt holds; of receipts of before without a name."""
+        """Read what :meth:`to_json` gives, and a receipt holds."""
         return cls(
             number_of(raw["statistic"]),
             tuple(number_of(degree) for degree in raw["df"]),
             number_of(raw["p_value"]),
-            *(str(raw.get(name, "")) for name in ("method", "symbol", "about")),
+            *(str(raw[name]) for name in ("method", "symbol", "about")),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _WHOLE = re.compile(r"(I|C)\((.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Formula:
-    """``outcome ~ terms``. Raises :class:`InputError` for what is no formula."""
+    """``outcome ~ terms``. Raises :class:`InputError` for any other text."""
 
     text: str
 
@@ -50,12 +50,12 @@ class Formula:
 
     @cached_property
     def plain(self) -> tuple[str, dict[str, str]]:
-        """The right side as formulaic can read it, and the names by the words that stand for them there."""
+        """The right side as formulaic can read it, and the names by the words for them there."""
         return in_plain_words(self.sides[1].strip())
 
     @cached_property
     def terms(self) -> list[Any]:
-        """Those of formulaic, in plain words, the intercept among them."""
+        """The terms of formulaic, in plain words, with the intercept."""
         formulaic = import_extra("formulaic", "models", "a formula of more than columns")
         if any(int(power) > LARGEST_POWER for power in re.findall(r"(?:\*\*|\^)\s*(\d{1,9})", self.plain[0])):
             raise InputError(f"{self.text!r} has a power above {LARGEST_POWER}: write interactions out")
@@ -69,7 +69,7 @@ class Formula:
         return terms
 
     def named(self, text: str) -> str:
-        """A text in plain words with the names that these stand for, and powers as people write them."""
+        """A text in plain words with the names that these mean, and powers as people write them."""
         text = re.sub(r"\s*(\*\*|\^)\s*", "^", text)
         for word, name in reversed(self.plain[1].items()):
             text = text.replace(word, _backquoted(name))
@@ -123,7 +123,7 @@ def _of_all(raw: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Writing:
-    """Of one formula of the statistic ``asked``; ``declared`` grows by the columns that its terms are."""
+    """The writing of one formula of the statistic ``asked``; ``declared`` grows by the columns that its terms are."""
 
     formula: Formula
     declared: dict[str, Column]

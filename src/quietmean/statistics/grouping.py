@@ -42,7 +42,8 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """By which ``columns`` rows are grouped: by their cells, or where ``cuts`` has rising edges, by where numbers lie among them.
+    """By which ``columns`` rows are grouped: by their cells, or where ``cuts`` has rising edges, by where numbers lie between
+    them.
 
     Two numbers are in one group if they lie between the same two edges; an edge is in a group of its own.
     """
@@ -210,7 +211,7 @@ def question_about(column: Column, columns: Columns) -> Question:
 
 
 def _with_codes(edges: tuple[float, ...], column: Column) -> tuple[float, ...]:
-    """And the codes for missing, each of which is in a group of its own; none where one of them is no number."""
+    """Add the codes for missing, each of which is in a group of its own; none where one of them is not a number."""
     try:
         codes = [float(code) for code in column.missing_codes]
         return tuple(sorted({*edges, *codes, *map(in_single, codes)}))

@@ -25,7 +25,8 @@ HIDING = (NEAR, NOT_IDENTIFIED, SEPARATED)
 
 
 def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:
-    """What a number of records must be above to be told from none: so many deviations of its noise, and never rounding alone."""
+    """What a number of records must be above to be distinguished from none: so many deviations of its noise, and never rounding
+    alone."""
     return max(deviations * error, floor)
 
 

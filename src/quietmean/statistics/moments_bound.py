@@ -21,7 +21,7 @@ _LARGEST = 1.0
 
 @dataclass(frozen=True, eq=False)
 class MovedMoments:
-    """Of k columns scaled to [-1, 1]: how far their means, (k,), and covariances, (k, k), move from those of a result.
+    """How far means, (k,), and covariances, (k, k), of k columns scaled to [-1, 1] move from those of a result.
 
     ``records``: the least and the largest number of records that have them all. ``known``: the means and covariances of the
     result, divisor n, without the noise's own part; None before the start. ``errors``: the largest standard deviation of the

@@ -45,7 +45,8 @@ class Move:
 def moves(
     workload: Workload, shift: Shift, step: float, mean: Vector | None = None, answers: Sequence[Answer] = ()
 ) -> tuple[Move, ...]:
-    """Of each term of each statistic: what follows from the bounds of features through its estimator, or its whole range.
+    """How far each term of each statistic moves: what follows from the bounds of features through its estimator, or its whole
+    range.
 
     ``mean``: the mean vector, (d,), with its ``answers``; without it, before the start, ratios are of records that all have a
     value. ``step``: as for :meth:`Workload.decode`.

@@ -52,9 +52,9 @@ def quoted(name: str, separators: str = ",~") -> str:
 
 
 def in_plain_words(text: str, signs: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
-    """The text as Python's parser and formulaic's can read it, and the names by the words that stand for them in it.
+    """The text as Python's parser and formulaic's can read it, and the names by the words for them in it.
 
-    ``signs``: what stands for single signs outside of quotes.
+    ``signs``: what replaces single signs outside of quotes.
     """
     stem = "name_"
     while stem in text:

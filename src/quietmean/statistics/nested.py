@@ -11,7 +11,7 @@ from quietmean.statistics.statistic import Statistic
 
 @dataclass(frozen=True)
 class StatisticReader:
-    """``read``: the table that a text stands for; ``parse``: the statistic of a table. Both raise :class:`InputError`."""
+    """``read``: the table that a text means; ``parse``: the statistic of a table. Both raise :class:`InputError`."""
 
     read: Callable[[str], dict[str, Any]]
     parse: Callable[[Mapping[str, Any]], Statistic]

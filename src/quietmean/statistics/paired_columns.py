@@ -1,7 +1,7 @@
 """Statistics of two columns of the same records that are smooth functions of their means, variances and covariance.
 
 Errors of sampling are by gradient, from the released products of orders three and four, which cost nothing: they hold whatever
-the distribution is. Where the noise hides these products, a normal distribution's stand for them.
+the distribution is. Where the noise hides these products, a normal distribution's take their place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of persons: which of them count, and how they become one vector for each person.
 
 A person's rows are averaged after the features, each with weight 1 over their number: so a person counts once however many rows
-it has, and the sensitivity is that of a record. The mean of inputs would be another thing: the square of a mean is no mean of
+it has, and the sensitivity is that of a record. The mean of inputs would be another thing: the square of a mean is not a mean of
 squares. Of ``rows = "first"`` or ``"last"`` one row counts. Of ``rows = k`` at most k rows are added up, and the sensitivity is
 k times that of a record.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
 
-# Of the hash that decides among rows of one day: the constants of splitmix64.
+# Of the hash that decides between rows of one day: the constants of splitmix64.
 _STEP, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -54,7 +54,7 @@ class Grouped:
         return sums / self.counts[:, None]
 
     def pieces(self, rows: int) -> Iterator[Grouped]:
-        """The same persons, about so many rows at a time."""
+        """The persons, about so many rows at a time."""
         for begin, end in spans(self.starts, rows):
             stop = self.starts[end] if end < len(self) else len(self.values)
             yield Grouped(self.values[self.starts[begin] : stop], self.starts[begin:end] - self.starts[begin])
@@ -64,7 +64,7 @@ class Grouped:
 class PersonRows:
     """Rows of persons in any order.
 
-    ``values``: (rows, columns); ``persons``: 128 bits that stand for each row's person, (rows, 2), zeros for nobody; ``days``: of
+    ``values``: (rows, columns); ``persons``: 128 bits of each row's person, (rows, 2), zeros for nobody; ``days``: of
     each row, (rows,), NaN where none is known.
     """
 
@@ -74,7 +74,7 @@ class PersonRows:
 
     @classmethod
     def none(cls, columns: int) -> PersonRows:
-        """Of a table without rows."""
+        """The rows of a table without any."""
         return cls(np.empty((0, columns)), np.empty((0, 2), dtype=np.uint64), np.empty(0))
 
     def chosen(self, rows: str | int) -> Grouped:
@@ -93,7 +93,8 @@ class PersonRows:
         return Grouped(self.values[order], starts)
 
     def chosen_in_pieces(self, rows: str | int, size: int) -> Iterator[Grouped]:
-        """The same, whole persons with about ``size`` rows at a time: what sorts them is of one piece alone, as their copy is."""
+        """The rows that count, whole persons with about ``size`` rows at a time: what sorts them is of one piece alone, as their
+        copy is."""
         first = self.persons[:, 0]
         for low, high in pairwise(_edges(-(-len(first) // size))):
             here = np.flatnonzero((first >= low) & (first <= high - 1))
@@ -102,7 +103,7 @@ class PersonRows:
                 yield grouped
 
     def _order(self, *, latest_first: bool) -> tuple[NDArray[np.intp], Mask]:
-        """Of the rows of somebody: by person, day and hash; and which ones are the first of a person."""
+        """The order of the rows of somebody, by person, day and hash; and which ones are the first of a person."""
         keys = [hashed(self.persons, self.values)]
         # What is the same in all rows, as where no day is known, need not be sorted by.
         if not np.isnan(self.days).all():

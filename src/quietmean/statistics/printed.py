@@ -178,14 +178,14 @@ def _first_word(text: str) -> str:
 
 @dataclass(frozen=True)
 class Note:
-    """What flags say in a sentence, and the terms that it is about; none of them stand for the whole answer."""
+    """What flags say in a sentence, and the terms that it is about; none of them means the whole answer."""
 
     text: str
     terms: tuple[str, ...]
 
 
 def who_is_counted(document: Mapping[str, Any], counted: str = "records") -> str:
-    """Of how many records an answer is, and of how many that might be; "" where nothing tells. ``counted``: of what."""
+    """How many records an answer is of, and of how many that might be; "" where nothing tells. ``counted``: of what."""
     complete = document.get("completeness")
     if not complete or complete["present"] is None:
         return ""
@@ -238,7 +238,7 @@ def in_all(lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def marked_notes(flagged: Iterable[Mapping[str, Any]]) -> list[Note]:
-    """The same with the terms that each is about."""
+    """The notes with the terms that each is about."""
     by_code: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for flag in flagged:
         by_code.setdefault(str(flag["code"]), {}).setdefault(str(flag["message"]), []).append(flag)
@@ -288,19 +288,14 @@ _BEHIND = {"p": "p", "smd": "SMD"}
 
 
 def printed_table(summary: Mapping[str, Any]) -> PrintedTable | None:
-    """The table in the summary of an answer, if it has one: lines with their cells, or of receipts of before, with texts."""
+    """The table in the summary of an answer, if it has one: lines with their cells."""
     lines = summary.get("table")
-    if not (isinstance(lines, Sequence) and lines and all(isinstance(line, Mapping) for line in lines)):
+    if not isinstance(lines, Sequence) or not lines:
         return None
-    if not all(isinstance(line.get("cells"), Mapping) for line in lines):
-        heads = [head for head in dict.fromkeys(head for line in lines for head in line) if head != "row"]
-        rows = tuple((str(line.get("row", "")), *(str(line.get(head, "")) for head in heads)) for line in lines)
-        return PrintedTable(("", *heads), rows, ((),) * len(rows))
-    groups = summary.get("groups") or list(dict.fromkeys(group for line in lines for group in line["cells"]))
+    groups, heads = summary["groups"], summary["heads"]
     behind = [key for key in _BEHIND if any(key in line for line in lines)]
-    named = summary.get("heads", {})
     return PrintedTable(
-        ("", *(str(named.get(group, group)) for group in groups), *(_BEHIND[key] for key in behind)),
+        ("", *(str(heads[group]) for group in groups), *(_BEHIND[key] for key in behind)),
         tuple(
             (
                 str(line["row"]),
@@ -309,5 +304,5 @@ def printed_table(summary: Mapping[str, Any]) -> PrintedTable | None:
             )
             for line in lines
         ),
-        tuple(tuple(line.get("terms", ())) for line in lines),
+        tuple(tuple(line["terms"]) for line in lines),
     )

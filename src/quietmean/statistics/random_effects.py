@@ -13,8 +13,9 @@ and in 93 % of 40.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.delta_method import numerical_slopes, spread
+from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, spread
+from quietmean.statistics.delta_method import ratio as ratio_of
 from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
@@ -31,6 +33,9 @@ from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.statistic import Released, Statistic, require_records
 
+FIXED, RANDOM = "fixed", "random"
+# The level at which Cochran's test says that sites differ.
+_DIFFERENT = 0.05
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
 SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
 # From so many sites on, the interval holds in 93 % where the sites' values are exponential.
@@ -131,6 +136,61 @@ class Pooled:
         """Which part of the differences between estimates is not chance."""
         return max(1 - self.degrees / self.statistic, 0.0) if self.statistic > 0 else 0.0
 
+    def estimates(
+        self, terms: Sequence[SmoothTerm], noise: Sequence[float], subject: str
+    ) -> tuple[list[Estimate], dict[str, Any], list[Flag]]:
+        """What sites have in common with fixed and with random effects, from the variances of noise in both; heterogeneity.
+
+        ``subject``: what is estimated, in sentences.
+        """
+        common = ((self.fixed, self.fixed_variance, math.inf), (self.random, self.random_variance, self.degrees))
+        entries = [
+            term.estimate(value, own, max(variance - own, 0.0), degrees)
+            for term, own, (value, variance, degrees) in zip(terms, noise, common, strict=True)
+        ]
+        flags = few_sites(self.sites, (RANDOM,))
+        if self.test.p_value < _DIFFERENT:
+            text = (
+                f"sites differ by more than chance: the fixed {subject} is one of these sites only, and its interval of no others"
+            )
+            flags.append(Flag("heterogeneous", text, (FIXED,)))
+        return entries, {"tau_squared": self.between, "i_squared": self.i_squared, "sites": self.sites}, flags
+
+
+def in_common(
+    entries: Sequence[Estimate],
+    sites: Sequence[SiteEstimate],
+    lost: Callable[[str], Flag],
+    terms: tuple[SmoothTerm, SmoothTerm],
+    noise: Callable[[list[int]], Sequence[float]],
+    subject: str,
+    *,
+    method: str,
+    about: Mapping[str, Any] | None = None,
+) -> Estimates:
+    """The answer of sites with their own ``entries``, and of what the known ones have in common, fixed and random.
+
+    ``lost``: what is said of a site that noise hides; ``noise``: the variances of noise in both, from the places of known sites.
+    """
+    known = [place for place, site in enumerate(sites) if site.known]
+    flags = [Flag("sites-seen", SEEN)]
+    flags += [lost(entry.term) for entry, site in zip(entries, sites, strict=True) if not site.known]
+    if len(known) < 2:
+        flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
+        unknown = [term.unknown for term in terms]
+        return Estimates.of([*entries, *unknown], flags=flags, headline=(RANDOM,), summary=about or {}, method=method)
+    values = np.array([[sites[place].value, sites[place].noise + sites[place].sampling] for place in known]).T
+    pooled = Pooled.of(*values)
+    common, more, own_flags = pooled.estimates(terms, noise(known), subject)
+    return Estimates.of(
+        [*entries, *common],
+        tests={"Q": pooled.test},
+        summary={**(about or {}), **more},
+        flags=(*flags, *own_flags),
+        headline=(RANDOM,),
+        method=f"{method}; inverse variances with the noise in them; {METHOD}",
+    )
+
 
 @dataclass(frozen=True, eq=False)
 class AcrossSites:
@@ -182,13 +242,9 @@ class AcrossSites:
             own = spread(slope, np.diag(noises))
         else:
             own = float(noise([index for index, site in enumerate(sites) if site.known])[1])
-        rest = max(pooled.random_variance - own, 0.0)
-        if ratio:
-            row = Estimate.ratio(term, pooled.random, own, rest, pooled.degrees)
-        else:
-            row = Estimate.normal(term, pooled.random, own, rest, limits, pooled.degrees)
-            row = row.tested(pooled.degrees) if tested else row
-        self.rows.append(row)
+        kind = ratio_of(term) if ratio else SmoothTerm(term, limits)
+        row = kind.estimate(pooled.random, own, max(pooled.random_variance - own, 0.0), pooled.degrees)
+        self.rows.append(row.tested(pooled.degrees) if tested else row)
         self.tests[f"Q {term}".strip()] = replace(pooled.test, about=term)
         between, name = math.sqrt(pooled.between), term or "all"
         self.heterogeneity[name] = {"tau": between, "i_squared": pooled.i_squared, "sites": float(pooled.sites)}
@@ -220,7 +276,7 @@ class SiteMeans:
         """The sites' means in one group."""
         summaries = [summary(self.released, self.block, group * self.sites + site) for site in range(self.sites)]
         rounding = _ROUNDING * self.block.column.width**2
-        # Of a variance that is no more than rounding nothing can be said.
+        # Of a variance that is only rounding nothing can be said.
         return [
             SiteEstimate(site_summary.mean, site_summary.noise_of_mean, site_summary.sampling_of_mean)
             if site_summary is not None and site_summary.noise_of_mean + site_summary.sampling_of_mean > rounding

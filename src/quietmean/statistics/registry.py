@@ -59,7 +59,7 @@ def with_own_name(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_text(text: str) -> dict[str, Any]:
-    """The table that ``kind(value, ..., name=value, ...)`` stands for. Raises :class:`InputError`."""
+    """The table that ``kind(value, ..., name=value, ...)`` means. Raises :class:`InputError`."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise InputError(f"statistic {text!r} is not of the form kind(column, name=value): write for example mean(age)")

@@ -45,10 +45,10 @@ class Sampling:
         return Sampling(self.variances * factors, self.uncertainty * np.square(factors))
 
     def shrink_towards(self, model: Array) -> Sampling:
-        """Drawn to the model's variances by as much as the noise may be why they differ, and not at all without noise.
+        """Draw the variances to the model's by as much as the noise may be why they differ, and not at all without noise.
 
         Within a third of the noise's deviation these are the model's; beyond, the less is taken off the further they are apart,
-        as in Stein's estimate. Noise alone would else make a variance, which is no less than 0, too large on average.
+        as in Stein's estimate. Noise alone would else make a variance, which is at least 0, too large on average.
         """
         apart = np.maximum(self.variances, 0.0) - model
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -21,7 +21,7 @@ from quietmean.statistics.known_levels import KnownMargins
 SMD, COHEN_D = "smd", "cohen-d"
 # Noise deviations of a variance that is divided by.
 _LEAST_VARIANCE = 4.0
-# A level whose variance is no larger hardly occurs.
+# A level whose variance is at most this hardly occurs.
 _NO_VARIANCE = 1e-6
 
 

@@ -154,7 +154,7 @@ class Feature(ABC):
         return None
 
     def complete_in(self, by: str) -> Array | None:
-        """The same for each level of a column, (levels, size); None where it does not tell them apart."""
+        """The weights of :attr:`complete` for each level of a column, (levels, size); None where it does not tell them apart."""
         return None
 
     @property
@@ -175,7 +175,7 @@ class Feature(ABC):
         raise TypeError(f"{cls.__name__} has a family but joins nothing")
 
     def places_of(self, part: Any) -> Ints:
-        """Where the quantities of a feature that was joined are among these, shape (part.size,)."""
+        """Where the quantities of a feature that was joined are in these, shape (part.size,)."""
         raise TypeError(f"{type(self).__name__} was joined of nothing")
 
 
@@ -234,7 +234,7 @@ class Released:
         return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
     def sums(self, feature: Feature, weights: Array) -> Released:
-        """The same, with weighted sums of a feature's quantities in their place, by weights (sums, size)."""
+        """Take weighted sums of a feature's quantities in their place, by weights (sums, size)."""
         covariance = weights @ self.covariance(feature) @ weights.T
         places = {feature: np.arange(len(weights))}
         return Released(self.weight, weights @ self.mean(feature), covariance, places, counted=False, least=self.least)
@@ -369,7 +369,7 @@ class Statistic(Configured, ABC):
         return self.share
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
-        """The terms that depend on a column; none stand for all of them."""
+        """The terms that depend on a column; none means all of them."""
         return ()
 
     def readings(self, columns: Columns) -> tuple[TermReading, ...]:
@@ -418,13 +418,13 @@ def _brief(value: Any, key: str) -> str:
 
 
 def domain_of_sums(feature: Feature, scale: float) -> InputDomain:
-    """Of sums of rows, no longer than one encoding may be."""
+    """The domain of sums of rows, no longer than one encoding may be."""
     largest = min(feature.domain.largest, feature.length)
     return InputDomain((Sums(size=feature.size, length=feature.length, largest_coordinate=largest, scale=scale),))
 
 
 def scaled_domain(feature: Feature, scale: float) -> InputDomain:
-    """Of encodings times a scale. Raises :class:`InputError` where the feature states a domain that is not theirs."""
+    """The domain of encodings times a scale. Raises :class:`InputError` where the feature states a domain that is not theirs."""
     domain = feature.domain
     if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
         raise InputError(

@@ -1,7 +1,7 @@
 """Statistics of some of the records only: for them all others are records in which nothing is present.
 
-The set of possible encodings is no larger, so that sensitivities are those without the condition. Those outside look like records
-that lack a value: only the number of records inside, where it is released, tells the two apart.
+The set of possible encodings does not grow, so that sensitivities are those without the condition. Those outside look like
+records that lack a value: only the number of records inside, where it is released, tells the two apart.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class DeclaredStatistic:
         return possible(estimates, self.statistic.curves_of(estimates))
 
     def as_released(self, released: Released) -> Estimates:
-        """The same where noise may have moved estimates beyond what is possible: without bias."""
+        """The estimates where noise may have moved them beyond what is possible: without bias."""
         return self.to_predict(released).as_shown()
 
     def to_predict(self, released: Released) -> Estimates:
@@ -230,7 +230,7 @@ class DeclaredStatistic:
         return estimates
 
     def counted(self, estimates: Estimates, released: Released) -> Estimates:
-        """The same with how many records it is of."""
+        """Add how many records it is of."""
         outside = None if self.condition is None else self._outside(released)
         return counted(estimates, self.statistic, self._read(released), self.seen, outside)
 
@@ -256,7 +256,7 @@ class DeclaredStatistic:
         return min(max(part, 0.0), 1.0) * released.weight, error * released.weight
 
     def _without_outsiders(self, estimates: Estimates, view: Released) -> Estimates:
-        """The same without what would be another number if there were twice as many records, all others outside."""
+        """Leave out what would be another number if there were twice as many records, all others outside."""
         quantities = view.quantities.copy()
         for feature, own in view.places.items():
             quantities[own] += self._of_nothing(feature)
@@ -293,7 +293,7 @@ class DeclaredStatistic:
         )
 
     def _of_inside(self, released: Released, places: Mapping[Feature, Ints]) -> Released:
-        """The same without those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
+        """Leave out those outside, who count as missing: ``whole`` is the part inside, as where counts are private."""
         inside = np.eye(len(released.quantities))[self._place_of_inside(released.places)]
         change, nothing = self._without_others(released.places, places, len(inside), released.whole)
         # Where no feature knows all records, there is nothing to take out of it.
@@ -333,7 +333,7 @@ class DeclaredStatistic:
         return Inside(condition, tuple(self.seen))
 
     def _place_of_inside(self, places: Mapping[Feature, Ints]) -> int | None:
-        """Where the part of the records inside is among the quantities, whichever statistic asks for it."""
+        """Where the part of the records inside is in the quantities, whichever statistic asks for it."""
         counted_here = self._within(AnyPresent(tuple(self.seen[name] for name in self._inside.condition.sources)))
         found = next((feature for feature in (self._inside, counted_here) if feature in places), None)
         return None if found is None else int(places[found][0])

@@ -226,7 +226,7 @@ class Curve:
         return inside
 
     def joined(self, bins: TimeBins, join: Array) -> Curve:
-        """The same curve in other bins; ``join``: the matrix that makes their counts from these."""
+        """The curve in other bins; ``join``: the matrix that makes their counts from these."""
         return self.of_counts(bins, join @ self.counts, join @ self.noise @ join.T)
 
     @classmethod
@@ -236,7 +236,7 @@ class Curve:
         return cls(bins, counts[:own], counts[own:-1], float(counts[-1]), noise)
 
     def halved(self) -> Curve:
-        """The same in half as many bins."""
+        """The curve in half as many bins."""
         return self.joined(*in_half_as_many(self.bins))
 
 

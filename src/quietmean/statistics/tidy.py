@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.tables import Kinds
-from quietmean.statistics.flags_and_tests import WHOLE, number_of
+from quietmean.statistics.flags_and_tests import number_of
 from quietmean.statistics.intervals import FEW
 
 Interval = tuple[float, float]
@@ -151,18 +151,10 @@ def _readable(document: Mapping[str, Any], name: str) -> str:
 
 
 def _names(document: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
-    """Group and name of each term: as stated, or as receipts of before have them."""
-    estimate, terms = document["estimate"], document.get("terms")
-    if terms is not None and "groups" in document:
-        for group, term in zip(document["groups"], terms, strict=True):
-            yield group, term[len(group) + 1 :] if group else term
-    elif terms is not None:
-        yield from ((None, term) for term in terms)
-    elif not isinstance(estimate, Mapping):
-        yield None, WHOLE
-    else:
-        for name, inner in estimate.items():
-            yield from ((name, own) for own in inner) if isinstance(inner, Mapping) else [(None, name)]
+    """Group and name of each term."""
+    terms = document["terms"]
+    for group, term in zip(document.get("groups", [None] * len(terms)), terms, strict=True):
+        yield group, term[len(group) + 1 :] if group else term
 
 
 def _at(by_term: Any, group: str | None, own: str) -> Any:

@@ -18,9 +18,9 @@ Places = Ints
 class TimeBins:
     """Bins up to ``ends``, from time 0, which is a bin of its own, to the horizon: arrays of shape (bins,).
 
-    ``first`` and ``last``: between which times whoever is in a bin left. ``numbers``: how many different times it may have been,
-    infinite where times are no whole numbers. ``shown``: the last bin before each edge, (edges,); the last time, where a study
-    often ends for all who are left, is a bin of its own beside the one that it ends.
+    ``first`` and ``last``: between which times anyone who is in a bin left. ``numbers``: how many different times it may have
+    been, infinite where times are no whole numbers. ``shown``: the last bin before each edge, (edges,); the last time, where a
+    study often ends for all who are left, is a bin of its own beside the one that it ends.
     """
 
     ends: Array
@@ -88,7 +88,7 @@ class TimeBins:
         )
 
     def halves(self) -> Places:
-        """For each bin its place among half as many: two neighbours are one, and bins of time 0 and of the last time stay."""
+        """For each bin its place in half as many: two neighbours are one, and bins of time 0 and of the last time stay."""
         places: Places = np.where(np.arange(len(self)) > 0, (np.arange(len(self)) + 1) // 2, 0)
         if len(self) > len(self.shown) + 1:
             places[-1] = places[-2] + 1

@@ -48,7 +48,7 @@ def time_axis(
         raise InputError(f"{subject} needs edges that rise from 0 on: sort them, and leave those below 0 out")
     cut = time.model_copy(update={"edges": edges_in_use, "whole": time.whole and not edges_in_use})
     rising = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
-    # Whoever is last seen at the horizon is at risk for all events before.
+    # Anyone who is last seen at the horizon is at risk for all events before.
     before = math.ceil(last) - 1.0 if time.whole else math.nextafter(last, 0.0)
     own = (before,) if before > rising[-2] else ()
     return Axis(time, (*rising[:-1], *own, rising[-1]), closed="right"), len(rising)

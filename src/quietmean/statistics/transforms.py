@@ -121,7 +121,7 @@ class Expression:
                 self._check_number(left)
                 self._check_number(right)
                 if isinstance(op, ast.Pow) and _constant(right) is None:
-                    raise InputError(f"{self.what} {self.text!r} has a power that is no number: write for example bmi^2")
+                    raise InputError(f"{self.what} {self.text!r} has a power that is not a number: write for example bmi^2")
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 if name not in FUNCTIONS:
                     functions = ", ".join(FUNCTIONS)

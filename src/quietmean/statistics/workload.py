@@ -42,7 +42,7 @@ _DEPENDENT = "the rows of one person are not independent, so nothing is said abo
 
 
 def _in_rows(pieces: Iterable[Array | Grouped]) -> Iterator[Array | Grouped]:
-    """The same records, so many at a time, however many are in a piece; of persons, whole ones."""
+    """The records, so many at a time, however many are in a piece; of persons, whole ones."""
     held: Array | None = None
     for piece in pieces:
         if isinstance(piece, Grouped):
@@ -220,7 +220,7 @@ class Workload:
 
     @property
     def sensitivity_of_record(self) -> float:
-        """The same for one record, or for all of a party where that is the unit."""
+        """The L2 change of a vector for one record, or for all of a party where that is the unit."""
         return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))
 
     @cached_property
@@ -243,9 +243,9 @@ class Workload:
         They may come in pieces, which make no difference to the vector: where records are protected, few are in memory at a time.
         Where persons are, pieces are of whole persons (:class:`~quietmean.statistics.persons.Grouped`).
         Nothing about the values, or their number, decides whether a study goes on. Those outside the bounds are moved to the
-        nearest bound, and what stands for a missing one is fixed; no record is a zero vector, or where a party is protected as a
-        whole one of missing values. ``step``: that of the plan's grid, to which each unit is rounded before anything is added up,
-        so that the sensitivity holds to the last bit; 0 for none.
+        nearest bound, and what counts in place of a missing one is fixed; no record is a zero vector, or where a party is
+        protected as a whole one of missing values. ``step``: that of the plan's grid, to which each unit is rounded before
+        anything is added up, so that the sensitivity holds to the last bit; 0 for none.
         """
         if isinstance(records, Groups):
             return self._encoded(*sums_of(self, records, step))
@@ -318,7 +318,8 @@ class Workload:
             feature.mixing(scale, step)
 
     def inside(self, records: Array) -> Records:
-        """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""
+        """The records as features take them: by column, clamped, with what counts in place of missing values (NaN) and where they
+        are."""
         by_column: dict[str, Array] = {}
         for index, column in enumerate(self.columns):
             values = records[:, index]

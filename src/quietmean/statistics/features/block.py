@@ -34,7 +34,7 @@ _FROM = (-0.5, 0.0, 0.5)
 def signs_of_powers(size: int, present: int, mean: int, square: int) -> Array:
     """Weights (4, size) of sums that are not below 0: of p (x - a)^2 for three a, and of p (1 - x^2).
 
-    ``present``, ``mean`` and ``square``: where p, p x and p x^2 are among so many quantities; p is 0 or 1, x from -1 to 1.
+    ``present``, ``mean`` and ``square``: where p, p x and p x^2 are in so many quantities; p is 0 or 1, x from -1 to 1.
     """
     rows = np.zeros((len(_FROM) + 1, size))
     for row, a in zip(rows, _FROM, strict=False):
@@ -49,7 +49,7 @@ WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9
 # the noise of that times sqrt(1 + m^2 / w^2): least for m = 0.5 at w = 0.73, and within 3 % of the least from m = 0.4 to 0.65.
 WEIGHT_IF_PRIVATE = 0.73
 # Rounding to a grid of steps of the scale's part h moves the moments' matrices by less than 4.1 h; those of an even spread have
-# eigenvalues above 0.079: so large a part of it, for each h, keeps every rounded record among the mixtures.
+# eigenvalues above 0.079: so large a part of it, for each h, keeps every rounded record a mixture.
 _MIXING = 64.0
 _MOST_MIXING = 0.5
 

@@ -134,7 +134,7 @@ class Moments(Feature):
         return {product: 1 + index for index, product in enumerate(products)}
 
     def place_of(self, powers: Mapping[Vertex, int]) -> int | None:
-        """Where the mean of a product of powers, each above 0, is among the quantities of a group; None where it is not."""
+        """Where the mean of a product of powers, each above 0, is in the quantities of a group; None where it is not."""
         if not powers:
             return 0
         key = frozenset(powers) if len(powers) > 1 or max(powers.values()) > 1 else frozenset((None, *powers))
@@ -191,7 +191,7 @@ class Moments(Feature):
         return np.asarray((placed[:, :, None] * encoded[:, None, :]).reshape(rows, self.size))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
-        """Drawn together by as much as rounding to the nearest step may move two records apart."""
+        """Draw records together by as much as rounding to the nearest step may move two records apart."""
         return np.rint(scaled * (1 - self._contraction(scale, step)) / step) * step + 0.0
 
     def response(self, scale: float, step: float) -> Array:
@@ -286,7 +286,8 @@ def moment_sensitivity(edges: tuple[Edge, ...], weights: tuple[float, ...]) -> f
 def maximum_cut(squares: Array) -> float:
     """The largest sum of weights between two parts of the vertices, from a symmetric matrix (v, v) with a diagonal of 0.
 
-    Exact up to 17 vertices; beyond, v/4 times the largest eigenvalue of the Laplacian, which is no less (Mohar and Poljak, 1990).
+    Exact up to 17 vertices; beyond, v/4 times the largest eigenvalue of the Laplacian, which is at least as large (Mohar and
+    Poljak, 1990).
     """
     count = len(squares)
     if count - 1 <= _EXACT_CUTS:

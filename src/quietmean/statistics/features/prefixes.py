@@ -35,7 +35,7 @@ class PrefixTable(Feature):
 
     @property
     def table(self) -> CellIndicators:
-        """The same cells one by one: by groups, where there are any, and in each along the axis."""
+        """The cells one by one: by groups, where there are any, and in each along the axis."""
         return CellIndicators((self.axis,) if self.by is None else (self.by, self.axis))
 
     @property

@@ -160,7 +160,7 @@ class _Cells:
         return _Cells(self.counts[kept], self.noise[np.ix_(kept, kept)], self.predicted[begin:end])
 
     def halved(self) -> _Cells:
-        """The same with half as many bins: each in the middle of two, by their number of records."""
+        """The cells in half as many bins: each in the middle of two, by their number of records."""
         cells = len(self.predicted)
         pairs = np.arange(cells) // 2
         join = np.zeros((pairs[-1] + 1, cells))

@@ -62,7 +62,7 @@ class Crosstab(OfCells):
         return Axis(columns.category(self.row)), Axis(columns.category(self.column))
 
     def readings(self, columns: Columns) -> tuple[TermReading, ...]:
-        """Of the counts."""
+        """How the counts are read."""
         table = self._table(columns)
         cells = zip(_terms(table), np.eye(table.size), strict=True)
         return tuple(TermReading(term, table, cell, adds_up=True) for term, cell in cells)

@@ -36,8 +36,8 @@ class CumulativeIncidence(Statistic):
     """The part of the records that had each event up to the end of each bin, where one event keeps the others from happening.
 
     ``cause`` has a level for each event, and ``censored`` is the level of records that had none until their time: by default the
-    first. Bins are (a, b], times up to 0 count as 0, and whoever is observed beyond the horizon had no event until then. Where a
-    column of whole numbers has one in each bin this is the estimate of Aalen and Johansen; else both intervals contain what the
+    first. Bins are (a, b], times up to 0 count as 0, and anyone who is observed beyond the horizon had no event until then. Where
+    a column of whole numbers has one in each bin this is the estimate of Aalen and Johansen; else both intervals contain what the
     bins leave open. Each curve ends where noise leaves too few at risk. A record with any of the columns missing is left out.
     """
 

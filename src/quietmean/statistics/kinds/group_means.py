@@ -11,8 +11,9 @@ import numpy as np
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
-from quietmean.statistics.block_summary import Summary, moved_block, present_in, summary
+from quietmean.statistics.block_summary import Summary, estimate_of_mean, moved_block, present_in, summary
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
@@ -94,7 +95,7 @@ class GroupMeans(Statistic):
             return self._of_sites(released, block, groups, columns.category(self.cluster).categories)
         summaries = {group: summary(released, block, index) for index, group in enumerate(groups)}
         present = {group: summary for group, summary in summaries.items() if summary is not None}
-        rows = [_mean(group, summary, column) for group, summary in summaries.items()]
+        rows = [estimate_of_mean(group, summary, column) for group, summary in summaries.items()]
         flags = [
             left_out(f"group {group}", (group,), released, block, index)
             for index, group in enumerate(groups)
@@ -137,20 +138,12 @@ def left_out(subject: str, terms: tuple[str, ...], released: Released, block: Co
     return Flag("group-left-out", f"{subject}: fewer than {upper:,.0f} values, too few for the noise, left out", terms, upper)
 
 
-def _mean(group: str, group_summary: Summary | None, column: Column) -> Estimate:
-    limits = (column.low, column.high)
-    if group_summary is None:
-        return Estimate.unknown(group, limits)
-    noise, sampling = group_summary.noise_of_mean, group_summary.sampling_of_mean
-    return Estimate.normal(group, group_summary.mean, noise, sampling, limits, group_summary.degrees)
-
-
 def _difference(first: Summary | None, second: Summary | None, column: Column) -> Estimate:
     """The second mean minus the first."""
     limits = (-column.width, column.width)
     if first is None or second is None:
         return Estimate.unknown(DIFFERENCE, limits)
-    return Estimate.normal(DIFFERENCE, *_welch(first, second)[:3], limits, _welch(first, second)[3])
+    return SmoothTerm(DIFFERENCE, limits).estimate(*_welch(first, second))
 
 
 def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]:

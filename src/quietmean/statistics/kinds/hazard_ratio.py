@@ -78,7 +78,7 @@ class HazardRatio(Timed):
     Those who are censored in a bin of many times are at risk for half of it. Arms are compared as long as noise leaves enough at
     risk in each: the ratio is that of these times, and a flag says where more than a twentieth of the events are later. The
     distance to the ratio in half as many bins is what the bins leave open, part of both intervals and of the test; with fewer
-    than 12 bins, unless each has one whole number, that is not known, and there is no ratio.
+    than 12 bins, unless each has one whole number, that is not known, and no ratio is given.
     """
 
     name = "hazard-ratio"
@@ -146,7 +146,7 @@ def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) 
 
 
 def _logarithms(curves: Curves) -> Array | None:
-    """Logarithms of the hazard ratios; None where there is no estimate."""
+    """Logarithms of the hazard ratios; None where nothing is estimated."""
     cells = _Cells.of(curves)
     return _best_logarithms(cells) if cells.events.size else None
 
@@ -225,7 +225,7 @@ class _Fit:
 
 
 def _row(cells: _Cells, logarithms: Array, place: int, row: Estimate, change: float) -> Estimate:
-    """The same with ends to which the score does not reject: its variance, of noise and of sampling, is that at each ratio.
+    """Take the ends to which the score does not reject: its variance, of noise and of sampling, is that at each ratio.
 
     By gradient at the estimate alone intervals are too short where noise is large beside the events of an arm. The error of
     the test is that of the end on its side. Without noise the interval is that of Wald.

@@ -34,7 +34,7 @@ class Kappa(OfCells):
     level in both.
 
     ``weights``: a disagreement of k levels counts alike for all k, "linear" k, or "quadratic" k^2 times. The test ``kappa``:
-    there is no agreement beyond chance, by the error under that hypothesis (Fleiss, Cohen and Everitt, Psychol. Bull. 72, 1969).
+    agreement is that of chance, by the error under that hypothesis (Fleiss, Cohen and Everitt, Psychol. Bull. 72, 1969).
     """
 
     name = "kappa"

@@ -49,7 +49,7 @@ class LogisticRegression(Regression):
 
     Slopes are b n / RSS with b and RSS of least squares on the outcome as 0 and 1: those of linear discriminant analysis, which
     has the same direction, and whose score ranks records nearly as that of maximum likelihood. ``auc`` is the area under its ROC
-    curve if scores are normal in each class. There is no interval of the population. To rank records take the slopes of the
+    curve if scores are normal in each class. Nothing is said about a population. To rank records take the slopes of the
     summary, ``ranking``: a ridge keeps the noise out of directions in which the covariates hardly differ.
     """
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import summary
+from quietmean.statistics.block_summary import estimate_of_mean, summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
@@ -70,13 +69,9 @@ class Mean(Statistic):
             across.add(WHOLE, means.of(), (block.column.low, block.column.high), noise=partial(means.noise, [0]))
             return across.estimates()
         column, present = block.column, summary(released, block)
-        limits = (column.low, column.high)
         if present is None:
-            return Estimates.nothing_present(f"column {column.name!r}", {WHOLE: limits})
-        return Estimates.of(
-            [Estimate.normal(WHOLE, present.mean, present.noise_of_mean, present.sampling_of_mean, limits, present.degrees)],
-            method="ratio of noisy means, Student's t",
-        )
+            return Estimates.nothing_present(f"column {column.name!r}", {WHOLE: (column.low, column.high)})
+        return Estimates.of([estimate_of_mean(WHOLE, present, column)], method="ratio of noisy means, Student's t")
 
 
 STATISTIC = Mean

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -16,20 +15,17 @@ from quietmean.core.schema import parameter, parameters_of, require_known
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, ratio, spread
-from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Moments, PrefixTable
 from quietmean.statistics.features.crossed import Crossed
 from quietmean.statistics.fields import ROBUST
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.flags_and_tests import Flag
 from quietmean.statistics.nested import statistic_reader
-from quietmean.statistics.random_effects import METHOD, SEEN, UNKNOWN_SITE, Pooled, SiteEstimate, few_sites
+from quietmean.statistics.random_effects import FIXED, RANDOM, UNKNOWN_SITE, Pooled, SiteEstimate, in_common
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
-FIXED, RANDOM = "fixed", "random"
-# The level at which Cochran's test says that sites differ.
-_DIFFERENT, _ROUNDING = 0.05, 1e-12
+_ROUNDING = 1e-12
 # Of more quantities at a site not all directions of the noise are followed, but so many; steps are in its deviations.
 _MOST_DIRECTIONS, _DRAWN, _STEP = 48, 12, 0.05
 
@@ -86,11 +82,11 @@ class MetaAnalysis(Statistic):
             if isinstance(value, str) and name in parameters_of(type(inner))
         }
         if self.by in named:
-            raise InputError(f"{self.text} names {self.by!r} twice: the column of the sites is no other")
+            raise InputError(f"{self.text} names {self.by!r} twice: name another column of sites")
         return tuple(self._at_sites(feature, sites) for feature in inner.features(columns))
 
     def _at_sites(self, feature: Feature, sites: Column) -> Feature:
-        """The same feature of each site, one after the other: a replaced record leaves one site and enters another."""
+        """The feature of each site, one after the other: a replaced record leaves one site and enters another."""
         if isinstance(feature, CellIndicators):
             return CellIndicators((Axis(sites), *feature.axes))
         if isinstance(feature, PrefixTable) and feature.by is None:
@@ -109,34 +105,35 @@ class MetaAnalysis(Statistic):
         low, high = float(each[0].low[index]), float(each[0].high[index])
         is_ratio = low == 0 and math.isinf(high)
         known = [_estimate(answer, index, is_ratio) for answer in each]
-        limits = (0.0, math.inf) if is_ratio else (low, high)
-        rows = [_row(name, site, limits, is_ratio) for name, site in zip(sites.categories, known, strict=True)]
+        terms = [ratio(name) if is_ratio else SmoothTerm(name, (low, high)) for name in (*sites.categories, FIXED, RANDOM)]
         text = "the noise hides its estimate: left out of what sites have in common"
-        flags = [Flag("sites-seen", SEEN)]
-        flags += [
-            Flag.shared("group-left-out", f"site {name}", text, (name,))
-            for name, site in zip(sites.categories, known, strict=True)
-            if not site.known
-        ]
-        about = {"of": term or self._inner.text, "ratio": is_ratio}
-        used = [place for place, site in enumerate(known) if site.known]
-        if len(used) < 2:
-            flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
-            rows += [Estimate.unknown(name, limits) for name in (FIXED, RANDOM)]
-            return Estimates.of(rows, flags=tuple(flags), headline=(RANDOM,), summary=about, method=METHOD)
-        moved = [
-            _moved(views[place], known[place], lambda view: _estimate(self._inner.decode(view, columns), index, is_ratio))
-            for place in used
-        ]
-        pooled_rows, tests, more, own_flags = _pooled([known[place] for place in used], moved, limits, is_ratio)
-        return Estimates.of(
-            [*rows, *pooled_rows],
-            tests=tests,
-            summary=about | more,
-            flags=(*flags, *own_flags),
-            headline=(RANDOM,),
-            method=f"{each[0].method} at each site; inverse variances with the noise in them; {METHOD}",
+
+        def noise(used: list[int]) -> list[float]:
+            """The variances of noise in the common values."""
+            moved = [
+                _moved(views[place], known[place], lambda view: _estimate(self._inner.decode(view, columns), index, is_ratio))
+                for place in used
+            ]
+            return _noise_of_common([known[place] for place in used], moved)
+
+        answer = in_common(
+            [
+                each_term.estimate(site.value, site.noise, site.sampling) if site.known else each_term.unknown
+                for each_term, site in zip(terms, known, strict=False)
+            ],
+            known,
+            lambda name: Flag.shared("group-left-out", f"site {name}", text, (name,)),
+            (terms[-2], terms[-1]),
+            noise,
+            "value",
+            method=f"{each[0].method} at each site",
+            about={"of": term or self._inner.text, "ratio": is_ratio},
         )
+        if is_ratio or not low < 0 < high or "sites" not in answer.summary:
+            return answer
+        fixed, random = answer.entries[-2:]
+        tested = (fixed.tested(), random.tested(answer.summary["sites"] - 1.0))
+        return replace(answer, entries=(*answer.entries[:-2], *tested))
 
     def _at_site(self, released: Released, columns: Columns, place: int) -> Released:
         """What is released of one site, as the inner statistic reads it."""
@@ -164,19 +161,11 @@ def _estimate(estimates: Estimates, index: int, is_ratio: bool) -> SiteEstimate:
     if not math.isfinite(value + noise + both) or (is_ratio and value <= 0):
         return UNKNOWN_SITE
     width = float(estimates.high[index] - estimates.low[index])
-    # Of a variance that is no more than rounding nothing can be said.
+    # Of a variance that is only rounding nothing can be said.
     if not both**2 > _ROUNDING * (width if math.isfinite(width) else value) ** 2:
         return UNKNOWN_SITE
     unit = value if is_ratio else 1.0
     return SiteEstimate(math.log(value) if is_ratio else value, (noise / unit) ** 2, max(both**2 - noise**2, 0.0) / unit**2)
-
-
-def _row(name: str, site: SiteEstimate, limits: Interval, is_ratio: bool) -> Estimate:
-    if not site.known:
-        return Estimate.unknown(name, limits)
-    if is_ratio:
-        return Estimate.ratio(name, site.value, site.noise, site.sampling)
-    return Estimate.normal(name, site.value, site.noise, site.sampling, limits)
 
 
 def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEstimate]) -> Array:
@@ -208,38 +197,19 @@ def _moved(view: Released, site: SiteEstimate, at: Callable[[Released], SiteEsti
     return covariance * (site.noise / covariance[0, 0]) if covariance[0, 0] > 0 else exact
 
 
-def _pooled(
-    sites: list[SiteEstimate], moved: list[Array], limits: Interval, is_ratio: bool
-) -> tuple[list[Estimate], dict[str, HypothesisTest], dict[str, Any], list[Flag]]:
-    """The common values, Cochran's test, and heterogeneity; ``moved``: what noise does to each site."""
+def _noise_of_common(sites: list[SiteEstimate], moved: list[Array]) -> list[float]:
+    """The variances of noise in the common values, fixed and random; ``moved``: what noise does to each site."""
     values, noises, sampling = (np.array([getattr(site, name) for site in sites]) for name in ("value", "noise", "sampling"))
-    pooled = Pooled.of(values, noises + sampling)
 
     def both(quantities: Array) -> Array:
         own, its = quantities.reshape(2, -1)
         again = Pooled.of(own, noises + np.maximum(its, 0.0))
         return np.array([again.fixed, again.random])
 
-    own = [
+    return [
         sum(spread(slope.reshape(2, -1)[:, place], covariance) for place, covariance in enumerate(moved))
         for slope in numerical_slopes(both, np.concatenate([values, sampling]))
     ]
-    rows = []
-    common = (
-        (FIXED, pooled.fixed, pooled.fixed_variance, own[0], math.inf),
-        (RANDOM, pooled.random, pooled.random_variance, own[1], pooled.degrees),
-    )
-    for name, value, variance, noise, degrees in common:
-        rest = max(variance - noise, 0.0)
-        term = ratio(name) if is_ratio else SmoothTerm(name, limits)
-        row = term.estimate(value, noise, rest, degrees)
-        rows.append(row if is_ratio or not limits[0] < 0 < limits[1] else row.tested(degrees))
-    flags = few_sites(pooled.sites, (RANDOM,))
-    if pooled.test.p_value < _DIFFERENT:
-        text = "sites differ by more than chance: the fixed value is one of these sites only, and its interval of no others"
-        flags.append(Flag("heterogeneous", text, (FIXED,)))
-    more = {"tau_squared": pooled.between, "i_squared": pooled.i_squared, "sites": len(sites)}
-    return rows, {"Q": pooled.test}, more, flags
 
 
 STATISTIC = MetaAnalysis

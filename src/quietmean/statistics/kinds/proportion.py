@@ -117,7 +117,7 @@ def _at_sites(
 
 
 def _weights(labels: tuple[str, ...], level: str) -> tuple[Array, Array]:
-    """Of the cells with a level, and of those that count."""
+    """Weights of the cells with a level, and of those that count."""
     cells = np.eye(len(labels))
     return cells[labels.index(level)], np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
 

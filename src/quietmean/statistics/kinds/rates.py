@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
 from quietmean.statistics.columns import YES, Column, Columns
-from quietmean.statistics.delta_method import spread
+from quietmean.statistics.delta_method import Smooth, SmoothTerm, ratio, smooth
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
@@ -24,7 +27,8 @@ from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteE
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
-ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
+ALL = "all"
+RATIO, DIFFERENCE, STANDARDISED = ratio("rate-ratio"), SmoothTerm("rate-difference"), SmoothTerm("standardised")
 # Noise deviations that person-time must have, and events for a ratio.
 _LEAST_TIME, _LEAST_EVENTS = 4.0, 3.0
 # Person-time counts half as much as events in the encoding: events are rarer, and their noise decides. Their product costs
@@ -55,45 +59,40 @@ class _Group:
         return self.time > max(_LEAST_TIME * math.sqrt(max(self.noise[1, 1], 0.0)), 0.0)
 
     @property
-    def rate(self) -> float:
-        return self.events / self.time
-
-    @property
     def noise_of_events(self) -> float:
         """The standard deviation."""
         return math.sqrt(max(float(self.noise[0, 0]), 0.0))
 
     @property
-    def noise_of_rate(self) -> float:
-        return spread(np.array([1.0, -self.rate]) / self.time, self.noise[:2, :2])
+    def enough_events(self) -> bool:
+        """Are there enough for a ratio?"""
+        return self.known and self.events > least_count(_LEAST_EVENTS, self.noise_of_events)
 
     @cached_property
-    def squares(self) -> tuple[float, float]:
-        """The sum of (e - r t)^2 over all records at the rate r, and the standard deviation of its noise.
-
-        It is the variance of sampling of events - r time, whatever the distribution of events.
-        """
-        rate = self.rate
-        weights = np.array([0.0, 0.0, 1.0, -2 * rate, rate**2])
-        slope = 2 * float(rate * self.sums[4] - self.sums[3])
-        gradient = weights + slope * np.array([1.0, -rate, 0.0, 0.0, 0.0]) / self.time
-        return float(weights @ self.sums), math.sqrt(spread(gradient, self.noise))
+    def _functions(self) -> Smooth:
+        return smooth(_of_sums, self.sums, self.noise, corrected=False)
 
     @cached_property
     def sampling(self) -> float:
         """The variance of sampling of events - rate time: as released; that of a Poisson count unless less is certain."""
-        variance, error = self.squares
+        variance, error = float(self._functions.values[1]), float(self._functions.errors[1])
         return variance if variance > _CERTAIN * error else max(variance, self.events, 0.0)
-
-    @property
-    def sampling_of_rate(self) -> float:
-        return self.sampling / self.time**2
 
     @property
     def degrees(self) -> float:
         """Degrees of freedom of :attr:`sampling`, by its noise (Satterthwaite)."""
-        error = self.squares[1]
+        error = float(self._functions.errors[1])
         return 2 * (self.sampling / error) ** 2 if error > 0 else math.inf
+
+    @property
+    def rate(self) -> tuple[float, float, float]:
+        """The rate, and the variances of noise and of sampling."""
+        return float(self._functions.values[0]), float(self._functions.noise[0]), self.sampling / self.time**2
+
+    @property
+    def log(self) -> tuple[float, float, float]:
+        """The logarithm of the rate, and the variances of noise and of sampling."""
+        return float(self._functions.values[2]), float(self._functions.noise[2]), self.sampling / self.events**2
 
     def interval(self, sampling: bool) -> tuple[float, float]:
         """All r with (events - r time)^2 <= q^2 (f r time + noise of events - r time), where f r time is the variance of sampling
@@ -101,13 +100,21 @@ class _Group:
         own, both, timed = self.noise[0, 0], self.noise[0, 1], self.noise[1, 1]
         quantile, part = Z, 0.0
         if sampling:
-            quantile = t_quantile(_together(self.noise_of_rate, [self.sampling_of_rate], [self]))
-            # Without any event there is no estimate of how events vary.
+            quantile = t_quantile(_combined([1.0], [self.rate], [self])[-1])
+            # Without any event nothing says how events vary.
             part = self.sampling / self.events if self.events > 0 else 1.0
         square = self.time**2 - quantile**2 * timed
         slope = -2 * self.events * self.time + quantile**2 * (2 * both - part * self.time)
         low, high = quadratic_set(square, slope, self.events**2 - quantile**2 * own)
         return max(low, 0.0), max(high, 0.0)
+
+
+def _of_sums(sums: NDArray[Any]) -> NDArray[Any]:
+    """The rate r, the sum of (e - r t)^2 over all records, which is the variance of sampling of events - r time whatever the
+    distribution of events, and the logarithm of the rate."""
+    events, time, squares, products, squared_times = sums.T
+    rate = events / time
+    return np.stack([rate, squares - 2 * rate * products + rate**2 * squared_times, np.log(rate)], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -185,11 +192,11 @@ class Rates(Statistic):
         if len(names) == 2:
             (low, rate, high), (own_low, own, own_high) = ends
             reaches = low > 0 and own_low > 0
-            moved[RATIO] = max(own_high / low - own / rate, own / rate - own_low / high) if reaches else math.inf
-            moved[DIFFERENCE] = sum(rates.values())
+            moved[RATIO.name] = max(own_high / low - own / rate, own / rate - own_low / high) if reaches else math.inf
+            moved[DIFFERENCE.name] = sum(rates.values())
         if self.standard is not None:
             used = [(weight, rates[name]) for weight, name in zip(self.standard, names, strict=True) if weight]
-            moved[STANDARDISED] = sum(weight * rate for weight, rate in used) / sum(self.standard)
+            moved[STANDARDISED.name] = sum(weight * rate for weight, rate in used) / sum(self.standard)
         return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
@@ -202,21 +209,29 @@ class Rates(Statistic):
         for name, group in zip(names, groups, strict=True):
             if not group.known:
                 flags.append(Flag.shared("no-person-time", name, "too little person-time for the noise, no rate", (name,)))
-            elif _together(group.noise_of_rate, [group.sampling_of_rate], [group]) < _LEAST_DEGREES:
+            elif _combined([1.0], [group.rate], [group])[-1] < _LEAST_DEGREES:
                 text = "noise hides how events vary between records, the population's interval assumes Poisson events"
                 flags.append(Flag.shared("model-based", name, text, (name,)))
         rows = [self._rate(name, group) for name, group in zip(names, groups, strict=True)]
         if len(names) == 2:
             rows += self._against(groups, flags)
         if self.standard is not None:
-            rows.append(self._standardised(groups))
+            used = [(weight, group) for weight, group in zip(self.standard, groups, strict=True) if weight]
+            weights = [weight / sum(self.standard) * self.per for weight, _ in used]
+            known = all(group.known for _, group in used)
+            counted = [group for _, group in used]
+            rows.append(
+                STANDARDISED.estimate(*_combined(weights, [group.rate for group in counted], counted))
+                if known
+                else Estimate.unknown(STANDARDISED.name, (0.0, math.inf))
+            )
         for name, group in zip(names, groups, strict=True):
             if group.events < 2 * group.noise_of_events:
                 upper = group.interval(True)[1] * group.time if group.known else math.inf
                 text = f"{name}: the noise hides how many events there are, only an upper end is known"
                 flags.append(Flag("few", text, (name,), upper if math.isfinite(upper) else None))
         terms = {row.term for row in rows}
-        headline = [STANDARDISED] if STANDARDISED in terms else [RATIO] if RATIO in terms else names
+        headline = next(([term.name] for term in (STANDARDISED, RATIO) if term.name in terms), names)
         return Estimates.of(
             rows,
             flags=tuple(flags),
@@ -227,102 +242,71 @@ class Rates(Statistic):
     def _of_sites(self, released: Released, feature: Moments, names: list[str], sites: tuple[str, ...]) -> Estimates:
         across, count = AcrossSites.new(sites), len(sites)
         groups = [[_read(released, feature, group * count + site) for site in range(count)] for group in range(len(names))]
-        for name, own in zip(names, groups, strict=True):
-            across.add(name, _rates_of_sites(own, self.per), (0.0, math.inf))
+        rates = [_at_sites(own, self.per) for own in groups]
+        for name, own in zip(names, rates, strict=True):
+            across.add(name, own, (0.0, math.inf))
         if len(names) == 2:
-            across.add(RATIO, differences(*(_logs_of_sites(own) for own in groups)), ratio=True)
-            across.add(DIFFERENCE, differences(*(_rates_of_sites(own, self.per) for own in groups)), tested=True)
-        return across.estimates((RATIO,) if len(names) == 2 else ())
+            across.add(RATIO.name, differences(*(_at_sites(own, logs=True) for own in groups)), ratio=True)
+            across.add(DIFFERENCE.name, differences(*rates), tested=True)
+        return across.estimates((RATIO.name,) if len(names) == 2 else ())
 
     def _rate(self, name: str, group: _Group) -> Estimate:
         if not group.known:
             return Estimate.unknown(name, (0.0, math.inf))
-        row = Estimate.normal(name, group.rate, group.noise_of_rate, group.sampling_of_rate)
-        return replace(row, low=0.0, of_noise=group.interval(False), of_population=group.interval(True)).times(self.per)
+        row = replace(Estimate.normal(name, *group.rate), low=0.0)
+        return replace(row, of_noise=group.interval(False), of_population=group.interval(True)).times(self.per)
 
     def _against(self, groups: list[_Group], flags: list[Flag]) -> list[Estimate]:
-        first, second = groups
-        if not (first.known and second.known):
-            return [Estimate.unknown(RATIO, (0.0, math.inf)), Estimate.unknown(DIFFERENCE)]
-        if any(group.events <= least_count(_LEAST_EVENTS, group.noise_of_events) for group in groups):
-            text = "a group has too few events for the noise: no rate ratio, the difference only"
-            flags.append(Flag("few-events", text, (RATIO,)))
-            ratio = Estimate.unknown(RATIO, (0.0, math.inf))
-        else:
-            slopes = [np.array([1 / group.events, -1 / group.time]) for group in groups]
-            noise = sum(spread(slope, group.noise[:2, :2]) for slope, group in zip(slopes, groups, strict=True))
-            parts = [group.sampling / group.events**2 for group in groups]
-            degrees = _together(noise, parts, groups)
-            ratio = Estimate.ratio(RATIO, math.log(second.rate / first.rate), noise, sum(parts), degrees)
-        noise = (first.noise_of_rate + second.noise_of_rate) * self.per**2
-        parts = [group.sampling_of_rate * self.per**2 for group in groups]
-        degrees = _together(noise, parts, groups)
-        difference = Estimate.normal(DIFFERENCE, (second.rate - first.rate) * self.per, noise, sum(parts), degrees=degrees)
-        return [ratio, difference.tested(degrees)]
-
-    def _standardised(self, groups: list[_Group]) -> Estimate:
-        """The weighted mean of rates (direct standardisation)."""
-        if self.standard is None or not all(group.known for group, weight in zip(groups, self.standard, strict=True) if weight):
-            return Estimate.unknown(STANDARDISED, (0.0, math.inf))
-        weights = np.array(self.standard) / sum(self.standard) * self.per
-        used = [(weight, group) for weight, group in zip(weights.tolist(), groups, strict=True) if weight]
-        noise = sum(weight**2 * group.noise_of_rate for weight, group in used)
-        parts = [weight**2 * group.sampling_of_rate for weight, group in used]
-        degrees = _together(noise, parts, [group for _, group in used])
-        value = sum(weight * group.rate for weight, group in used)
-        return Estimate.normal(STANDARDISED, value, noise, sum(parts), degrees=degrees)
+        if not all(group.known for group in groups):
+            return [RATIO.unknown, DIFFERENCE.unknown]
+        parts = _combined([-self.per, self.per], [group.rate for group in groups], groups)
+        difference = DIFFERENCE.estimate(*parts).tested(parts[-1])
+        if all(group.enough_events for group in groups):
+            return [RATIO.estimate(*_combined([-1.0, 1.0], [group.log for group in groups], groups)), difference]
+        text = "a group has too few events for the noise: no rate ratio, the difference only"
+        flags.append(Flag("few-events", text, (RATIO.name,)))
+        return [RATIO.unknown, difference]
 
 
-def _together(noise: float, parts: list[float], groups: list[_Group]) -> float:
-    """Degrees of freedom of a sum of variances: of the noise, which is known, and of sampling in each group."""
-    loose = sum(part**2 / group.degrees for part, group in zip(parts, groups, strict=True) if part > 0)
-    return (noise + sum(parts)) ** 2 / loose if loose > 0 else math.inf
+def _combined(
+    weights: Sequence[float], parts: Sequence[tuple[float, float, float]], groups: Sequence[_Group]
+) -> tuple[float, float, float, float]:
+    """A weighted sum of values of groups with their variances of noise and of sampling, and the degrees of freedom of both."""
+    values, noises, samplings = np.array(parts).T
+    squares = np.square(weights)
+    own = (squares * samplings).tolist()
+    noise, sampling = float(squares @ noises), sum(own)
+    loose = sum(part**2 / group.degrees for part, group in zip(own, groups, strict=True) if part > 0)
+    degrees = (noise + sampling) ** 2 / loose if loose > 0 else math.inf
+    return float(np.dot(weights, values)), noise, sampling, degrees
 
 
-def _common(groups: list[_Group]) -> tuple[float, float]:
-    """The rate of all sites together, and how many times the variance of events is that of a Poisson count."""
-    events, time = sum(group.events for group in groups), sum(group.time for group in groups)
-    squares = sum(group.sampling for group in groups)
-    return max(events, 0.0) / time, squares / events if events > 0 else 1.0
-
-
-def _rates_of_sites(groups: list[_Group], per: float) -> list[SiteEstimate]:
-    """Their variances of sampling are at the rate of all: a site with few events by chance does not weigh more."""
-    known_groups = [group for group in groups if group.known]
-    if not known_groups:
+def _at_sites(groups: list[_Group], per: float = 1.0, *, logs: bool = False) -> list[SiteEstimate]:
+    """Rates of sites, or their logarithms, with variances of sampling at the rate of all: a site with few events by chance does
+    not weigh more."""
+    usable = [group.enough_events if logs else group.known for group in groups]
+    known = [group for group, clear in zip(groups, usable, strict=True) if clear]
+    if not known:
         return [UNKNOWN_SITE] * len(groups)
-    rate, part = _common(known_groups)
-    return [
-        SiteEstimate(group.rate * per, group.noise_of_rate * per**2, part * rate / group.time * per**2)
-        if group.known
-        else UNKNOWN_SITE
-        for group in groups
-    ]
-
-
-def _logs_of_sites(groups: list[_Group]) -> list[SiteEstimate]:
-    """Logarithms of rates."""
-    usable = [group.known and group.events > least_count(_LEAST_EVENTS, group.noise_of_events) for group in groups]
-    known_groups = [group for group, clear in zip(groups, usable, strict=True) if clear]
-    if not known_groups:
-        return [UNKNOWN_SITE] * len(groups)
-    rate, part = _common(known_groups)
-    slopes = [
-        np.array([1 / group.events, -1 / group.time]) if clear else None for group, clear in zip(groups, usable, strict=True)
-    ]
-    return [
-        UNKNOWN_SITE
-        if slope is None
-        else SiteEstimate(math.log(group.rate), spread(slope, group.noise[:2, :2]), part / (rate * group.time))
-        for group, slope in zip(groups, slopes, strict=True)
-    ]
+    events, time = sum(group.events for group in known), sum(group.time for group in known)
+    # The rate of all sites together, and how many times the variance of events is that of a Poisson count.
+    rate, part = max(events, 0.0) / time, sum(group.sampling for group in known) / events if events > 0 else 1.0
+    sites = []
+    for group, clear in zip(groups, usable, strict=True):
+        if not clear:
+            sites.append(UNKNOWN_SITE)
+            continue
+        value, noise, _ = group.log if logs else group.rate
+        sampling = part / (rate * group.time) if logs else part * rate / group.time
+        sites.append(SiteEstimate(value * per, noise * per**2, sampling * per**2))
+    return sites
 
 
 def _read(released: Released, feature: Moments, group: int) -> _Group:
     """Sums over all records of a group."""
     readers = _readers_of(feature, group) * released.weight
     sums = readers @ released.mean(feature)
-    # Of nobody there is no person-time but rounding.
+    # The person-time of nobody is rounding.
     if released.mean(feature)[group * feature.block] * released.weight <= released.least:
         sums = np.zeros_like(sums)
     return _Group(sums, readers @ released.covariance(feature) @ readers.T)

@@ -41,8 +41,8 @@ class Roc(Statistic):
     ``ppv`` and ``npv`` of calling all scores from there on positive.
 
     Intervals of the area hold it whatever the order within bins is; it is that under the curve through the edges, with DeLong's
-    variance. Of many edges those are told that people decide by. A column that lies between 0 and 1 is cut by log odds, unless
-    it says otherwise, for most of what is predicted may be rare.
+    variance. Of many edges those are reported that people decide by. A column that lies between 0 and 1 is cut by log odds,
+    unless it says otherwise, for most of what is predicted may be rare.
     """
 
     name = "roc"
@@ -101,7 +101,7 @@ def score_table(score: str, outcome: str, edges: tuple[float, ...] | None, bins:
 
 
 def thresholds(axis: Axis) -> Ints:
-    """The places of the edges that are told: all inner ones if few, those of usual probabilities, or some."""
+    """The places of the edges that are reported: all inner ones if few, those of usual probabilities, or some."""
     inner, edges = np.arange(1, len(axis.edges) - 1), np.array(axis.edges)
     if len(inner) <= _MOST_THRESHOLDS:
         return inner
@@ -135,7 +135,7 @@ def _at_thresholds(
             continue
         rows += _at(sums, table, at + len(places) * np.arange(4), label, flags, parties)
     if beyond:
-        text = "cut points below the 1st or above the 99th percentile of the scores, as released: nothing is told there"
+        text = "cut points below the 1st or above the 99th percentile of the scores, as released: nothing is known there"
         flags.append(Flag(NOT_TOLD, text, tuple(beyond)))
     return rows
 

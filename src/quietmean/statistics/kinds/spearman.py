@@ -105,7 +105,7 @@ def _within_bins(spreads: Array, total: float) -> float:
 
 
 def _halved(cells: CellCounts) -> CellCounts:
-    """The same with half as many bins of each column: what is below and above stays by itself."""
+    """The counts in half as many bins of each column: what is below and above stays by itself."""
     joins = []
     for size in cells.counts.shape:
         pairs = np.concatenate([[0], 1 + np.arange(size - 2) // 2, [1 + (size - 1) // 2]])

@@ -40,7 +40,7 @@ class Survival(Timed):
     to three and one quarters (``median``, ``lower-quartile``, ``upper-quartile``).
 
     ``event`` is a boolean column: did the time end with the event, or was the record censored then? A record with any of the
-    columns missing is left out; times up to 0 count as 0, and whoever is observed beyond the horizon had no event until then.
+    columns missing is left out; times up to 0 count as 0, and anyone who is observed beyond the horizon had no event until then.
     Where a column of whole numbers has one in each bin this is the estimate of Kaplan and Meier. Else those who are censored in
     a bin count as at risk for half of it, and how far the curve of the records without bins may be from it is part of all
     intervals. Each curve ends where noise leaves too few at risk; how it may go on is in the summary of the arm ("extrapolated":

@@ -13,7 +13,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.around import Around
-from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, moved_block, square_root, summary
+from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import spread
@@ -234,7 +234,10 @@ def _numbers(
             flags.append(
                 Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
             )
-        rows += [_mean(group_summary, column).of(group), _deviation(group_summary, column, group, flags).of(group)]
+        rows += [
+            estimate_of_mean(f"{column.name} mean", group_summary, column).of(group),
+            _deviation(group_summary, column, group, flags).of(group),
+        ]
         if not feature.imputed:
             moment = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
             row = _missing(released, column, feature, index, size).of(group)
@@ -272,15 +275,6 @@ def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flag
     return rows
 
 
-def _mean(group_summary: Summary | None, column: Column) -> Estimate:
-    limits, term = (column.low, column.high), f"{column.name} mean"
-    if group_summary is None:
-        return Estimate.unknown(term, limits)
-    return Estimate.normal(
-        term, group_summary.mean, group_summary.noise_of_mean, group_summary.sampling_of_mean, limits, group_summary.degrees
-    )
-
-
 def _deviation(group_summary: Summary | None, column: Column, group: str, flags: list[Flag]) -> Estimate:
     """Ends of its intervals are the square roots of those of the variance."""
     term, largest_sd = f"{column.name} sd", column.width / math.sqrt(2)
@@ -315,7 +309,7 @@ def _of_group(feature: CellIndicators, group: int) -> Array:
 
 
 def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...], level: str, axis: int) -> tuple[Array, Array]:
-    """Of a group's cells with a level, and of those that count."""
+    """Weights of a group's cells with a level, and of those that count."""
     chosen = own * feature.along(axis, np.eye(len(labels))[labels.index(level)])
     return chosen, own if level == MISSING else own * (1 - feature.along(axis, np.eye(len(labels))[-1]))
 
@@ -344,7 +338,7 @@ def _unless_few(row: Estimate, few_flags: list[Flag], flags: list[Flag]) -> Esti
 def _levels(
     released: Released, column: Column, feature: CellIndicators, groups: list[str], flags: list[Flag]
 ) -> tuple[list[Estimate], HypothesisTest | None]:
-    """The proportion of each level of a column among the present values of each group, and the part that is missing."""
+    """The proportion of each level of a column in the present values of each group, and the part that is missing."""
     labels = (*column.categories, MISSING)
     grouped = len(feature.axes) > 1
     rows = []
