@@ -457,12 +457,13 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
     assert path.read_bytes() == before
 
 
-def test_unknown_schema_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 5])
+def test_unknown_schema_is_refused(path: Path, version: int) -> None:
     Ledger.open(path, create=True).close()
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 5")
+    database.execute(f"PRAGMA user_version = {version}")
     database.close()
-    with pytest.raises(InputError, match="schema version 5, this version of quietmean knows 4"):
+    with pytest.raises(InputError, match=f"schema version {version}, this version of quietmean knows 4"):
         Ledger.open(path)
 
 

@@ -115,7 +115,7 @@ class ExecutionTrace:
         return settled
 
     def all_handed(self, schedule: Schedule) -> ExecutionTrace:
-        """The same with every message that was sent marked as seen: whatever was lost, its receiver has it."""
+        """Return this trace with every sent message marked as seen: also lost ones reached their receivers."""
         return replace(self, seen=self.undelivered(schedule))
 
     def undelivered(self, schedule: Schedule) -> Mask:

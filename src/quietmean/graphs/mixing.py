@@ -32,7 +32,7 @@ class Flow:
     def of(
         cls, shape: tuple[int, int], to: NDArray[np.integer], source: NDArray[np.integer], weight: Array | float = 1.0
     ) -> Flow:
-        """From any whole numbers; one weight may stand for all."""
+        """From any whole numbers; one weight may be that of all."""
         rows = to.astype(np.int64, copy=False)
         return cls(shape, rows, source.astype(np.int64, copy=False), np.broadcast_to(np.asarray(weight, float), rows.shape))
 

@@ -89,7 +89,7 @@ def _geometric(parties: int, seed: Seed, radius: float | None, space: int) -> Ed
 
 
 def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
-    """Edges in canonical form, shape (m, 2), duplicates merged. Raises :class:`InputError` for a pair that is no edge."""
+    """Edges in canonical form, shape (m, 2), duplicates merged. Raises :class:`InputError` for a pair that is not an edge."""
     listed = [tuple(pair) for pair in pairs]
     for pair in listed:
         if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= end < parties for end in pair):

@@ -83,8 +83,7 @@ class Budget:
     """A limit: (epsilon, delta) as given; the largest mu, and ``additive_delta``, what beta and tv may take of delta.
 
     Both limits together keep (epsilon, delta): delta(mu, epsilon) is at most what ``additive_delta`` leaves of delta. The first
-    study fixes how delta is split, before anything is known: see :meth:`part_for`. Budgets that version 1 of the file knew have
-    no part for beta and tv: there mu has all of delta.
+    study fixes how delta is split, before anything is known: see :meth:`part_for`.
     """
 
     epsilon: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -23,72 +22,27 @@ SCHEMA = 4
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
-# The migrations from each version to the next; a new file takes all. Steps are never changed, only added.
-_STEPS = (
-    (
-        "CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL)",
-        """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name),
-                                 epsilon REAL NOT NULL, delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL)""",
-        """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL UNIQUE,
-                                account TEXT NOT NULL REFERENCES account (name), name TEXT NOT NULL, unit TEXT NOT NULL,
-                                reserved_mu REAL NOT NULL, mu REAL NOT NULL, status TEXT NOT NULL,
-                                reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL)""",
-    ),
-    # Budgets of version 1 have no part of delta for beta and tv, and their studies were charged without them: totals stay.
-    (
-        "ALTER TABLE account ADD COLUMN data_set TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE account ADD COLUMN relation TEXT NOT NULL DEFAULT 'replacement'",
-        "ALTER TABLE account ADD COLUMN refund TEXT NOT NULL DEFAULT 'settled'",
-        "UPDATE account SET data_set = name",
-        "ALTER TABLE budget ADD COLUMN additive_delta REAL NOT NULL DEFAULT 0.0",
-        "ALTER TABLE entry ADD COLUMN relation TEXT NOT NULL DEFAULT 'replacement'",
-        "ALTER TABLE entry ADD COLUMN factor INTEGER NOT NULL DEFAULT 1",
-        "ALTER TABLE entry ADD COLUMN refund INTEGER NOT NULL DEFAULT 1",
-        "ALTER TABLE entry ADD COLUMN reserved_beta REAL NOT NULL DEFAULT 0.0",
-        "ALTER TABLE entry ADD COLUMN reserved_tv REAL NOT NULL DEFAULT 0.0",
-        "ALTER TABLE entry ADD COLUMN beta REAL NOT NULL DEFAULT 0.0",
-        "ALTER TABLE entry ADD COLUMN tv REAL NOT NULL DEFAULT 0.0",
-        "ALTER TABLE entry ADD COLUMN certified_mu REAL",
-        "ALTER TABLE entry ADD COLUMN certified_beta REAL",
-        "ALTER TABLE entry ADD COLUMN certified_tv REAL",
-        "UPDATE entry SET certified_mu = mu, certified_beta = 0.0, certified_tv = 0.0 WHERE status = 'spent'",
-        """CREATE TABLE freeze (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), study TEXT NOT NULL,
-                                 since TEXT NOT NULL, reason TEXT NOT NULL, lifted_at TEXT, lifted_reason TEXT)""",
-        """CREATE TABLE input (study TEXT NOT NULL REFERENCES entry (study), digest BLOB NOT NULL,
-                                PRIMARY KEY (study, digest)) WITHOUT ROWID""",
-        "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    ),
-    # Accounts of version 2 know their data by columns in their order alone, and keep that.
-    (
-        """CREATE TABLE people (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
-                                 level INTEGER NOT NULL, count INTEGER NOT NULL, members BLOB NOT NULL,
-                                 PRIMARY KEY (account, kind, key))""",
-    ),
-    # Of version 4 on a study may be charged to several accounts, and it is known which of an account's persons were in which one.
-    (
-        """CREATE TABLE entry_4 (number INTEGER PRIMARY KEY, study TEXT NOT NULL, account TEXT NOT NULL REFERENCES account (name),
-                                 name TEXT NOT NULL, unit TEXT NOT NULL, reserved_mu REAL NOT NULL, mu REAL NOT NULL,
-                                 status TEXT NOT NULL, reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL,
-                                 relation TEXT NOT NULL, factor INTEGER NOT NULL, refund INTEGER NOT NULL,
-                                 reserved_beta REAL NOT NULL, reserved_tv REAL NOT NULL, beta REAL NOT NULL, tv REAL NOT NULL,
-                                 certified_mu REAL, certified_beta REAL, certified_tv REAL, part REAL, known BLOB,
-                                 UNIQUE (study, account))""",
-        """INSERT INTO entry_4 SELECT number, study, account, name, unit, reserved_mu, mu, status, reserved_at, settled_at, note,
-           relation, factor, refund, reserved_beta, reserved_tv, beta, tv, certified_mu, certified_beta, certified_tv, NULL, NULL
-           FROM entry""",
-        "CREATE TABLE input_4 (study TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (study, digest)) WITHOUT ROWID",
-        "INSERT INTO input_4 SELECT study, digest FROM input",
-        "DROP TABLE input",
-        "DROP TABLE entry",
-        "ALTER TABLE entry_4 RENAME TO entry",
-        "ALTER TABLE input_4 RENAME TO input",
-        """CREATE TABLE people_4 (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
-                                  identifier BLOB NOT NULL, history TEXT NOT NULL, level INTEGER NOT NULL, count INTEGER NOT NULL,
-                                  members BLOB NOT NULL, PRIMARY KEY (account, kind, key, identifier, history))""",
-        "INSERT INTO people_4 SELECT account, kind, key, x'', '', level, count, members FROM people",
-        "DROP TABLE people",
-        "ALTER TABLE people_4 RENAME TO people",
-    ),
+_TABLES = (
+    """CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL, data_set TEXT NOT NULL, relation TEXT NOT NULL,
+                             refund TEXT NOT NULL)""",
+    """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), epsilon REAL NOT NULL,
+                            delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL, additive_delta REAL NOT NULL)""",
+    # A study may be charged to several accounts.
+    """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL, account TEXT NOT NULL REFERENCES account (name),
+                           name TEXT NOT NULL, unit TEXT NOT NULL, reserved_mu REAL NOT NULL, mu REAL NOT NULL,
+                           status TEXT NOT NULL, reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL,
+                           relation TEXT NOT NULL, factor INTEGER NOT NULL, refund INTEGER NOT NULL,
+                           reserved_beta REAL NOT NULL, reserved_tv REAL NOT NULL, beta REAL NOT NULL, tv REAL NOT NULL,
+                           certified_mu REAL, certified_beta REAL, certified_tv REAL, part REAL, known BLOB,
+                           UNIQUE (study, account))""",
+    """CREATE TABLE freeze (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), study TEXT NOT NULL,
+                            since TEXT NOT NULL, reason TEXT NOT NULL, lifted_at TEXT, lifted_reason TEXT)""",
+    "CREATE TABLE input (study TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (study, digest)) WITHOUT ROWID",
+    "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    # Which of an account's persons were in which of its studies.
+    """CREATE TABLE people (account TEXT NOT NULL REFERENCES account (name), kind TEXT NOT NULL, key BLOB NOT NULL,
+                            identifier BLOB NOT NULL, history TEXT NOT NULL, level INTEGER NOT NULL, count INTEGER NOT NULL,
+                            members BLOB NOT NULL, PRIMARY KEY (account, kind, key, identifier, history))""",
 )
 
 Connect = Callable[[Path], sqlite3.Connection]
@@ -147,9 +101,8 @@ class LedgerDatabase:
             # Nobody else writes now.
             write_log_anew(self.path)
             # Another process may have done it in the meantime.
-            version = self.row("PRAGMA user_version")[0]
-            if version < SCHEMA:
-                for statement in itertools.chain.from_iterable(_STEPS[version:]):
+            if not self.row("PRAGMA user_version")[0]:
+                for statement in _TABLES:
                     self._database.execute(statement)
                 self.change("INSERT OR IGNORE INTO fact VALUES ('key', ?)", Seed.from_os().secret)
                 self._database.execute(f"PRAGMA application_id = {LEDGER_APPLICATION}")
@@ -166,9 +119,10 @@ class LedgerDatabase:
         if (version or tables) and application != LEDGER_APPLICATION:
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
             raise InputError(f"file {self.path} is a database but no ledger: choose another file")
-        if not 0 <= version <= SCHEMA:
+        if version not in (0, SCHEMA):
             raise InputError(
-                f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}: use the newer one"
+                f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}: "
+                "use the one that made it"
             )
 
     def _use_write_ahead_log(self) -> None:

@@ -1,6 +1,6 @@
 """Keyed digests of input columns: whether two accounts were charged with the same data, without keeping any of them.
 
-The key is in the ledger file. So whoever has the file can test a guess of a whole column, row by row in its order, and nothing
+The key is in the ledger file. So anyone who has the file can test a guess of a whole column, row by row in its order, and nothing
 less.
 """
 

@@ -87,14 +87,17 @@ def knows_all(database: LedgerDatabase, account: str, entries: Numbered, people:
 @dataclass(frozen=True, eq=False)
 class Whose:
     """Whose budgets a study is charged to. ``known``: groups, and who of each takes part with a value; ``fresh``: who is in no
-    account yet; ``silent``: who takes part without a value, since there is no room in an account of theirs."""
+    account yet; ``silent``: who takes part without a value, since an account of theirs has no room."""
 
     known: Sequence[tuple[Cohort, Identities]]
     fresh: Identities = field(repr=False)
     silent: Identities = field(repr=False)
 
     def without(self, silent: Identities) -> Whose:
-        """The same, of whom these take part without a value. Raises :class:`InputError` where others have no room."""
+        """Return these groups with ``silent`` taking part without a value.
+
+        Raises :class:`InputError` where others have no room.
+        """
         if len(np.setdiff1d(self.silent, silent)):
             raise InputError("another study was charged to this ledger at the same moment: give the same command again")
         known = [(group, np.setdiff1d(present, silent)) for group, present in self.known]
@@ -142,7 +145,7 @@ class PersonsFilter:
         return Whose(known, fresh, everybody).without(everybody)
 
     def of_charged(self, study: str) -> Whose:
-        """The same of a study that is charged already: who was not charged for it takes part without a value."""
+        """Return whose budgets a study was charged to already: who was not charged for it takes part without a value."""
         numbers = {number for (number,) in self._database.rows("SELECT number FROM entry WHERE study = ?", study)}
         charged = [present for group, present in self._present() if group.history & numbers]
         return Whose((), _NOBODY, np.setdiff1d(self._people.members, np.concatenate([_NOBODY, *charged])))

@@ -3,7 +3,7 @@
 An account is a data set with a budget, for one unit and neighbouring relation; an entry is a study that was charged to it, in the
 three columns of :class:`~quietmean.privacy.Charge`, against the study's own adversary. A study is reserved, on disk, before its
 first message leaves, at a bound on what it may cost, and settled with what it cost afterwards, so a crash can only leave too much
-on the account, never too little. There is no way to take a reservation back: nobody can prove that nothing was sent.
+on the account, never too little. A reservation cannot be taken back: nobody can prove that nothing was sent.
 
 The account is a privacy filter: whatever studies are chosen, also after the results of earlier ones, the budget holds at the end.
 Where it is known whose data a study is of, the filter is that of each person: the study is charged to every account that has one
@@ -57,10 +57,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False, connect: Connect | None = None) -> Ledger:
-        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is of a newer version.
-
-        A file of an older version is brought up to date, for good; its totals stay.
-        """
+        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is of another version."""
         return cls(LedgerDatabase(path, create=create, connect=connect))
 
     def close(self) -> None:
@@ -219,7 +216,7 @@ class Ledger:
         silent: Identities | None = None,
         **stated: Unpack[StatedSpending],
     ) -> LedgerEntry:
-        """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
+        """Charge a study before its first message is sent, at a bound on what it may cost for any dropouts and coalition.
 
         ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
         units change together, for an account that counts per party, or a person who has so many records. ``counts``: whose change
@@ -421,7 +418,7 @@ class Ledger:
         )
 
     def _entry(self, study: str) -> LedgerEntry | None:
-        """Of the account that was named for the study."""
+        """Return the entry of the account that was named for the study."""
         return next(iter(self._entries(study)), None)
 
     def _entries(self, study: str) -> list[LedgerEntry]:

@@ -1,8 +1,8 @@
 """Whose data an account is about, without keeping anybody: keyed digests of persons, cut to 64 bits.
 
 Of persons all digests are kept, 8 bytes each, so that who is known is found for certain: one digest in common is one person. The
-key is in a file of its own and never in the ledger: who has both can test whether somebody with a known identifier is among the
-persons. Ledgers of before kept only those below a public threshold of more than 100,000 persons.
+key is in a file of its own and never in the ledger: who has both can test whether somebody with a known identifier is one of
+the persons.
 
 Who names no persons is known by whole rows, and only where nearly all of them differ. These are thinned out above a size, by a
 threshold that is a power of two: a part of a data set is found in the whole and the other way round. That suggests an account to
@@ -26,7 +26,7 @@ PERSONS, ROWS = "person", "row"
 GUESTS = "guest"
 # All digests are kept of so many rows; of more, between half as many and these.
 MOST_KEPT: Final = 100_000
-# From this part of the smaller data set on, and so many of its digests, an overlap of rows is told.
+# From this part of the smaller data set on, and so many of its digests, an overlap of rows is reported.
 LEAST_PART, LEAST_COMMON = 0.01, 3
 # Rows tell data sets apart where at least this part of them is distinct.
 DISTINCT_ROWS = 0.99
@@ -51,12 +51,12 @@ class Sketch:
 
     @classmethod
     def of(cls, identities: Identities, kind: str, key: bytes, column: str = "") -> Sketch:
-        """Of persons or rows by 128 bits that stand for each, (units, 2). ``column``: the one that tells persons apart."""
+        """Make a sketch of persons or rows, given by 128 bits each, (units, 2). ``column``: the one that tells persons apart."""
         members = np.unique(digests_of(identities, kind, key))
         return cls(kind, name_of_key(key), 0, members, len(identities), name_of_key(key, column) if column else b"")._thinned()
 
     def joined(self, other: Sketch) -> Sketch:
-        """Of the persons of either: what an account is about after both were charged to it."""
+        """Return a sketch of the persons of either: what an account is about after both were charged to it."""
         level = max(self.level, other.level)
         members = np.union1d(self.at(level), other.at(level))
         count = max(len(members) << level, self.count, other.count) if level else len(members)
@@ -98,7 +98,7 @@ class Sketch:
 
 
 def digests_of(identities: Identities, kind: str, key: bytes) -> Identities:
-    """Return 64 bits for each person or row, (units,), from the 128 bits that stand for it, (units, 2)."""
+    """Return 64 bits for each person or row, (units,), from its 128 bits, (units, 2)."""
     words = np.ascontiguousarray(identities, dtype="<u8").tobytes()
     inputs = (words[start : start + 16] for start in range(0, len(words), 16))
     label = _LABELS[kind]

@@ -112,11 +112,11 @@ class PrivacyAnalysis:
 
         Whoever reads messages besides is with each of them.
 
-        By default all are tried where that takes seconds: up to 500 always, and some thousands among 30 parties. The bound is the
+        By default all are tried where that takes seconds: up to 500 always, and some thousands of 30 parties. The bound is the
         protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``effort``: more
-        may be spent on trying all, as IncA allows, whose every pair among 200 parties takes seconds; who asks later without it
+        may be spent on trying all, as IncA allows, whose every pair of 200 parties takes seconds; who asks later without it
         gets that answer, too. ``seed``,
-        public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that everybody
+        public, is of the random coalitions of those that are tried beside a bound: by default a fixed one, so that everybody
         who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody honest.
         """
         if (any_of_them := self._by_formula(size)) is not None:
@@ -130,7 +130,7 @@ class PrivacyAnalysis:
         return known
 
     def _by_formula(self, size: int) -> CoalitionCertificate | None:
-        """Where the protocol's bound is the same whoever colludes, however many parties: nothing is to be tried."""
+        """Certify where the protocol's bound is the same for coalitions of any size: nothing is to be tried."""
         # Asked first: the bound of other protocols takes seconds, and is not needed where every coalition is tried.
         if self.terms.conversion.coalition is None or (worst := self.bound(size)) is None:
             return None

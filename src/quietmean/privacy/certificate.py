@@ -145,7 +145,7 @@ class Certificate(Tabular):
 
     @property
     def epsilon_a_priori(self) -> float | None:
-        """The same at :attr:`delta`; rounded up."""
+        """Return the epsilon at :attr:`delta` that is promised before the start, rounded up; None without such a promise."""
         return None if self.a_priori is None else self.terms.epsilon_promised(self.a_priori)
 
     @property

@@ -32,11 +32,11 @@ class CoalitionCertificate(Tabular):
 
     ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). If ``scope`` is "every coalition", each
     one was tried. If it is a bound for every coalition, ``proof`` says why it holds, whichever parties collude, and ``found`` is
-    the worst coalition among those that were tried: the true worst lies between the two, and to try all would take about so many
+    the worst coalition of those that were tried: the true worst lies between the two, and to try all would take about so many
     ``seconds`` of one core (see :class:`Effort`; infinite where it is not feasible). Nothing was tried, and ``found`` is None,
-    where the bound is the same whoever colludes. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is
-    "worst coalition found", bad ones were looked for: a lower
-    bound on the worst case. ``worst`` and ``tried`` are of what was tried.
+    where the bound is the same for all coalitions. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`.
+    If the scope is "worst coalition found", bad ones were looked for: a lower bound
+    on the worst case. ``worst`` and ``tried`` are of what was tried.
     """
 
     size: int
@@ -80,7 +80,7 @@ class CoalitionCertificate(Tabular):
 
     @property
     def epsilon_a_priori(self) -> float | None:
-        """The same at :attr:`delta`; rounded up."""
+        """Return the epsilon at :attr:`delta` that is promised before the start, rounded up; None without such a promise."""
         return None if self.a_priori is None else self.terms.epsilon_promised(self.a_priori)
 
     @property
@@ -140,7 +140,7 @@ class CoalitionCertificate(Tabular):
         if self.size == 0:
             return "an outsider who sees what is published"
         if self.terms.conversion.coalition is not None:
-            return f"{self.terms.conversion.coalition} (by formula, whoever they are)"
+            return f"{self.terms.conversion.coalition} (by formula, all of them alike)"
         if self.scope == Scope.FOUND:
             return f"the worst coalition of {who} that was found ({self.tried} tried; a worse one may exist)"
         if self.exhaustive:

@@ -51,7 +51,7 @@ class ProvenMu:
 def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, choices: int = 1) -> float:
     """Clopper-Pearson upper bound on the probability of an event seen ``exceeding`` times in ``draws`` independent draws.
 
-    ``choices``: among how many events the one was picked after a look at the draws; the bound holds for all at once (Bonferroni).
+    ``choices``: from how many events the one was picked after a look at the draws; the bound holds for all at once (Bonferroni).
     """
     if exceeding >= draws:
         return 1.0
@@ -188,7 +188,7 @@ class _Tally:
         self._trusted = trusted
         self.size = size
         self._mu = np.zeros(solver.transcript.parties)
-        # What batches told of each value at most.
+        # What batches say of each value at most.
         self._information = np.zeros(solver.transcript.parties)
         self._exact = True
         self._seen: set[frozenset[PartyId]] = set()
@@ -239,7 +239,7 @@ class _Tally:
         conversion, sensitivity = self._terms.conversion, self._terms.sensitivity
         mu = conversion.mu_against_any(3, sensitivity * np.sqrt(largest), sensitivity)
         if allowed == len(left):
-            # Those that were left out told no more than the floor.
+            # Those that were left out say no more than the floor.
             self._mu, self.tried = np.maximum(self._mu, mu), count
         return _Undecided(len(left) - allowed, ProvenMu(mu, "what pairs tell, and have in common"), needed)
 
@@ -249,7 +249,7 @@ class _Tally:
 
     def add_all(self, batch: CoalitionBatch) -> None:
         """Coalitions that nobody tried before, solved together; one that is doubtful is solved alone."""
-        # Of what is doubtful the error is infinite, and nothing times that is no number.
+        # Of what is doubtful the error is infinite, and zero times infinity is not a number.
         errors = np.where(batch.error <= DOUBTFUL, batch.error, 0.0)
         bounds = widened(self._terms.sensitivity * np.sqrt(batch.information), errors[:, None])
         for last, error, bound, information in zip(batch.last, batch.error.tolist(), bounds, batch.information, strict=True):
@@ -299,7 +299,7 @@ class _Tally:
 
 
 def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed) -> Iterator[tuple[PartyId, ...]]:
-    """Uniform random coalitions of one size among the parties that may collude."""
+    """Uniform random coalitions of one size of the parties that may collude."""
     stream = BitStream(seed)
     for _ in range(count):
         yield tuple(able[index] for index in stream.permutation(len(able))[:size])

@@ -24,7 +24,7 @@ from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information.matrix import InformationMatrix
 
 _ROUNDING = 1e-14
-# Below this the square of what is left is no longer a normal number: nothing worth spending.
+# Below this the square of what is left is not a normal number any more: nothing worth spending.
 _NOTHING = Fraction(1, 10**280)
 # All sign patterns of this many parties are tried; of more, a local search gives the lower bound.
 _ALL_VERTICES = 12
@@ -232,11 +232,11 @@ def set_mu(information: InformationMatrix, members: Collection[PartyId], sensiti
 
 
 def _block(information: InformationMatrix, members: Collection[PartyId]) -> tuple[Array, bool]:
-    """Lambda among the members, and whether a disclosed combination involves one of them."""
+    """Lambda of the members, and whether a disclosed combination involves one of them."""
     chosen = sorted(set(members))
     corrupt = sorted(set(chosen) - set(information.honest))
     if corrupt:
-        raise InputError(f"party {corrupt[0]} is not honest here: choose members among {list(information.honest)}")
+        raise InputError(f"party {corrupt[0]} is not honest here: choose members of {list(information.honest)}")
     places = [information.honest.index(party) for party in chosen]
     disclosed = bool((np.abs(information.disclosed[:, places]) > _INVOLVED).any())
     return information.finite[np.ix_(places, places)], disclosed

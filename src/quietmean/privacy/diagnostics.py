@@ -104,7 +104,7 @@ def _hidden_pairs(transcript: Transcript, adversary: Adversary, index_of: Ints) 
 
 
 def _edges(transcript: Transcript, hidden: Ints, pairs: Ints, index_of: Ints) -> csr_array[np.float64]:
-    """Who sent to whom unseen, among the honest, and who shares noise with whom, both ways: shape (n_H, n_H)."""
+    """Which honest parties sent to which others unseen, and who shares noise with whom, both ways: shape (n_H, n_H)."""
     senders, receivers = pairs.ravel().tolist(), pairs[:, ::-1].ravel().tolist()
     for message in hidden:
         for receiver in _receivers(transcript, int(message)):

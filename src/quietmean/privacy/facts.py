@@ -62,7 +62,7 @@ def privacy_facts(
     of_party: float | None = None,
     counted: str = "records",
 ) -> tuple[Fact, ...]:
-    """Of an execution, in the order in which people read them.
+    """Return the facts of an execution, in the order in which people read them.
 
     ``of_party``: epsilon for all the ``counted`` of one party together, where the unit is one of them.
     """

@@ -85,7 +85,7 @@ class LossConversion:
         return information.mutual_information(prior_sd)
 
     def nats_against_any(self, size: int, prior_sd: float) -> float | None:
-        """The same of the worst party, whichever ``size`` parties collude; None where no bound is known."""
+        """Nats about the worst party, against any ``size`` colluding parties; None where no bound is known."""
         return None
 
     def promise(self, mu: float, enforced_by: str) -> APriori:
@@ -192,7 +192,7 @@ class GridLossConversion(LossConversion):
         )
 
     def inflation(self, mu: float, parties: int) -> float:
-        """By how much noise must grow for mu to stay a bound with whole numbers, against whoever colludes, if all finish."""
+        """By how much noise must grow for mu to stay a bound with whole numbers, against any coalition, if all finish."""
         rounded = self._rounding(Adversary.collusion(()), range(parties)) if self._rounding else 0.0
         # More noise makes both parts smaller. The rest is rounding.
         return math.sqrt((1.0 + self.dimension * rounded / (mu * mu)) * self.correction) * (1.0 + 1e-10)
@@ -211,7 +211,7 @@ class GridLossConversion(LossConversion):
 
 
 class LocalNoiseLossConversion(GridLossConversion):
-    """The loss where all that a party sends is a function of its noisy value: whoever colludes, and whatever happened."""
+    """The loss where all that a party sends is a function of its noisy value: against any coalition, in any history."""
 
     def __init__(self, sigma: float, *, step: float, dimension: int, draws: int) -> None:
         super().__init__(step=step, dimension=dimension, deviations=[sigma], draws=draws)

@@ -60,7 +60,7 @@ def of_interval_intersection(entropy: float, widths: ArrayLike) -> float:
 
 
 def of_equal_intervals(entropy: float, width: float, messages: int) -> float:
-    """The same for K messages of one width: h(S) - ln w + H_K - 1, with the harmonic number H_K.
+    """Nats that K messages of one width reveal together: h(S) - ln w + H_K - 1, with the harmonic number H_K.
 
     Exact as long as the density of s is flat over intervals of this width. Grows by ln 2 for twice as many messages, without
     limit. Raises :class:`InputError` for less than one message.

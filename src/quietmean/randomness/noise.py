@@ -50,11 +50,11 @@ class SecureNoise:
         return self.discrete_stream(purpose, index, scale).next(dimension)
 
     def discrete_stream(self, purpose: str, index: int, scale: float) -> LayeredStream:
-        """The same a piece at a time."""
+        """Return a stream of the discrete noise, to be read a piece at a time."""
         return LayeredStream(self._seed.derive("discrete noise", purpose, index), scale)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """The same, shape (d,), that ``other`` draws as well."""
+        """Draw the discrete noise, shape (d,), that ``other`` draws as well."""
         return layered_gaussian(self._shared_seed(other).derive("shared discrete noise", purpose, index), scale, dimension)
 
     def secret(self, purpose: str, index: int) -> bytes:

@@ -55,7 +55,7 @@ class BitStream:
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def permutation(self, size: int) -> Ints:
-        """A uniform permutation of range(size), up to ties among ``size`` 64-bit words."""
+        """A uniform permutation of range(size), up to ties between ``size`` 64-bit words."""
         return np.argsort(self.words(size), kind="stable")
 
     def standard_normal(self, shape: SupportsIndex | tuple[int, ...]) -> Vector:

@@ -35,7 +35,7 @@ class Rows(ABC):
 
     @abstractmethod
     def __add__(self, other: Rows | float) -> Rows:
-        """The number 0 may stand for rows of zeros."""
+        """Add rows; the number 0 means rows of zeros."""
 
     @abstractmethod
     def __mul__(self, factor: float | Array) -> Rows:
@@ -46,7 +46,7 @@ class Rows(ABC):
 
     @abstractmethod
     def at(self, mask: Mask) -> Rows:
-        """The same in the rows of ``mask``, shape (size,), and zero in the others."""
+        """Return these rows where ``mask`` is true, shape (size,), and zero in the others."""
 
     def __radd__(self, other: Rows | float) -> Rows:
         return self + other

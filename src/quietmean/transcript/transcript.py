@@ -56,14 +56,14 @@ class Transcript:
         return int(self.values.shape[0])
 
     def with_noise_scales(self, scales: Mapping[str, float]) -> Transcript:
-        """The same execution with other standard deviations, one per noise group; for declared transcripts.
+        """Return this execution with other standard deviations, one per noise group; for declared transcripts.
 
         A traced one has unit scales and the party machine's own levels in ``noise``.
         """
         return replace(self, noise_scale=np.array([scales[str(group)] for group in self.noise_group], dtype=np.float64))
 
     def with_seen(self, seen: Iterable[tuple[int, PartyId, PartyId]]) -> Transcript:
-        """The same where receivers know more: (round, sender, receiver) of messages that the transcript has already.
+        """Return this transcript where receivers know more: (round, sender, receiver) of messages that it has already.
 
         All that a sender sends in one round counts as seen, if the transcript has several messages of it.
         """

@@ -4,7 +4,7 @@ The private noise of a value is its prior, of variance v: with S the covariance 
 the view tells of a replaced value is (1 - S_ii) / v. What is public is conditioned on once, and what a member of a coalition
 knows besides (its value and noise, what it sent and received) is reduced to independent observations of unit variance, once a
 member. A coalition is then conditioned on member by member, and its information is a sum of squares, to which each member adds:
-nothing is taken away again but in covariances between members, whose rounding decides the error that is told. Coalitions that
+nothing is taken away again but in covariances between members, whose rounding decides the stated error. Coalitions that
 differ in the last member are one batch. With r observations a member, n parties and p public messages: O(r^2 (n + p) + r^3) for
 each coalition.
 """
@@ -98,7 +98,7 @@ class CoalitionBatches:
     """One execution for all coalitions of a size. Made by :meth:`of`, and the same for every question."""
 
     def __init__(self, bare: Transcript, variance: float, public: Mask) -> None:
-        """Raises :class:`Doubtful` where redundant observations cannot be told from others."""
+        """Raises :class:`Doubtful` where redundant observations cannot be distinguished from others."""
         self._variance = variance
         self._rows = _in_terms_of_noise(bare, math.sqrt(variance))
         self._covariance = self._rows @ self._rows.T
@@ -114,7 +114,7 @@ class CoalitionBatches:
     def of(cls, bare: Transcript, variance: float, public: Mask) -> CoalitionBatches | None:
         """``bare``: without the private noise, whose variance is ``variance``; ``public``: messages that everybody sees, (M,).
 
-        None where there is no such noise, where it would take too much memory, and where another solver has to answer.
+        None where there is none of this noise, where it would take too much memory, and where another solver has to answer.
         """
         if not feasible(bare, variance):
             return None
@@ -137,7 +137,7 @@ class CoalitionBatches:
         yield from self._shared(_by_first(coalitions), workers)
 
     def _shared(self, groups: Sequence[Ints], workers: Workers | None) -> Iterator[CoalitionBatch]:
-        # What all jobs have in common is large: few jobs, the same ones whoever does them.
+        # What all jobs have in common is large: few jobs, the same ones for any number of workers.
         ends = np.cumsum([len(group) for group in groups])
         job_of = ends * _JOBS // (ends[-1] + 1) if len(groups) else ends
         jobs = [np.vstack(groups[begin:end]) for begin, end in itertools.pairwise(_changes(job_of))]
@@ -319,7 +319,10 @@ def _kept(variances: Matrix, shared: Matrix) -> tuple[Mask, float]:
 
 
 def _whitenings(covariances: Matrix, values: Matrix) -> tuple[Matrix, Matrix]:
-    """The same for many, (c, r, r) and (c, r, n): square, with rows of zeros for what is not kept; infinite errors for doubt."""
+    """Whiten many blocks at once, (c, r, r) and (c, r, n).
+
+    The results are square, with rows of zeros for what is not kept; infinite errors for doubt.
+    """
     each = covariances.shape[1]
     try:
         triangles = np.linalg.inv(np.linalg.cholesky(covariances + _RIDGE * np.eye(each)))

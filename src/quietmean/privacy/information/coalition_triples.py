@@ -38,8 +38,10 @@ _BOUNDED = 4e7
 
 @dataclass(frozen=True, eq=False)
 class TripleBounds:
-    """Of one execution. Information, in units of that of a bare value, of each value: ``one`` (n, n) of what a member tells and
-    ``two`` (n, n, n) of what two tell; what they tell of their own means nothing. ``error``: the relative error of all of it.
+    """Bounds for triples in one execution, from the information of each value that a member and that two tell.
+
+    In units of that of a bare value: ``one`` (n, n) of a member, ``two`` (n, n, n) of two; what they tell
+    of their own means nothing. ``error``: the relative error of all of it.
 
     ``cosine`` and ``below``: s and r of above, (n, n).
     """
@@ -85,9 +87,9 @@ class TripleBounds:
             # Each of them stands there twice.
             best = np.argpartition(pairs, -2 * _PAIRS, axis=None)[-2 * _PAIRS :]
             for first, second in zip(*np.unravel_index(best, pairs.shape), strict=True):
-                told = pairs[first] + pairs[second] - self.one[:, value]
-                told[[first, second, value]] = told[unable] = -np.inf
-                chosen.add(tuple(sorted((int(first), int(second), int(told.argmax())))))
+                third = pairs[first] + pairs[second] - self.one[:, value]
+                third[[first, second, value]] = third[unable] = -np.inf
+                chosen.add(tuple(sorted((int(first), int(second), int(third.argmax())))))
         return np.array([triple for triple in sorted(chosen) if self._possible(triple)], dtype=np.int64).reshape(-1, 3)
 
     def _possible(self, triple: tuple[int, ...]) -> bool:

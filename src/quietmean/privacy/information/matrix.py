@@ -109,7 +109,7 @@ class InformationMatrix:
         return sensitivity * np.sqrt(self.diagonal)
 
     def mu_upper(self, sensitivity: float) -> Matrix:
-        """The same as a bound: widened by what the solver may be off, shape (n_H,)."""
+        """Return an upper bound of mu, widened by what the solver may be off, shape (n_H,)."""
         return widened(self.mu(sensitivity), self.relative_error)
 
     def dense(self) -> Matrix:

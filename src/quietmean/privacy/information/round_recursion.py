@@ -51,7 +51,7 @@ def recursive_information(structure: RoundStructure, adversary: Adversary) -> In
 
 
 def bare_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
-    """The same without the private noise on every value, which adds ``structure.variance`` to each release."""
+    """Information without the private noise on every value, which adds ``structure.variance`` to each release."""
     honest = adversary.honest(structure.transcript.parties)
     view = adversary.view(structure.transcript)
     extra = extra_variance(structure.transcript, structure.variance)
@@ -145,7 +145,7 @@ class _State:
         return np.nonzero(waiting)[0]
 
     def _propagate(self, states: Sparse, values: Sparse) -> None:
-        """Covariances of states s + values x, some rows at a time: next to old and new there is no large temporary."""
+        """Covariances of states s + values x, some rows at a time: besides old and new nothing large is in memory."""
         count = states.shape[0]
         messages, cross = np.empty((count, count)), np.empty((count, len(self.values)))
         blocks = [slice(begin, begin + _BLOCK) for begin in range(0, count, _BLOCK)]

@@ -93,7 +93,7 @@ class ViewSolver:
         return self.sparse(adversary) if structured is None else structured
 
     def by_rounds(self, adversary: Adversary) -> InformationMatrix | None:
-        """Solved by the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
+        """Solved by the recursion over rounds; None without such a structure, or the recursion is too inaccurate."""
         information = None if self.structure is None else recursive_information(self.structure, adversary)
         return information if information is not None and information.relative_error <= _DOUBTFUL else None
 
