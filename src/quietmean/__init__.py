@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secret_sharing import SecretSharing as SecretSharing
     from quietmean.sessions import Session as Session
     from quietmean.studies.data.frames import GroupedFrame as GroupedFrame
-    from quietmean.studies.data.mapping import FrameOfPersons as FrameOfPersons
+    from quietmean.studies.data.location import FrameOfPersons as FrameOfPersons
 
     __version__: str
 

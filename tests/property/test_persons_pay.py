@@ -171,7 +171,7 @@ def test_a_study_of_records_is_charged_by_the_rows_of_a_person(tmp_path: Path, m
 def test_private_numbers_leave_out_what_public_ones_leave_empty() -> None:
     assert study("record", private=True).count == CountVisibility.PRIVATE
     for raw in (0, -1, 1001, 1.5, True, "2"):
-        from quietmean.studies.data.mapping import SiteMapping
+        from quietmean.studies.data.location import SiteMapping
 
         with pytest.raises(InputError, match=r"rows_per_person in \[mapping\] of x is not a whole number from 1 to 1000\. Write"):
             SiteMapping.parse({"person": "pid", "rows_per_person": raw}, "x")

@@ -21,7 +21,7 @@ from quietmean.planning import Plan
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import records_of
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.mapping import FrameOfPersons
+from quietmean.studies.data.location import FrameOfPersons
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Policy, require_number
 from support.odd_cells import WRITERS, CannotHoldError, Table, postgresql, read_files_in_this_process

@@ -19,8 +19,7 @@ from quietmean.statistics.persons import PersonRows
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
-from quietmean.studies.data.location import Location
-from quietmean.studies.data.mapping import SiteMapping
+from quietmean.studies.data.location import Location, SiteMapping
 from quietmean.studies.data.persons import DistinctPersons, KnownNumbers, PersonReader, identities_of
 from quietmean.studies.data.sources import parties_of_data, parties_of_table
 from quietmean.studies.data.table import Cells, Table

@@ -12,9 +12,9 @@ from quietmean.core.lazy import importer
 if TYPE_CHECKING:
     from quietmean.studies.data.grouped import GroupedRows as GroupedRows
     from quietmean.studies.data.grouped_frames import records_of as records_of
+    from quietmean.studies.data.location import FrameOfPersons as FrameOfPersons
     from quietmean.studies.data.location import Location as Location
     from quietmean.studies.data.location import account_name as account_name
-    from quietmean.studies.data.mapping import FrameOfPersons as FrameOfPersons
     from quietmean.studies.data.preview import Preview as Preview
     from quietmean.studies.data.reading import Source as Source
     from quietmean.studies.data.reading import location_of as location_of

@@ -16,8 +16,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
-from quietmean.studies.data.location import Location
-from quietmean.studies.data.mapping import ColumnMapping
+from quietmean.studies.data.location import ColumnMapping, Location
 from quietmean.studies.data.reading import Declared, Source
 from quietmean.studies.data.table import Pieces, Table
 

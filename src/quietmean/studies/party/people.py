@@ -20,7 +20,7 @@ from quietmean.ledger.people import DISTINCT_ROWS, PERSONS, ROWS, Identities, Sk
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import GroupedRows, Records, Source, location_of, records_of
-from quietmean.studies.data.mapping import SiteMapping
+from quietmean.studies.data.location import SiteMapping
 from quietmean.studies.data.text import Notify
 from quietmean.studies.data.whole_rows import whole_rows
 from quietmean.studies.data.withheld import Withheld
