@@ -70,7 +70,7 @@ _PLACES = {
     "Consensus": "protocols.consensus",
     "CorDPDME": "protocols.cordp_dme",
     "Execution": "protocols.execution",
-    "FrameOfPersons": "studies.data.mapping",
+    "FrameOfPersons": "studies.data.location",
     "GroupedFrame": "studies.data.frames",
     "Gossip": "protocols.gossip",
     "IncA": "protocols.inca",

@@ -16,7 +16,7 @@ from quietmean.planning import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.data import Records
 from quietmean.studies.data.persons import identities_of
-from quietmean.studies.data.withheld import RowLimit
+from quietmean.studies.data.records import RowLimit
 from quietmean.studies.party.payment import payer_for
 from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy

@@ -26,8 +26,7 @@ else:
     _NAMES = {
         "grouped": "GroupedRows",
         "grouped_frames": "records_of",
-        "location": "Location account_name",
-        "mapping": "FrameOfPersons",
+        "location": "FrameOfPersons Location account_name",
         "preview": "Preview",
         "reading": "Source location_of query_statement read_columns read_table",
         "records": "Records",

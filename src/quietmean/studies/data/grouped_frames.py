@@ -19,10 +19,9 @@ from quietmean.studies.data.grouped import NOT_A_NUMBER, NOTHING, Counted, Count
 from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.reading import Source, location_of
-from quietmean.studies.data.records import Records
+from quietmean.studies.data.records import NOTHING_WITHHELD, Records, Withheld
 from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent
 from quietmean.studies.data.text import Notify
-from quietmean.studies.data.withheld import NOTHING_WITHHELD, Withheld
 
 
 class GroupsOfFrame(CountingEngine):
