@@ -105,7 +105,7 @@ ENCODE = """
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped_frames import records_of
+from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.reading import read_records
 import polars, duckdb, pyarrow, narwhals, pandas, adbc_driver_postgresql.dbapi
 # What it imports of itself for a library, and for tables of Arrow, in which DuckDB's groups come.

@@ -19,7 +19,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import delimited, fields, read_columns
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped_frames import records_of
+from quietmean.studies.data.grouped import records_of
 
 COLUMNS = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
 WORKLOAD = Workload(COLUMNS, (parse_statistic(read_text("group-means(age, by=arm)")),), PrivacyUnit.RECORD)

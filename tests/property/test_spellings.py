@@ -24,7 +24,7 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic, rea
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.days import date_of
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped_frames import records_of
+from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.numerals import Numerals
 from support.odd_cells import WRITERS, Writer, arrow_table, read_files_in_this_process
 

@@ -18,7 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import formats, postgresql, read_columns
-from quietmean.studies.data.grouped_frames import records_of
+from quietmean.studies.data.grouped import records_of
 from support.odd_cells import WRITERS
 
 # Cells that stand in no sentence, wherever they are from.

@@ -13,11 +13,10 @@ import support.postgresql
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.studies.data import grouped, read_columns
 from quietmean.studies.data import grouped as module
-from quietmean.studies.data import grouped_frames, grouped_postgresql, read_columns
 from quietmean.studies.data.frames import GroupedFrame
-from quietmean.studies.data.grouped_frames import GroupsOfFrame, records_of
-from quietmean.studies.data.grouped_postgresql import GroupsOfPostgresql
+from quietmean.studies.data.grouped import GroupsOfFrame, GroupsOfPostgresql, records_of
 from quietmean.studies.data.postgresql import transaction
 from support.engines import spark_session
 from support.every_kind import COLUMNS, all_statistics
@@ -173,7 +172,7 @@ def test_all_questions_to_a_database_are_of_one_connection_and_one_moment(monkey
     rows = workload.encode(read_columns(frame, COLUMNS), step=STEP)
     records = records_of(GroupedFrame(by_postgresql(frame)), COLUMNS, print)
     read, grows = Counter[str](), GroupsOfPostgresql.groups
-    monkeypatch.setattr(grouped_postgresql, "transaction", _noted(transaction, "transaction", read))
+    monkeypatch.setattr(grouped, "transaction", _noted(transaction, "transaction", read))
 
     def growing(*arguments: Any) -> Any:
         answer = grows(*arguments)
@@ -217,7 +216,7 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
 
 def test_without_pyarrow_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     there = [by(table()) for by in (by_polars, by_duckdb)]
-    monkeypatch.setattr(grouped_frames, "is_installed", lambda module: module != "pyarrow")
+    monkeypatch.setattr(grouped, "is_installed", lambda module: module != "pyarrow")
     with pytest.raises(InputError, match="rows of DuckDB needs PyArrow, which is not installed: pip install pyarrow"):
         records_of(GroupedFrame(there[1]), COLUMNS, print)
     assert len(records_of(GroupedFrame(there[0]), COLUMNS, print)) == ROWS

@@ -11,7 +11,7 @@ from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean.studies.data.grouped import GroupedRows as GroupedRows
-    from quietmean.studies.data.grouped_frames import records_of as records_of
+    from quietmean.studies.data.grouped import records_of as records_of
     from quietmean.studies.data.location import FrameOfPersons as FrameOfPersons
     from quietmean.studies.data.location import Location as Location
     from quietmean.studies.data.location import account_name as account_name
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from quietmean.studies.data.records import Records as Records
 else:
     _NAMES = {
-        "grouped": "GroupedRows",
-        "grouped_frames": "records_of",
+        "grouped": "GroupedRows records_of",
         "location": "FrameOfPersons Location account_name",
         "preview": "Preview",
         "reading": "Source location_of query_statement read_columns read_table",
