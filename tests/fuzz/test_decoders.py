@@ -229,7 +229,7 @@ OWN = {
     "studies/party/member_holdings.py": "a member's own file of the parts that it took",
     "studies/data/frames.py": "a frame of a child process of this program",
     "studies/data/location.py": "a person's own file beside the data",
-    "studies/data/query_tree.py": "what the parser of DuckDB, in this process, makes of a query",
+    "studies/data/query_grammar.py": "what the parser of DuckDB, in this process, makes of a query",
     "studies/data/workbook.py": "what a child process of this program read",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data import query_grammar as listed
 
 COLUMNS = {
     "visits": {"pid": "text", "nr": "number", "day": "day", "crp": "number", "sex": "text", "drug": "number", "note": "text"},

@@ -15,7 +15,7 @@ import pytest
 from quietmean.core.codec import decode_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data import query_grammar as listed
 from quietmean.studies.data.database import open_database
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query import CheckedQuery, empty_database
@@ -114,7 +114,7 @@ def test_a_key_that_nobody_knows_is_refused_wherever_it_stands(checked: Checked,
             nodes[number]["of_tomorrow"] = None
         return made
 
-    monkeypatch.setattr("quietmean.studies.data.query_tree.decode_json", with_a_key)
+    monkeypatch.setattr("quietmean.studies.data.query_grammar.decode_json", with_a_key)
     while True:
         try:
             checked(text, PERSON)

@@ -27,9 +27,9 @@ from quietmean.studies.data.database import CLOSED, behind_from, failing, in_tim
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.persons import identifier
 from quietmean.studies.data.query_expressions import Field, Relation
+from quietmean.studies.data.query_grammar import Node, Query, nodes_of
 from quietmean.studies.data.query_levels import Levels
 from quietmean.studies.data.query_tables import Listed, Tables, not_row_by_row, quoted
-from quietmean.studies.data.query_tree import Node, Query, nodes_of
 from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import Notify
 

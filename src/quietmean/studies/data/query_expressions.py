@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.errors import InputError
-from quietmean.studies.data import query_functions as listed
-from quietmean.studies.data.query_tree import COMPARISONS, Node, Query, called
+from quietmean.studies.data import query_grammar as listed
+from quietmean.studies.data.query_grammar import COMPARISONS, Node, Query, called
 
 # The most characters of an expression, once all names are written out.
 _LONGEST = 2**16

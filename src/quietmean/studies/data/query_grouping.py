@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from quietmean.core.errors import InputError
-from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data import query_grammar as listed
 from quietmean.studies.data.query_expressions import Field, SqlTerm, Writer, is_aggregate
-from quietmean.studies.data.query_tree import Node, nodes_of
+from quietmean.studies.data.query_grammar import Node, nodes_of
 
 # An item of a list of columns: its name, how it is written, and the column that it is, where it is nothing else.
 Item: TypeAlias = tuple[str, str, Field | None]

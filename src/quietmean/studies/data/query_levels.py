@@ -12,10 +12,10 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
-from quietmean.studies.data import query_functions as listed
+from quietmean.studies.data import query_grammar as listed
 from quietmean.studies.data.query_expressions import Field, Relation, SqlNames, SqlTerm, Writer, is_of_duckdb
+from quietmean.studies.data.query_grammar import COMPARISONS, Node, Query, called
 from quietmean.studies.data.query_grouping import Computed, Item
-from quietmean.studies.data.query_tree import COMPARISONS, Node, Query, called
 
 # Levels within levels.
 _MOST_DEPTH = 50
