@@ -20,10 +20,10 @@ import pytest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.studies.data import query_grouping, query_levels
+from quietmean.studies.data.database import Listed, Tables, type_declared
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query import CheckedQuery, empty_database
 from quietmean.studies.data.query_expressions import Relation
-from quietmean.studies.data.query_tables import Listed, Tables, type_declared
 from quietmean.studies.data.table import Pieces, of_rows
 from support.clinic import SETTINGS, TABLES, Rows, a_row, clinic
 from support.query_grammar import Grammar

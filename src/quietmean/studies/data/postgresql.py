@@ -18,9 +18,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
-from quietmean.studies.data.database import MOST_SECONDS, behind_from
+from quietmean.studies.data.database import MOST_SECONDS, Listed, Tables, behind_from, quoted, type_declared
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.query_tables import Listed, Tables, quoted, type_declared
 from quietmean.studies.data.table import Cells, Pieces, Table, wanted_places
 
 # Seconds in which a server has to answer.

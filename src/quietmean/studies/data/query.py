@@ -23,13 +23,23 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import text_of_cell
-from quietmean.studies.data.database import CLOSED, behind_from, failing, in_time, pieces_of, selected
+from quietmean.studies.data.database import (
+    CLOSED,
+    Listed,
+    Tables,
+    behind_from,
+    failing,
+    in_time,
+    not_row_by_row,
+    pieces_of,
+    quoted,
+    selected,
+)
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.persons import identifier
 from quietmean.studies.data.query_expressions import Field, Relation
 from quietmean.studies.data.query_grammar import Node, Query, nodes_of
 from quietmean.studies.data.query_levels import Levels
-from quietmean.studies.data.query_tables import Listed, Tables, not_row_by_row, quoted
 from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import Notify
 

@@ -8,10 +8,9 @@ from contextlib import closing
 from quietmean.core.cells import plain_name
 from quietmean.core.columnar import PARQUET
 from quietmean.core.extras import import_extra
-from quietmean.studies.data.database import CLOSED, failing
+from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, type_declared
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.query import read_mixed
-from quietmean.studies.data.query_tables import Listed, Tables, literal, type_declared
 from quietmean.studies.data.table import Pieces
 
 # Signs of a pattern in a path, as DuckDB has them.
