@@ -34,7 +34,7 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic, rea
 from quietmean.studies.data import cells, database, delimited, json_lines, postgresql, read_columns
 from quietmean.studies.data.fields import Record
 from quietmean.studies.data.location import _CHOICES, Location
-from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.spellings import Numerals
 from quietmean.studies.data.table import Cells
 from quietmean.studies.data.text import Encoding, unpacked
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import delimited, plain_records, read_columns, read_table, text
-from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.polars_texts import PolarsTexts
+from quietmean.studies.data.spellings import Numerals
 
 COLUMNS = Columns(
     [

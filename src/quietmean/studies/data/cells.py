@@ -18,9 +18,8 @@ from quietmean.core.cells import STRANGE, in_single, plain, plain_name
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
-from quietmean.studies.data.days import date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.spellings import Numerals, date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.table import Cells, NoticedRows, Table
 from quietmean.studies.data.text import Notify
 

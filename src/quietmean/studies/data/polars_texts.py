@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
-from quietmean.studies.data.numerals import LONGEST
+from quietmean.studies.data.spellings import LONGEST
 from quietmean.studies.data.table import Cells
 
 # As Polars calls columns without names.

@@ -19,8 +19,8 @@ from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data.cells import is_unclear, kind_of, text_of_cell, understood
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.reading import Source, location_of, read_at, read_table, values_of
+from quietmean.studies.data.spellings import Numerals
 from quietmean.studies.data.table import Cells, Table, joined
 
 # The most unreadable texts that are shown; rows at either end; and characters of a cell.
