@@ -32,11 +32,11 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import cells, database, delimited, json_lines, postgresql, read_columns
-from quietmean.studies.data.fields import Record
 from quietmean.studies.data.location import _CHOICES, Location
 from quietmean.studies.data.spellings import Numerals
 from quietmean.studies.data.table import Cells
 from quietmean.studies.data.text import Encoding, unpacked
+from quietmean.studies.data.text_records import Record
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
 from support.every_kind import all_statistics
 from support.odd_cells import CELLS, WRITERS, CannotHoldError, Table, as_text, into_duckdb, read_files_in_this_process

@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data import delimited, fields, read_columns
+from quietmean.studies.data import delimited, read_columns, text_records
 from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import records_of
 
@@ -101,7 +101,7 @@ def test_any_ends_of_lines(fast: bool, count: int, tmp_path: Path, monkeypatch: 
 
 
 def test_what_nobody_tells_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fields, "has_lines", lambda record, delimiter: False)
+    monkeypatch.setattr(text_records, "has_lines", lambda record, delimiter: False)
     with pytest.raises(AssertionError):
         assert list(differing(tmp_path / "t.csv", range(SOME))) == []
 

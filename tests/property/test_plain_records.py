@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import delimited, plain_records, read_columns, read_table, text
+from quietmean.studies.data import delimited, read_columns, read_table, text, text_records
 from quietmean.studies.data.polars_texts import PolarsTexts
 from quietmean.studies.data.spellings import Numerals
 
@@ -103,7 +103,7 @@ def _any_bytes(block: bytes) -> bool:
 def test_records_that_are_taken_for_plain_are_found(
     name: str, mutant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_records, name, mutant)
+    monkeypatch.setattr(text_records, name, mutant)
     assert next(differ(tmp_path / "t.csv", monkeypatch, range(FILES)), None) is not None
 
 

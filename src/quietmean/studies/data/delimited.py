@@ -18,12 +18,10 @@ from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
 from quietmean.core.extras import is_installed
 from quietmean.core.readable import count_of
-from quietmean.studies.data.fields import BLANKS, Record, fields, record_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
-from quietmean.studies.data.multiline import MultilineRecords
-from quietmean.studies.data.plain_records import PlainRecords
 from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
+from quietmean.studies.data.text_records import BLANKS, MultilineRecords, PlainRecords, Record, fields, record_of
 
 # The delimiters that are tried, in this order.
 _ORDER = ("semicolon", "tab", "comma", "pipe")

@@ -58,7 +58,7 @@ class PolarsTexts(Cells):
 
 
 def cells_of_plain(block: bytes, delimiter: str, width: int, places: Sequence[int]) -> dict[int, polars.Series]:
-    """The named columns of plain records (:mod:`quietmean.studies.data.plain_records`) that have ``width`` cells each."""
+    """The named columns of plain records (:mod:`quietmean.studies.data.text_records`) that have ``width`` cells each."""
     # What a library does with the beginning of a file, such as to leave out a mark, it does to this record.
     guard = delimiter.join("0" * width).encode() + b"\n"
     frame = polars.read_csv(
