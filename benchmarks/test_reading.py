@@ -58,9 +58,9 @@ READ = "rows = sum(len(piece) for piece in read_records(path, columns))\nassert 
 # The library that reads Parquet in the process that wants its columns, as Polars' own scan does.
 HERE = """
 from quietmean.core import columnar
-from quietmean.studies.data import frames
+from quietmean.studies.data import isolated
 import narwhals
-frames.pieces_apart = lambda module, said: module.pieces(said[0], said[1], int(said[2]), said[3:])
+isolated.pieces_apart = lambda module, said: module.pieces(said[0], said[1], int(said[2]), said[3:])
 """
 POLARS = "import polars as pl, numpy"
 SCAN = """
@@ -104,7 +104,7 @@ READ_PERSONS = "work.encode(Records(path, columns, print, 'mean'), step=2.0**-20
 ENCODE = """
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data.frames import GroupedFrame
+from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.reading import read_records
 import polars, duckdb, pyarrow, narwhals, pandas, adbc_driver_postgresql.dbapi

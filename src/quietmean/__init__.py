@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg_plus import SecAggPlus as SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing as SecretSharing
     from quietmean.sessions import Session as Session
-    from quietmean.studies.data.frames import GroupedFrame as GroupedFrame
+    from quietmean.studies.data.isolated import GroupedFrame as GroupedFrame
     from quietmean.studies.data.location import FrameOfPersons as FrameOfPersons
 
     __version__: str
@@ -71,7 +71,7 @@ _PLACES = {
     "CorDPDME": "protocols.cordp_dme",
     "Execution": "protocols.execution",
     "FrameOfPersons": "studies.data.location",
-    "GroupedFrame": "studies.data.frames",
+    "GroupedFrame": "studies.data.isolated",
     "Gossip": "protocols.gossip",
     "IncA": "protocols.inca",
     "InputDomain": "core.input_domain",

@@ -227,10 +227,9 @@ OWN = {
     "studies/agreement/study_keys.py": "a party's own keys",
     "studies/party/member.py": "a member's own file about what does not count",
     "studies/party/member_holdings.py": "a member's own file of the parts that it took",
-    "studies/data/frames.py": "a frame of a child process of this program",
+    "studies/data/isolated.py": "a frame of a child process of this program",
     "studies/data/location.py": "a person's own file beside the data",
     "studies/data/query_grammar.py": "what the parser of DuckDB, in this process, makes of a query",
-    "studies/data/workbook.py": "what a child process of this program read",
 }
 
 

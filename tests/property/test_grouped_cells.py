@@ -15,8 +15,8 @@ import support.postgresql
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Workload, parse_statistic, read_text
 from quietmean.studies.data import read_columns
-from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import records_of
+from quietmean.studies.data.isolated import GroupedFrame
 from support.engines import spark_session
 from support.odd_cells import CELLS, COLUMNS, USUAL, arrow_table
 

@@ -18,8 +18,8 @@ import pytest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import delimited, read_columns, text_records
-from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import records_of
+from quietmean.studies.data.isolated import GroupedFrame
 
 COLUMNS = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
 WORKLOAD = Workload(COLUMNS, (parse_statistic(read_text("group-means(age, by=arm)")),), PrivacyUnit.RECORD)

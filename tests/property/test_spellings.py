@@ -22,8 +22,8 @@ from pyarrow import parquet
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import read_columns
-from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import records_of
+from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.spellings import Numerals, date_of
 from support.odd_cells import WRITERS, Writer, arrow_table, read_files_in_this_process
 

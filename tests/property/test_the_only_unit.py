@@ -20,7 +20,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import records_of
-from quietmean.studies.data.frames import GroupedFrame
+from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.location import FrameOfPersons
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Policy, require_number

@@ -29,7 +29,7 @@ from pyarrow import feather, parquet
 import support.postgresql
 from quietmean.core import sheets
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data.apart import EndedError
+from quietmean.studies.data.isolated import EndedError
 
 COLUMNS = Columns(
     [
@@ -552,5 +552,4 @@ def pieces_in_this_process(module: Any, arguments: Sequence[str]) -> Iterator[by
 
 
 def read_files_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("workbook", "frames"):
-        monkeypatch.setattr(f"quietmean.studies.data.{module}.pieces_apart", pieces_in_this_process)
+    monkeypatch.setattr("quietmean.studies.data.isolated.pieces_apart", pieces_in_this_process)

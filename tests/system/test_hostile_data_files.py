@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.portability import TooManyCellsError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import delimited, formats, read_columns, reading, table, text
-from quietmean.studies.data.apart import EndedError
+from quietmean.studies.data.isolated import EndedError
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 
@@ -96,8 +96,8 @@ def test_a_process_that_reads_a_file_may_end_as_it_likes(
         def started(command: list[str], program: str = program, **options: Any) -> Any:
             return begin([command[0], "-c", program], **options)
 
-        monkeypatch.setattr("quietmean.studies.data.apart.subprocess.Popen", started)
-        monkeypatch.setattr("quietmean.studies.data.apart.MOST_SECONDS", 0.3 if program == endless else 60)
+        monkeypatch.setattr("quietmean.studies.data.isolated.subprocess.Popen", started)
+        monkeypatch.setattr("quietmean.studies.data.isolated.MOST_SECONDS", 0.3 if program == endless else 60)
         with pytest.raises(InputError, match=words) as caught:
             read_columns(tmp_path / name, AGE)
         assert "Sentinel" not in str(caught.value)
@@ -339,7 +339,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         except (MemoryError, TooManyCellsError):
             raise EndedError(columnar.TOO_LARGE) from None
 
-    monkeypatch.setattr("quietmean.studies.data.frames.pieces_apart", pieces_apart)
+    monkeypatch.setattr("quietmean.studies.data.isolated.pieces_apart", pieces_apart)
 
 
 def test_groups_without_rows_and_columns_beside_that_nobody_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +433,7 @@ def test_each_process_that_reads_a_file_is_limited(name: str, tmp_path: Path, mo
     other_start = {"t.dta": b"<stata_dta>", "t.xpt": b"HEADER RECORD*******LIB"}
     (tmp_path / name).write_bytes((start | other_start)[name] + bytes(400))
     with monkeypatch.context() as patch:
-        patch.setattr("quietmean.studies.data.apart.subprocess.Popen", other)
+        patch.setattr("quietmean.studies.data.isolated.subprocess.Popen", other)
         with pytest.raises(InputError):
             read_columns(tmp_path / name, AGE)
     module = began[0][began[0].index("-m") + 1]

@@ -365,7 +365,7 @@ def test_columnar_files_need_one_library_of_two(kind: str, library: str, tmp_pat
     pytest.importorskip("pyarrow")
     source = FILES[kind][0](tmp_path)
     monkeypatch.setattr(
-        "quietmean.studies.data.frames.pieces_apart",
+        "quietmean.studies.data.isolated.pieces_apart",
         lambda module, said: module.pieces(said[0], said[1], int(said[2]), said[3:]),
     )
     monkeypatch.setattr(columnar, "_LIBRARIES", {library: columnar._LIBRARIES[library]})

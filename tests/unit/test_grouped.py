@@ -15,8 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import grouped, read_columns
 from quietmean.studies.data import grouped as module
-from quietmean.studies.data.frames import GroupedFrame
 from quietmean.studies.data.grouped import GroupsOfFrame, GroupsOfPostgresql, records_of
+from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.postgresql import transaction
 from support.engines import spark_session
 from support.every_kind import COLUMNS, all_statistics

@@ -32,14 +32,12 @@ class DependsOn(StrEnum):
 
 
 # Modules that know no row: the text of a query, and what is said of a file.
-NO_ROW = {"location.py": DependsOn.TEXT, "mapping.py": DependsOn.TEXT, "delimited.py": DependsOn.HEADING}
-NO_ROW |= dict.fromkeys(
-    ["query_expressions.py", "query_grouping.py", "query_levels.py", "query_tables.py", "query_tree.py"], DependsOn.TEXT
-)
+NO_ROW = {"location.py": DependsOn.TEXT, "delimited.py": DependsOn.HEADING}
+NO_ROW |= dict.fromkeys(["query_expressions.py", "query_grouping.py", "query_levels.py", "query_grammar.py"], DependsOn.TEXT)
 # By the function: how many errors it raises, and what these depend on.
 ERRORS: dict[str, tuple[int, DependsOn]] = {
-    f"{DATA}/apart.py:_exactly": (1, DependsOn.OPENED),
-    f"{DATA}/apart.py:pieces_apart": (1, DependsOn.OPENED),
+    f"{DATA}/isolated.py:_exactly": (1, DependsOn.OPENED),
+    f"{DATA}/isolated.py:pieces_apart": (1, DependsOn.OPENED),
     f"{DATA}/cells.py:ColumnReader.__post_init__": (1, DependsOn.TEXT),
     f"{DATA}/database.py:DatabaseTables.chosen": (2, DependsOn.HEADING),
     f"{DATA}/database.py:failing": (1, DependsOn.VIEW),
@@ -49,12 +47,12 @@ ERRORS: dict[str, tuple[int, DependsOn]] = {
     f"{DATA}/formats.py:_opened": (5, DependsOn.OPENED),
     f"{DATA}/formats.py:_kind_of_archive": (1, DependsOn.SIZE),
     f"{DATA}/formats.py:_reader": (1, DependsOn.OPENED),
-    f"{DATA}/frames.py:columns_apart": (3, DependsOn.OPENED),
-    f"{DATA}/frames.py:read_columnar": (1, DependsOn.CALLER),
-    f"{DATA}/frames.py:table_of_frame": (2, DependsOn.HEADING),
-    f"{DATA}/grouped_frames.py:GroupsOfFrame.__init__": (3, DependsOn.HEADING),
-    f"{DATA}/grouped_frames.py:_answer": (1, DependsOn.VIEW),
-    f"{DATA}/grouped_postgresql.py:GroupsOfPostgresql._asked": (1, DependsOn.TEXT),
+    f"{DATA}/isolated.py:columns_apart": (3, DependsOn.OPENED),
+    f"{DATA}/isolated.py:read_columnar": (1, DependsOn.CALLER),
+    f"{DATA}/isolated.py:table_of_frame": (2, DependsOn.HEADING),
+    f"{DATA}/grouped.py:GroupsOfFrame.__init__": (3, DependsOn.HEADING),
+    f"{DATA}/grouped.py:_answer": (1, DependsOn.VIEW),
+    f"{DATA}/grouped.py:GroupsOfPostgresql._asked": (1, DependsOn.TEXT),
     f"{DATA}/persons.py:require_persons": (2, DependsOn.TEXT),
     f"{DATA}/postgresql.py:_chosen": (2, DependsOn.HEADING),
     f"{DATA}/postgresql.py:transaction": (2, DependsOn.VIEW),
@@ -83,9 +81,9 @@ ERRORS: dict[str, tuple[int, DependsOn]] = {
     f"{DATA}/text.py:_known": (1, DependsOn.TEXT),
     f"{DATA}/text.py:_next_of": (1, DependsOn.OPENED),
     f"{DATA}/text.py:unpacked": (1, DependsOn.OPENED),
-    f"{DATA}/workbook.py:_chosen": (3, DependsOn.HEADING),
-    f"{DATA}/workbook.py:_sheets": (2, DependsOn.OPENED),
-    f"{DATA}/workbook.py:_table": (1, DependsOn.HEADING),
+    f"{DATA}/isolated.py:_chosen": (3, DependsOn.HEADING),
+    f"{DATA}/isolated.py:_sheets": (2, DependsOn.OPENED),
+    f"{DATA}/isolated.py:_table": (1, DependsOn.HEADING),
     "planning/plan.py:Admitted.require_of": (1, DependsOn.CALLER),
     "planning/plan.py:Plan._moved": (1, DependsOn.CALLER),
     "planning/plan.py:Plan.admit": (1, DependsOn.CALLER),

@@ -1,4 +1,7 @@
-"""Tables of SQLite and DuckDB files, opened for reading only."""
+"""Tables that a query may name, and those of SQLite and DuckDB files, opened for reading only.
+
+Types follow from declarations, never from cells.
+"""
 
 from __future__ import annotations
 

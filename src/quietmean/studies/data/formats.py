@@ -18,7 +18,7 @@ from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import Tables, open_database, query_of
 from quietmean.studies.data.delimited import read_delimited
-from quietmean.studies.data.frames import read_columnar, read_foreign
+from quietmean.studies.data.isolated import read_columnar, read_foreign, read_workbook
 from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.postgresql import transaction
@@ -26,7 +26,6 @@ from quietmean.studies.data.query import check_query, read_query
 from quietmean.studies.data.query_file import FileTables
 from quietmean.studies.data.table import Pieces
 from quietmean.studies.data.text import MOST_UNPACKED, Notify
-from quietmean.studies.data.workbook import read_workbook
 
 # A reader of a file: of the wanted columns, or of all where none are named.
 Reader: TypeAlias = Callable[[Location, Collection[str] | None], Pieces]

@@ -25,7 +25,7 @@ from quietmean.core.extras import import_extra, is_installed
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
 from quietmean.studies.data.database import behind_from, not_row_by_row, query_of
-from quietmean.studies.data.frames import GroupedFrame, table_of_frame
+from quietmean.studies.data.isolated import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import ColumnMapping, Location
 from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, selected_rows, table_of, transaction
 from quietmean.studies.data.reading import Declared, Source, location_of

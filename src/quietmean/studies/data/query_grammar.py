@@ -1,4 +1,4 @@
-"""What a query may compute from the cells of one row, and from the rows of one person: by name and number of arguments.
+"""What a query may say: the tree that DuckDB's parser makes of it, of which every key is known, and the functions by name.
 
 Each function is deterministic, depends on its arguments only, and fails on a value at most as TRY catches it. A name is listed
 with a signature for each number of arguments: ``v`` any value, ``k`` a constant that is tried before consent, ``s`` a short

@@ -20,7 +20,7 @@ from quietmean.statistics.persons import PersonRows
 from quietmean.statistics.transforms import Transform
 from quietmean.studies.data.cells import ColumnReader
 from quietmean.studies.data.formats import digests_of_codes, read_file
-from quietmean.studies.data.frames import GroupedFrame, table_of_frame
+from quietmean.studies.data.isolated import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import FrameOfPersons, Location
 from quietmean.studies.data.persons import KnownNumbers, PersonReader
 from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, joined, require_column, too_many_cells

@@ -1,9 +1,11 @@
-"""How numbers are written, cell by cell: no other cell, and no other row, decides how one is read.
+"""How numbers and dates are written, cell by cell: no other cell, and no other row, decides how one is read.
 
 The decimal mark is that of the settings, else a comma where semicolons are between the columns, and a point anywhere else.
 Blanks and apostrophes before three digits are groups. Of both marks in one cell the last is decimal; one mark several times,
 always before three digits, is of groups. The other mark alone is decimal, too, unless exactly three digits follow up to three
 others, which do not begin with 0: ``1.234`` may be 1.234 or 1234, and counts as missing. A factor of a thousand is never guessed.
+
+A cell with anything but a time behind its date is none.
 """
 
 from __future__ import annotations
