@@ -1,7 +1,7 @@
-"""Files that libraries read in a process of their own, which these may end, or want more memory or time than there is; data frames.
+"""Files that libraries read in a process of their own, which may end or want more memory or time than there is; data frames.
 
-Workbooks, Parquet, Arrow, Feather, SPSS, Stata and SAS. The type of a column may follow from its cells, as where pandas infers it,
-so it decides nothing: each cell is read by itself.
+Workbooks, Parquet, Arrow, Feather, SPSS, Stata and SAS. The type of a column may follow from its cells, as where pandas infers
+it, so it decides nothing: each cell is read by itself.
 """
 
 from __future__ import annotations

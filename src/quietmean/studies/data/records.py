@@ -1,8 +1,8 @@
 """The records of a site, to be gone over more than once: for the vector, for the ledger, for plans of fewer parties.
 
 Rows that stay in memory are in one place that is made once. Rows may take part without a value: of persons whose budget is used
-up, of nobody, and more than one person may have. What becomes of a row depends on the rows of its person alone. Where the number of
-records is public the row stays, as one without any value; where it is private the row is left out, for being there would count.
+up, of nobody, and more than one person may have. What becomes of a row depends on the rows of its person alone. Where the number
+of records is public the row stays, as one without any value; where it is private it is left out, as being there would count.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A plain record has as many cells as the header names, no bytes but those of UTF-8, and quotation marks at most around whole cells
 without a mark in them: any reader splits it into the same cells. All plain records of a block are split at once, and only the
-others one by one. A record of several lines is closed at its first line, and is missing, where it does not end as such records do:
-so a mark that is left open says nothing about the records below it.
+others one by one. A record of several lines is closed at its first line, and is missing, where it does not end as such records
+do: so a mark that is left open says nothing about the records below it.
 """
 
 from __future__ import annotations
