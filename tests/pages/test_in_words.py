@@ -103,7 +103,7 @@ def test_others_count_whole_or_not_at_all() -> None:
 def test_wherever_answers_are_shown(
     statistics: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quietmean.cli.answers.out", Console(width=400, soft_wrap=True, highlight=False))
+    monkeypatch.setattr("quietmean.cli.answers.out", Console(width=400, soft_wrap=True, markup=False, highlight=False))
     study, plan = studied("muffliato", *statistics)
     outcome = in_the_middle(study, plan)
     result = StudyResult(study, outcome, NAMES, 1, 1, 1.0)
@@ -189,7 +189,7 @@ _SAID = re.compile(r"[Aa]bout|(?:^|\D)2,000 records|fewer than|95 %|±")
 
 def outputs(outcome: StudyOutcome, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     document, told = outcome.to_json(), io.StringIO()
-    monkeypatch.setattr("quietmean.cli.answers.out", Console(file=told, width=240, soft_wrap=True, highlight=False))
+    monkeypatch.setattr("quietmean.cli.answers.out", Console(file=told, width=240, soft_wrap=True, markup=False, highlight=False))
     print_answers(outcome.answers, document)
     report = StudyReport.of_outcome("all", outcome, list("abcdef"), messages=1, bytes=1, seconds=1.0)
     return {

@@ -102,7 +102,7 @@ def in_roster(text: str) -> object:
 
 
 def at_keygen(text: str) -> object:
-    identity.command(key=Path("a.key"), name="a", address=text)
+    identity.keygen_command(key=Path("a.key"), name="a", address=text)
     return parse_place(text)
 
 

@@ -16,7 +16,7 @@ from support.outcomes import EVERY_KIND, finished, truth_of
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal on which no line is folded."""
-    monkeypatch.setattr("quietmean.cli.answers.out", Console(width=240, soft_wrap=True, highlight=False))
+    monkeypatch.setattr("quietmean.cli.answers.out", Console(width=240, soft_wrap=True, markup=False, highlight=False))
 
 
 WRONG = re.compile(r"\bnan\b|\bNone\b|(?<![\d.e])-0(\.0+)?(?![\d.])|[−–]")

@@ -51,7 +51,7 @@ class EntryOptions:
             parse_place(self.address)
 
 
-def command(
+def accept_command(
     invitation: str,
     *,
     entry: EntryOptions,

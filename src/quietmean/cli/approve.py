@@ -37,7 +37,7 @@ class ApprovalOptions:
     policy: Path | None = None
 
 
-def command(
+def approve_command(
     study: Path,
     *,
     roster: Path | None = None,

@@ -43,7 +43,7 @@ class TrialOptions:
     workers: str = "1"
 
 
-def command(
+def attack_command(
     execution: Path | None = None,
     *,
     target: str,

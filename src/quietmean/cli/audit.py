@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party.audit import AuditLog, LogEntry
 
 
-def command(
+def audit_command(
     what: Literal["show", "verify"] = "show",
     *,
     against: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,

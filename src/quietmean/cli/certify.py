@@ -100,7 +100,7 @@ class ShownOptions:
             return book.account(account)
 
 
-def command(
+def certify_command(
     execution: Path | None = None,
     *,
     against: AdversaryOptions = AdversaryOptions(),  # noqa: B008 - it is frozen

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party.people import People
 
 
-def command(
+def check_command(
     study: Path,
     *,
     agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,

@@ -11,7 +11,7 @@ from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
 from quietmean.protocols.mechanism import vector_bytes
 
 
-def command(
+def combine_command(
     study: Path,
     files: list[Path],
     /,

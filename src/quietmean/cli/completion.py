@@ -13,7 +13,7 @@ from quietmean.core.errors import InputError
 Shell = Literal["bash", "zsh", "fish"]
 
 
-def command(shell: Shell | None = None, *, install: bool = False) -> None:
+def completion_command(shell: Shell | None = None, *, install: bool = False) -> None:
     """Show the script with which a shell completes commands and options; or install it for this user.
 
     Parameters

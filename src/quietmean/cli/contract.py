@@ -9,7 +9,7 @@ from quietmean.cli.console import err, out, print_json, printable, progress
 from quietmean.core.errors import InputError
 
 
-def command(
+def contract_command(
     study: Path,
     *,
     agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party.handing_in import Delivered
 
 
-def command(
+def contribute_command(
     study: Path,
     *,
     data: str | Path,

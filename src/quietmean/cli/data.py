@@ -9,7 +9,7 @@ from quietmean.cli.preview_view import proposal, show
 from quietmean.core.errors import InputError
 
 
-def command(
+def data_command(
     data: str | Path,
     study: Path,
     *,

@@ -17,7 +17,7 @@ _QUESTION = (
 )
 
 
-def command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo")) -> None:
+def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo")) -> None:
     """Compute four private means of 442 real patients of 20 clinics, each a process of its own; two are killed on the way.
 
     The patients are those of a diabetes study (Efron, Hastie, Johnstone and Tibshirani 2004): age in years, bmi in kg/m2, mean

@@ -71,7 +71,7 @@ class HereOptions:
     no_browser: bool = False
 
 
-def command(
+def desk_command(
     folder: Path = Path(),
     *,
     party: str | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from quietmean.cli.console import out, print_json
 
 
-def command(key: str | None = None, *, json: bool = False) -> None:
+def distrust_command(key: str | None = None, *, json: bool = False) -> None:
     """Refuse every invitation, entry, sealed study and roster with this key, from now on, at this site.
 
     Without a key it lists those that are refused.

@@ -32,7 +32,7 @@ class DropLimitOptions:
     stalled: float = 120.0
 
 
-def command(
+def drop_command(
     *,
     study: Path,
     listen: str,

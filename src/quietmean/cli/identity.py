@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quietmean.node import Identity
 
 
-def command(
+def keygen_command(
     *,
     key: Path = Path("quietmean.key"),
     name: str = "me",

@@ -11,7 +11,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 
 
-def command(
+def invite_command(
     study: Path,
     *,
     key: Path = Path("quietmean.key"),

@@ -48,7 +48,7 @@ _RESULT_EVENT = (
 Site: TypeAlias = Annotated[SiteOptions, Parameter(name="*")]
 
 
-def command(
+def join_command(
     study: Path,
     *,
     agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,

@@ -100,7 +100,7 @@ class BudgetOptions:
         return is_new
 
 
-def command(
+def ledger_command(
     *,
     ledger: Path | None = None,
     policy: Path | None = None,

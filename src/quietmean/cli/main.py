@@ -111,7 +111,7 @@ def make_app(first_word: str | None, shown: Collection[str] = COMMANDS) -> App:
     for place, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=place)
         for name, (module, purpose) in commands.items():
-            path = f"quietmean.cli.{module}:command"
+            path = f"quietmean.cli.{module}:{name}_command"
             order = list(COMMANDS).index(name)
             about: dict[str, Any] = {"help": purpose, "help_epilogue": epilogue(name), "show": name in shown}
             app.command(path, name=name, group=group, sort_key=order, default_parameter=_ONE_WAY, **about)

@@ -114,7 +114,7 @@ class CommitteeOptions(CommitteeShape):
         return self.fields(fields, **times, registrar=self.registrar, vouchers=self.vouchers)
 
 
-def command(
+def new_command(
     *,
     name: str | None = None,
     column: list[str] | None = None,

@@ -166,7 +166,7 @@ class SearchOptions:
         return {name.replace("_", "-"): value for name, value in chosen.items()}
 
 
-def command(
+def plan_command(
     *,
     parties: int | None = None,
     about: StudyOptions = StudyOptions(),  # noqa: B008 - it is frozen

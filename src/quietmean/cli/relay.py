@@ -39,7 +39,7 @@ class LimitOptions:
     stalled: float = 120.0
 
 
-def command(
+def relay_command(
     *,
     listen: str,
     certificate: Path | None = None,

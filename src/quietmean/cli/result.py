@@ -8,7 +8,7 @@ from pathlib import Path
 from quietmean.cli.opened import NO_OPENED_OPTIONS, OpenedOptions, OpenedPages
 
 
-def command(
+def result_command(
     study: Path,
     files: list[Path],
     /,

@@ -71,7 +71,7 @@ class RehearsalOptions:
     a_priori_above_target: bool = False
 
 
-def command(
+def run_command(
     *,
     data: str | Path,
     column: list[str],

@@ -9,7 +9,7 @@ from quietmean.cli.console import output, print_json
 from quietmean.core.output import has_fields
 
 
-def command(
+def schema_command(
     document: Literal["result", "receipt"],
     *,
     save: Out = None,

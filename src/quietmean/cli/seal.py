@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.sealed import Sealed
 
 
-def command(
+def seal_command(
     invitation: Path,
     entries: list[str],
     /,

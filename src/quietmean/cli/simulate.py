@@ -9,7 +9,7 @@ from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 
 
-def command(
+def simulate_command(
     plan: Path,
     *,
     runs: int = 1000,

@@ -9,7 +9,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 
 
-def command(
+def start_command(
     study: Path,
     *,
     roster: Path | None = None,

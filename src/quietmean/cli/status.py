@@ -16,7 +16,7 @@ from quietmean.core.readable import count_of
 _SILENCE = 10.0
 
 
-def command(
+def status_command(
     store: Path | None = None,
     *,
     study: Path | None = None,

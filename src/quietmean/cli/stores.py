@@ -14,7 +14,7 @@ from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 _OVER = "finished"
 
 
-def command(
+def stores_command(
     folder: Path = Path(),
     *,
     remove: list[Path] | None = None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LARGEST_LIST = 1 << 27
 
 
-def command(
+def vouchers_command(
     invitation: Path,
     *,
     key: Path = Path("quietmean.key"),

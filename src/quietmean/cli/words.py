@@ -8,7 +8,7 @@ from quietmean.cli.console import out, print_json
 from quietmean.cli.seal import about, show
 
 
-def command(
+def words_command(
     study: str,
     *,
     key: Path | None = None,
