@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+from quietmean.cli.answers import Pages
 from quietmean.cli.main import main as command
-from quietmean.cli.pages import Pages
 from quietmean.node.local import child, fork_server
 from quietmean.protocols import registry
 from quietmean.studies.outcome.forecast import Forecast

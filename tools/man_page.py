@@ -9,7 +9,7 @@ from pathlib import Path
 from docutils.core import publish_string
 
 from quietmean import __version__
-from quietmean.cli.help_texts import EXAMPLES, epilogue
+from quietmean.cli.common import EXAMPLES, epilogue
 from quietmean.cli.main import COMMANDS, make_app
 
 # A label, and a table of contents that a manual page has no use for.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.pages import write_privacy_page, write_report
+from quietmean.cli.answers import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Account, Ledger
 from quietmean.privacy import Charge

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.cli.answers import write_privacy_page
 from quietmean.cli.main import main
-from quietmean.cli.pages import write_privacy_page
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger, Refund

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from quietmean.cli import plan as planning
-from quietmean.cli.agreed import AgreementOptions
-from quietmean.cli.committee_options import NO_COMMITTEE
+from quietmean.cli.agreeing import AgreementOptions
 from quietmean.cli.main import main
-from quietmean.cli.promised import TargetOptions
+from quietmean.cli.study_options import NO_COMMITTEE, TargetOptions
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate

@@ -13,7 +13,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from quietmean.cli import main, run
-from quietmean.cli.columns import attach
+from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate

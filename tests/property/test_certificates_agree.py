@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import quietmean as qm
-from quietmean.cli.adversary import AdversaryOptions
+from quietmean.cli.attack import AdversaryOptions
 from quietmean.cli.certify import ShownOptions, certify_command
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError

@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
+from quietmean.cli.answers import Pages
 from quietmean.cli.main import main
-from quietmean.cli.pages import Pages
 from quietmean.ledger.ledger import Ledger
 
 MARK = "imported after the charge: "

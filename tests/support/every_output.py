@@ -9,9 +9,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from quietmean.cli.answers import print_answers
+from quietmean.cli.answers import print_answers, write_privacy_page, write_report
 from quietmean.cli.console import print_privacy
-from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.codec import to_plain
 from quietmean.core.tables import csv_bytes
 from quietmean.statistics import Answer

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import quietmean
-from quietmean.cli.columns import attach
-from quietmean.cli.help_texts import EXAMPLES
+from quietmean.cli.common import EXAMPLES
 from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.cli.study_options import attach
 from quietmean.core.errors import StorageError
 from quietmean.node import Identity
 from quietmean.node.monitor import status_path, write_status

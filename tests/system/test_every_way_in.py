@@ -116,7 +116,7 @@ def test_every_name_of_every_protocol_is_there() -> None:
 
 
 # They read what is over, or what its members hand out.
-OVER = {"cli/combine.py", "cli/result.py"}
+OVER = {"cli/by_file.py"}
 # What no party can do, for one reason each: the cell, how many gave an address, and whether it is known whoever comes.
 REFUSED = {
     "noise": (Cell("local-dp", "join", "party", (("epsilon", 0.5),)), 3, False),
@@ -203,7 +203,7 @@ def test_nobody_else_decides() -> None:
     plans = {str(path.relative_to(source)) for path in source.rglob("*.py") if re.search(r"\.choice\(", path.read_text("utf-8"))}
     assert plans == {"studies/agreement/study.py", "studies/outcome/feasible.py", "studies/agreement/sealed.py", *OVER}
     asks = {str(path.relative_to(source)) for path in source.rglob("*.py") if "feasible import" in path.read_text("utf-8")}
-    assert {f"cli/{name}.py" for name in ("new", "invite", "plan_study", "seal", "run", "check_committee", "join_member")} <= asks
+    assert {f"cli/{name}.py" for name in ("new", "convening", "plan_study", "run", "check_committee", "join")} <= asks
     assert {"studies/party/files.py", "studies/party/handing_in.py", "sessions/agreed.py"} <= asks
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.asking import AtTerminal
+from quietmean.cli.identity import AtTerminal
 from quietmean.cli.main import main
 from quietmean.node import Identity
 from quietmean.testing.examples import example_execution

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import quietmean
+from quietmean.cli.answers import write_privacy_page, write_report
 from quietmean.cli.console import print_privacy
 from quietmean.cli.main import main
-from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.errors import InputError
 from quietmean.desk.in_short import in_short
 from quietmean.graphs import ExecutionTrace

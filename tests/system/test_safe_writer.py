@@ -332,7 +332,7 @@ WRITERS = {
     # What only programs name, in folders of their own.
     "cli/main.py": "the null device",
     "core/executors.py": "the null device",
-    "cli/start.py": "an empty file beside a store",
+    "cli/convening.py": "an empty file beside a store",
     "desk/serving.py": "the secret of a desk, new",
     "flower/home.py": "the home of a party in Flower",
     "node/folder/place.py": "messages in a shared folder",

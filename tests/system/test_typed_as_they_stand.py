@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.demo import patients
+from quietmean.cli.run import patients
 from support.pages import blocks
 
 ROOT = Path(__file__).parents[2]

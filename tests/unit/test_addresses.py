@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli import identity
-from quietmean.cli.accept import EntryOptions
+from quietmean.cli.agreeing import EntryOptions
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Roster, format_address, parse_address, parse_place
 from quietmean.node.relay import parse_entrance

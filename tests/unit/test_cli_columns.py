@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.columns import ColumnOptions, attach, declared
 from quietmean.cli.main import main
+from quietmean.cli.study_options import ColumnOptions, attach, declared
 from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study import StudyTerms
 

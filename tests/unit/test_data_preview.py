@@ -140,4 +140,4 @@ def test_only_what_shows_it_to_its_owner_makes_a_preview() -> None:
 
     package = Path(quietmean.__file__).parent
     makers = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "Preview.of(" in path.read_text()}
-    assert makers == {"cli/data.py", "cli/preview_view.py", "desk/app.py"}
+    assert makers == {"cli/check_view.py", "desk/app.py"}

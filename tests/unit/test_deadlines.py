@@ -147,7 +147,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("north", "south", "east"):
         main(shlex.split(accept.replace("south", name))[1:])
     with monkeypatch.context() as then:
-        then.setattr("quietmean.cli.seal.datetime", Earlier)
+        then.setattr("quietmean.cli.convening.datetime", Earlier)
         main(shlex.split(seal)[1:])
     Path("south.csv").write_text("age\n30\n40\n")
     Path("share").mkdir()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cyclopts import CycloptsError
 
-from quietmean.cli.columns import attach
 from quietmean.cli.common import Common
 from quietmean.cli.main import make_app
+from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]

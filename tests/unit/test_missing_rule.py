@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.cli.columns import ColumnOptions, declared
 from quietmean.cli.main import main
+from quietmean.cli.study_options import ColumnOptions, declared
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.adversary import names_in, parse_parties, parse_party
+from quietmean.cli.attack import names_in, parse_parties, parse_party
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.testing import example_execution

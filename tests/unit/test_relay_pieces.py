@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.cli.main import main
-from quietmean.cli.relay import _admission
+from quietmean.cli.servers import _admission
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Group, Purpose, RelayAddress, format_address, parse_place, public_key_bytes

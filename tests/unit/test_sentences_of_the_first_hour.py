@@ -175,7 +175,7 @@ def test_a_relay_names_an_address_that_parties_can_dial(
     async def only_ready(server: object, ready: Callable[[], None]) -> None:
         ready()
 
-    monkeypatch.setattr("quietmean.cli.serving.serve", only_ready)
+    monkeypatch.setattr("quietmean.cli.servers.serve", only_ready)
     monkeypatch.setattr("quietmean.node.relay.open_entrance", lambda address: None)
     (tmp_path / "keys.txt").write_text(f"{Identity.generate().public_key}\n")
     main(["relay", "--listen", listen, "--admit", str(tmp_path / "keys.txt")])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.columns import ColumnOptions, attach, declared
+from quietmean.cli.study_options import ColumnOptions, attach, declared
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quietmean.cli.asking import AtTerminal
+from quietmean.cli.identity import AtTerminal
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
@@ -117,6 +117,6 @@ def test_nothing_is_drawn_over_the_question(ledger: Path, plan: Plan, monkeypatc
         return "1"
 
     person = asked(["1"], monkeypatch)
-    monkeypatch.setattr("quietmean.cli.asking._answer", answer)
+    monkeypatch.setattr("quietmean.cli.identity._answer", answer)
     charge(Person(AtTerminal(pause), print, print, person.tell_owner, person.observers), plan, "a")
     assert order == ["paused", "asked", "drawn"]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cyclopts import Parameter
 
-from quietmean.cli.adversary import AdversaryOptions, names_in
+from quietmean.cli.answers import execution_or_newest
+from quietmean.cli.attack import DELTA, AdversaryOptions, names_in
 from quietmean.cli.console import (
     gate_sentence,
     out,
@@ -23,7 +24,6 @@ from quietmean.cli.console import (
     progress,
     warn,
 )
-from quietmean.cli.newest import execution_or_newest
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from quietmean.core.fact import Fact
     from quietmean.ledger import Account
     from quietmean.planning.gate import GateRecord
-
-DELTA = 1e-6
 
 
 @Parameter(name="*")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
+from quietmean.cli.agreeing import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.check_committee import NO_PLACES, CommitteePlaces, FileCheck, clocks
 from quietmean.cli.check_view import (
     CLOCKS_MATTER,
@@ -19,6 +19,7 @@ from quietmean.cli.check_view import (
     plan_text,
     policy_finding,
     show,
+    show_before_yes,
     show_findings,
     store_text,
     table_finding,
@@ -29,7 +30,6 @@ from quietmean.cli.check_view import (
 from quietmean.cli.console import out, print_json, progress, tell_notes, tell_owner, warn
 from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
-from quietmean.cli.check_view import Finding, beside_this_clock, plan_text, policy_finding, store_text, table_finding
+from quietmean.cli.check_view import (
+    Finding,
+    beside_this_clock,
+    plan_text,
+    policy_finding,
+    show_before_yes,
+    store_text,
+    table_finding,
+)
 from quietmean.cli.console import tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_text
-from quietmean.cli.preview_view import show_before_yes
 from quietmean.core.errors import InputError
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import NodeOptions, SiteOptions

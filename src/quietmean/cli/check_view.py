@@ -1,4 +1,4 @@
-"""How ``quietmean check`` shows who is ready."""
+"""How ``quietmean check`` and ``quietmean data`` show what was found."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import err, out, printable, whole_words
+from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession, PeerReadiness
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Columns
+    from quietmean.studies.data import Preview
     from quietmean.studies.party import Agreement, Policy
 
 _SHORT = 12
@@ -238,3 +241,110 @@ def _standing_json(roster: Roster, progress: PeerReadiness) -> dict[str, Any]:
         "round_trip_seconds": None if reply is None else reply.round_trip,
         "trouble": [] if progress.ready else [_verdict(progress)],
     }
+
+
+def show_before_yes(data: str | Path, columns: Columns) -> None:
+    """What a study finds in the data, where a person sits before the screen: what goes to a file or a log has no cell in it."""
+    from quietmean.studies.data import Location, Preview
+
+    if not (out.is_terminal and err.is_terminal) or output_options.quiet or output_options.json:
+        return
+    try:
+        preview = Preview.of(data, columns)
+    except InputError:
+        # The command that reads the data afterwards reports the error.
+        return
+    show_preview(preview)
+    if preview.proposed:
+        out.print(f"{proposal(preview)}: see quietmean data {quote(printable(Location.of(data).path.name))} STUDY")
+
+
+def proposal(preview: Preview) -> str:
+    """How the file may be read so that more cells are understood."""
+    settings = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
+    return (
+        f"{count_of(preview.gained, 'more cell')} would be understood with {settings}"
+        if preview.gained
+        else f"it may be written with {settings}"
+    )
+
+
+def show_preview(preview: Preview) -> None:
+    """Counts by column, what needs attention, and the first and last rows."""
+    from rich.table import Table
+
+    out.print(
+        f"{printable(preview.place)}: {count_of(preview.records, 'record')} (for you only: the next lines have "
+        "cells of your data)",
+    )
+    for sentence in preview.sentences:
+        err.print(f"quietmean: {printable(sentence)} (for you only)")
+    table = Table(box=None, pad_edge=False)
+    for title in ("column", "holds", "missing", "outside", "not understood", "least", "most"):
+        table.add_column(title, justify="left" if title in ("column", "holds") else "right")
+    for column in preview.columns:
+        counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
+        table.add_row(printable(column.name), column.kind, *counts, *column.ends)
+    out.print(whole_words(table))
+    rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
+    rows.add_column("")
+    for column in preview.columns:
+        rows.add_column(printable(column.name))
+    for row in (*preview.first, *preview.last):
+        rows.add_row(*map(printable, row))
+    out.print(whole_words(rows))
+
+
+def data_command(
+    data: str | Path,
+    study: Path,
+    *,
+    write_format: bool = False,
+    json: bool = False,
+) -> None:
+    """Look at a data file as a study reads it: for its owner only, for what is printed has cells of the file in it.
+
+    Nothing is sent, charged or kept. For each column of the study: how many records, missing cells, values outside the bounds,
+    and what is not understood, with the commonest spellings. Where another way to read the file would understand more, it is
+    proposed; nothing but this command's --write-format, or a person, takes it up.
+
+    Parameters
+    ----------
+    data
+        This party's records, as for join.
+    study
+        The sealed study, or a study file.
+    write_format
+        Write what is proposed to NAME.format.toml beside the data, from where every command reads it.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.signed import is_signed_document
+    from quietmean.studies.agreement.study import StudyTerms
+    from quietmean.studies.data import Location, Preview
+
+    terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
+    preview = Preview.of(data, terms.workload.columns)
+    location = Location.of(data)
+    target = location.format_file
+    written = None
+    if write_format and preview.proposed:
+        if target is None:
+            raise InputError(
+                f"nothing is beside {location.name}: write what is proposed to a file, and name it behind the address: #format="
+            )
+        settings = {**location.settings, **preview.proposed}
+        lines = "".join(f'{name} = "{value}"\n' for name, value in settings.items() if name != "format")
+        output_file = output(target, "the format of the data", "--write-format")
+        output_file.write(lines.encode())
+        written = target
+    if json:
+        print_json({**preview.to_json(), "written": None if written is None else str(written)})
+        return
+    show_preview(preview)
+    if written is not None:
+        out.print(f"written to {printable(str(written))}: every command reads the file so from now on")
+    elif preview.proposed:
+        where = "in a file that #format= names" if target is None else f"by --write-format, or in {target.name}"
+        out.print(f"{proposal(preview)}: if that is how the data were written, say so {where}")

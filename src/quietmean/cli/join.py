@@ -1,15 +1,19 @@
-"""``quietmean join``: run one party of a study between machines."""
+"""``quietmean join``: run one party of a study, of a session or of a committee between machines."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli import join_member, join_session
-from quietmean.cli.agreed import NO_AGREEMENT_OPTIONS, AgreementOptions
-from quietmean.cli.answers import print_answers
+from quietmean.cli.agreeing import NO_AGREEMENT_OPTIONS, AgreementOptions
+from quietmean.cli.answers import Pages, print_answers
+from quietmean.cli.by_file import OpenedPages
+from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
     out,
@@ -20,17 +24,225 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
-from quietmean.cli.help_texts import EXAMPLES
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
-from quietmean.cli.pages import Pages
-from quietmean.core.errors import InputError
+from quietmean.core.arrays import Array
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.output import Output, has_fields
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
 
 if TYPE_CHECKING:
+    from quietmean.api.sessions import Rounds
+    from quietmean.cli.live import NodeDisplay
+    from quietmean.learning.models.model import ModelByRounds
+    from quietmean.ledger import Account
+    from quietmean.sessions.agreed import SessionContract
+    from quietmean.sessions.files import SessionFiles
+    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.outcome import StudyOutcome
+
+
+def take_part_in_session(
+    files: SessionFiles, site: SiteOptions, options: SessionOptions, data: str | Path | None, shown: NodeDisplay
+) -> tuple[dict[str, Any], Account | None]:
+    """The document of this party's part, and the ledger's account. Raises :class:`InputError` before anything is sent."""
+    from quietmean.api.sessions import PartOf
+    from quietmean.cli.console import warn
+    from quietmean.cli.identity import AtTerminal
+    from quietmean.protocols.target import budget_warnings
+    from quietmean.sessions.joined import SessionPreparation
+    from quietmean.studies.agreement.session_study import MODEL
+    from quietmean.studies.party import Observers, Person
+
+    program, own = options.program, None
+    if files.contract.study.purpose.get("kind") == MODEL:
+        own = OwnModel.read(files, site, program, data, shown)
+        options = replace(options, records=len(own.records))
+    else:
+        _require_program(program, data)
+    person = Person(
+        AtTerminal(shown.asking), warn, lambda text: shown.warn([text]), shown.tell_owner, Observers(shown.report, shown.observe)
+    )
+    preparation = SessionPreparation(files, site, person)
+    shown.say("calibrating the noise")
+    with shown.asking():
+        contract = preparation.agree()
+    ready = preparation.prepare(options.most, options.records)
+    shown.warn(budget_warnings(contract.target))
+    # What it prints is drawn over by nothing.
+    part = PartOf(ready)
+    if own is not None:
+        with part as rounds:
+            own.fit(rounds)
+    elif program is not None:
+        with shown.asking():
+            rounds = part.run(program)
+    document = _document(contract, rounds) | ({} if own is None else own.document())
+    payer, account = preparation.payer, rounds.account
+    if payer is not None and account is not None:
+        document["ledger"] = {"file": str(payer.ledger), **balance_json(account)}
+    return document, account
+
+
+def _require_program(program: Path | None, data: str | Path | None) -> None:
+    """Raises :class:`InputError` unless there is a program, which reads its data by itself."""
+    if data is not None:
+        raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
+    if program is None:
+        raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
+    if not program.is_file():
+        raise InputError(f"program {program} is not a file: check the path")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnModel:
+    """The model that a session fits, and this party's ``records`` in its columns."""
+
+    files: SessionFiles
+    model: ModelByRounds
+    records: Array
+    kept: Path
+
+    @classmethod
+    def read(
+        cls, files: SessionFiles, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
+    ) -> Self:
+        """Raises :class:`InputError` without data, and for a session of another model."""
+        from quietmean.learning.kept import KEPT
+        from quietmean.learning.models.agreed import model_of
+
+        if program is not None:
+            raise InputError("this session fits a model, which needs no program: leave --program out, and give --data FILE")
+        if data is None:
+            raise InputError("this session fits a model: give --data FILE, the records of this party")
+        model, notes = model_of(files.contract.study, len(files.contract.parties)), list[str]()
+        records = model.read(data, notes.append)
+        shown.warn([f"{note} (for you only)" for note in notes])
+        store = files.store(site.store)
+        return cls(files, model, records, store.with_name(f"{store.name.removesuffix('.store')}{KEPT}"))
+
+    def fit(self, rounds: Rounds) -> None:
+        """All rounds of this party."""
+        contract = self.files.contract
+        self.model.fit_in(rounds, self.records, contract.party, len(contract.parties), self.kept)
+
+    def document(self) -> dict[str, Any]:
+        """What came of it, the same at all parties."""
+        ratios, coefficients = self.model.ratios.to_json(), self.model.coefficients.to_json()
+        return {"model": {"kind": self.model.kind, "coefficients": coefficients, "ratios": ratios, "kept": str(self.kept)}}
+
+
+def show_session(document: dict[str, Any], account: Account | None, json: bool) -> None:
+    """For people, or as one JSON document."""
+    if json:
+        print_json(document)
+        return
+    rounds, spent = document["rounds"], epsilon_text(document["epsilon"])
+    cost = f"epsilon {spent} at delta {document['delta']:g} at most"
+    out.print(
+        f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
+    )
+    if model := document.get("model"):
+        from quietmean.statistics.tidy_tables import TidyTerms
+
+        out.print(repr(TidyTerms.of([model["ratios"]])))
+        for message in model["ratios"]["messages"]:
+            out.print(message)
+    out.print(f"receipt {document['receipt']}")
+    if absent := document.get("not_in_at_start"):
+        out.print(f"{', '.join(absent)} took no part: not in at the start")
+    if account is not None:
+        show_balance(account)
+
+
+def _document(contract: SessionContract, rounds: Rounds) -> dict[str, Any]:
+    return {
+        "session": contract.name,
+        "party": contract.own.name,
+        "contract": contract.digest,
+        "rounds": {"agreed": contract.study.rounds, "begun": rounds.begun},
+        "epsilon": rounds.epsilon,
+        "delta": contract.study.delta,
+        "receipt": str(rounds.receipt),
+        **({} if rounds.absent is None else {"not_in_at_start": list(rounds.absent)}),
+    }
+
+
+def take_part_as_member(
+    study: Path,
+    sealed: Sealed,
+    key: Path,
+    data: str | Path | None,
+    contributions: Path | None,
+    site: SiteOptions,
+    shown: NodeDisplay,
+    json: bool,
+) -> None:
+    """From the contributions in a folder to the result. Raises :class:`InputError` for who is not a member."""
+    import asyncio
+
+    from quietmean.cli.by_file import write_contribution
+    from quietmean.cli.identity import load_identity
+    from quietmean.planning.possible import ImpossibleResult
+    from quietmean.studies import save_impossible
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.outcome.feasible import feasible_sealed
+    from quietmean.studies.outcome.opened_by_committee import OpenedStudy
+    from quietmean.studies.party import Contract, Files, Observers, Policy, auditor_for, ended, file_name
+    from quietmean.studies.party.audit import Event
+    from quietmean.studies.party.member import MemberFiles, open_with_others
+
+    begun = time.monotonic()
+    if contributions is None:
+        raise InputError("a member needs --contributions, the folder with the files that contributors handed in")
+    Distrusted().refuse(sealed.holders())
+    with shown.asking():
+        identity = load_identity(key)
+    own = next((entry for entry in sealed.entries if entry.identity == identity.public_key), None)
+    if own is not None and not own.member:
+        raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean contribute")
+    files = Files.load(study, None, key, lambda path: identity, site.store)
+    shown.say("calibrating the noise")
+    choice = feasible_sealed(sealed)
+    if data is not None:
+        with shown.asking():
+            path = contributions / f"{file_name(files.name)}.contribution"
+            try:
+                write_contribution(study, sealed, identity, key, data, path, site.store, site)
+            except InputError as error:
+                late = files.study.committee is not None and datetime.now(UTC) >= files.study.committee.contribute_by
+                raise InputError(f"{error}; without --data this member takes part all the same") if late else error from None
+    rules = Policy.load(site.policy)
+    path = files.receipt(site.receipt)
+    pages = OpenedPages(sealed, choice, path, origin={"party": files.name})
+    auditor = auditor_for(rules, files.identity, Contract.by_file(sealed, files.identity, choice))
+    auditor.write(Event.STARTED, {"plan": choice.plan.digest, "charged": data is not None, "member": True})
+    member = MemberFiles(files, choice.plan, site)
+    observers = Observers(shown.report, shown.observe)
+    try:
+        end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, lambda text: shown.warn([text])))
+    except ProtocolFailure as error:
+        ended(auditor, {}, result=False, reason="the committee opened nothing here")
+        raise ProtocolFailure(
+            f"{error}; contributions stay charged, and this member takes no part in this study again: if others have the result, "
+            "one file NAME.sums of theirs shows it, with quietmean result"
+        ) from None
+    ended(auditor, {}, result=True)
+    try:
+        opened = OpenedStudy.of(sealed, choice.plan, end.checked, end.left_out)
+    except ImpossibleResult as error:
+        save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest, "party": files.name})
+        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    effort: dict[str, Any] = {
+        "messages": end.result.transfers,
+        "bytes": end.result.bytes_sent,
+        "seconds": round(time.monotonic() - begun, 3),
+        "sums": str(member.sums),
+    }
+    pages.write(opened, effort, json)
+
 
 # The fields of the result that the event "result" carries.
 _RESULT_EVENT = (
@@ -80,8 +292,7 @@ def join_command(
     """
     import asyncio
 
-    from quietmean.cli.asking import AtTerminal
-    from quietmean.cli.identity import load_identity
+    from quietmean.cli.identity import AtTerminal, load_identity
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.sessions.files import SessionFiles, is_session, load_files
@@ -101,16 +312,16 @@ def join_command(
     with display(events) as shown:
         if sealed is not None:
             _refuse_session_options(session)
-            join_member.take_part(study, sealed, agreed.key, data, contributions, site, shown, json)
+            take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, json)
             return
         with shown.asking():
             files = load_files(study, agreed.roster, agreed.key, load_identity, site.store)
         if shown.stream is not None:
             shown.stream.party = files.name
         if isinstance(files, SessionFiles):
-            document, charged = join_session.take_part(files, site, session, data, shown)
+            document, charged = take_part_in_session(files, site, session, data, shown)
             shown.result({name: document[name] for name in ("rounds", "epsilon", "delta", "receipt")})
-            join_session.show(document, charged, json)
+            show_session(document, charged, json)
             return
         data = needed_data("join", data)
         _refuse_session_options(session)

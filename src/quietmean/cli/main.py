@@ -17,12 +17,11 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 import quietmean
-from quietmean.cli.columns import attach
-from quietmean.cli.common import Common
+from quietmean.cli.common import Common, epilogue
 from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
-from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
+from quietmean.cli.study_options import attach
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
@@ -32,48 +31,48 @@ from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
 # command is asked for: what is quick to answer starts quickly.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Analyse on this machine": {
-        "demo": ("demo", "A first study on real data, each party a process."),
+        "demo": ("run", "A first study on real data, each party a process."),
         "run": ("run", "Run a whole study here, each party a process."),
         "plan": ("plan", "Compare protocols: error, privacy and cost."),
         "simulate": ("simulate", "Run a plan many times on a simulated population."),
     },
     "Take part in a study": {
-        "accept": ("accept", "Accept an invitation, with keys for this study."),
-        "contract": ("contract", "What a study asks and costs, before a yes."),
+        "accept": ("agreeing", "Accept an invitation, with keys for this study."),
+        "contract": ("agreeing", "What a study asks and costs, before a yes."),
         "check": ("check", "Find trouble before a study, here and with others."),
         "join": ("join", "Take part over the network, or through a folder."),
-        "contribute": ("contribute", "Take part by one file."),
-        "words": ("words", "Compare a sealed study with others by telephone."),
+        "contribute": ("by_file", "Take part by one file."),
+        "words": ("convening", "Compare a sealed study with others by telephone."),
     },
     "Convene a study": {
         "new": ("new", "Write a study file, from options or by questions."),
         "keygen": ("identity", "Make a key."),
-        "invite": ("invite", "Invite parties: one signed file, or a line of text."),
-        "vouchers": ("vouchers", "Let in contributors whom no list names."),
-        "seal": ("seal", "Seal a study with the entries of its parties."),
-        "start": ("start", "Start before the time, with those who are there."),
-        "combine": ("combine", "Add up the contributions to a study by file."),
-        "result": ("result", "Check and show what a committee opened."),
+        "invite": ("convening", "Invite parties: one signed file, or a line of text."),
+        "vouchers": ("convening", "Let in contributors whom no list names."),
+        "seal": ("convening", "Seal a study with the entries of its parties."),
+        "start": ("convening", "Start before the time, with those who are there."),
+        "combine": ("by_file", "Add up the contributions to a study by file."),
+        "result": ("by_file", "Check and show what a committee opened."),
     },
     "At a site": {
-        "data": ("data", "What a study finds in a data file, for its owner."),
+        "data": ("check_view", "What a study finds in a data file, for its owner."),
         "desk": ("desk", "Studies, contracts and results in a browser."),
-        "approve": ("approve", "Sign a yes with the data owner's key."),
+        "approve": ("agreeing", "Sign a yes with the data owner's key."),
         "ledger": ("ledger", "Privacy budgets, and what studies have cost."),
-        "audit": ("audit", "What this site was asked, and what it did."),
-        "status": ("status", "What a node is doing, or how it ended."),
-        "stores": ("stores", "What studies left on this machine; remove it."),
-        "distrust": ("distrust", "Refuse a key from now on."),
-        "relay": ("relay", "A meeting point for parties that nobody can dial."),
-        "drop": ("drop", "Take contributions to a committee over HTTPS."),
+        "audit": ("records", "What this site was asked, and what it did."),
+        "status": ("records", "What a node is doing, or how it ended."),
+        "stores": ("records", "What studies left on this machine; remove it."),
+        "distrust": ("agreeing", "Refuse a key from now on."),
+        "relay": ("servers", "A meeting point for parties that nobody can dial."),
+        "drop": ("servers", "Take contributions to a committee over HTTPS."),
     },
     "Check a result": {
         "certify": ("certify", "Recompute the privacy loss from a receipt."),
         "attack": ("attack", "Attack the real code, beside its certificate."),
     },
     "For programs": {
-        "schema": ("schema", "JSON Schemas of results and receipts."),
-        "completion": ("completion", "Complete commands and options in a shell."),
+        "schema": ("programs", "JSON Schemas of results and receipts."),
+        "completion": ("programs", "Complete commands and options in a shell."),
     },
 }
 # With these a newcomer begins; `quietmean --help` shows them, and with --all every other one.

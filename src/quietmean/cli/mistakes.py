@@ -21,8 +21,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from quietmean.cli.columns import ABOUT, attach
-from quietmean.cli.help_texts import EXAMPLES
+from quietmean.cli.common import EXAMPLES
+from quietmean.cli.study_options import ABOUT, attach
 from quietmean.core.errors import InputError
 
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.columns import NO_COLUMN_OPTIONS, ColumnOptions
-from quietmean.cli.committee_options import CommitteeShape
 from quietmean.cli.console import err, out, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.promised import NO_TARGET_OPTIONS, TargetOptions
+from quietmean.cli.study_options import NO_COLUMN_OPTIONS, NO_TARGET_OPTIONS, ColumnOptions, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 

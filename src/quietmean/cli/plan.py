@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.committee_options import NO_COMMITTEE, CommitteeShape
 from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_study import StudyOptions, plan_study
-from quietmean.cli.promised import PromiseOptions
+from quietmean.cli.study_options import NO_COMMITTEE, CommitteeShape, PromiseOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain

@@ -1,4 +1,4 @@
-"""``quietmean completion``: what a shell needs to complete commands and options."""
+"""Commands for programs and shells: JSON Schemas, and completion."""
 
 from __future__ import annotations
 
@@ -7,8 +7,34 @@ import sys
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from quietmean.cli.console import out
+from quietmean.cli.common import Out
+from quietmean.cli.console import out, output, print_json
 from quietmean.core.errors import InputError
+from quietmean.core.output import has_fields
+
+
+def schema_command(
+    document: Literal["result", "receipt"],
+    *,
+    save: Out = None,
+) -> None:
+    """Print a JSON Schema (draft 2020-12), for programs that read results.
+
+    Parameters
+    ----------
+    document
+        result: what run and join print with --json. receipt: the file that certify reads.
+    save
+        Write it to this file instead.
+    """
+    from quietmean.studies.outcome.json_schema import receipt_schema, result_schema
+
+    schema = {"result": result_schema, "receipt": receipt_schema}[document]()
+    if save is None:
+        print_json(schema)
+    else:
+        output(save, "the schema", kind=has_fields("$schema")).write_json(schema)
+
 
 Shell = Literal["bash", "zsh", "fish"]
 

@@ -1,19 +1,70 @@
-"""``quietmean relay``: where parties meet that nobody can dial."""
+"""Commands that serve others until they are stopped: the relay and the drop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import note, warn
+from quietmean.cli.console import note, out, progress, warn
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
+from quietmean.core.summarise import keep_logs_short
 
 if TYPE_CHECKING:
     from quietmean.node.relay import Admission
+
+
+class PageServer(Protocol):
+    """What runs until the event is set, and calls ``ready`` once it listens."""
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None: ...
+
+
+async def serve(server: PageServer, ready: Callable[[], None]) -> None:
+    """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
+    # The event loop reports each broken connection.
+    keep_logs_short("asyncio", "quietmean.node")
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.run(stop, ready)
+
+
+def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
+    """On standard output, at once: who started it waits for that."""
+    if json:
+        sys.stdout.write(f"{dumps(about)}\n")
+    else:
+        out.print(sentence)
+    sys.stdout.flush()
+
+
+def shown_entrance(host: str, port: int) -> str:
+    """The address; an empty ``host`` means all of this machine."""
+    from quietmean.node.net import format_address
+
+    return format_address((host or "0.0.0.0", port))  # noqa: S104
+
+
+def require_both(certificate: Path | None, private_key: Path | None) -> None:
+    """Raises :class:`InputError` for one without the other."""
+    if (certificate is None) != (private_key is None):
+        raise InputError("a certificate and its private key go together: give both --certificate and --private-key, or neither")
+
+
+def on_loopback(host: str) -> bool:
+    """Whether only this machine reaches who listens there; not at all addresses, the empty ``host``."""
+    from quietmean.node.tunnel import is_loopback
+
+    return bool(host) and is_loopback(host)
 
 
 @Parameter(name="*")
@@ -74,7 +125,6 @@ def relay_command(
     """
     import asyncio
 
-    from quietmean.cli.serving import on_loopback, require_both, serve, shown_entrance, tell_listening
     from quietmean.node.net import RelayAddress, format_address, number_of
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
@@ -119,7 +169,6 @@ def relay_command(
 
 def _admission(files: Sequence[Path], host: str) -> Admission:
     """Whom the files name. Raises :class:`InputError`."""
-    from quietmean.cli.serving import on_loopback
     from quietmean.node.net import public_key_bytes
     from quietmean.node.relay import Admission
 
@@ -161,3 +210,107 @@ def _members(path: Path) -> tuple[str | None, list[str]]:
         return None, keys
     roster = Roster.load(path)
     return roster.digest, [entry.public_key for entry in roster.entries]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DropLimitOptions:
+    """How much a drop does at a time.
+
+    Parameters
+    ----------
+    connections
+        How many connections to hold at a time.
+    rate
+        How many contributions to look at in a second, after a burst of ten times as many.
+    stalled
+        Seconds after which a contribution that does not come is given up.
+    """
+
+    connections: int = 256
+    rate: float = 200.0
+    stalled: float = 120.0
+
+
+def drop_command(
+    *,
+    study: Path,
+    listen: str,
+    folder: Path,
+    key: Path = Path("quietmean.key"),
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    limit: DropLimitOptions = DropLimitOptions(),
+    json: bool = False,
+) -> None:
+    """Take contributions to a study with a committee over HTTPS, and keep them in a folder that its members read.
+
+    It checks who sent each and that it is whole, and answers with a signed receipt once it is on the disk. It can read nothing
+    of what it takes, and is trusted for nothing: it can leave contributions out, and sees who contributes when. Stopped or
+    killed, the same command goes on. GET /health says how many contributions there are.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    listen
+        HOST:PORT to listen on, or :PORT for all addresses of this machine.
+    folder
+        Where to keep contributions, for quietmean join --contributions; made if it is not there.
+    key
+        The private key with which receipts are signed, from quietmean keygen.
+    certificate
+        The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without one it
+        speaks plain HTTP: on a loopback address, or behind a server that ends TLS.
+    private_key
+        The certificate's private key (PEM), without a passphrase.
+    json
+        One JSON document on standard output, once it listens.
+    """
+    import asyncio
+
+    from quietmean.cli.identity import load_identity
+    from quietmean.core.extras import import_extra
+
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "desk", "a drop")
+    from quietmean.drop import Drop, DropBox, DropLimits, DropServer
+    from quietmean.node.relay import outer_tls, parse_entrance
+    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.outcome.feasible import feasible_sealed
+
+    if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
+        raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")
+    if not 1 <= limit.connections <= 1_000_000:
+        raise InputError(f"{limit.connections} connections: choose 1 or more with --connections")
+    require_both(certificate, private_key)
+    host, port = parse_entrance(listen)
+    sealed = sealed_with_committee(study)
+    if sealed is None or sealed.study.committee is None:
+        raise InputError(f"{study} is not a sealed study with a committee: others have no contributions to drop")
+    Distrusted().refuse(sealed.holders())
+    identity = load_identity(key)
+    tls = None
+    if certificate is not None and private_key is not None:
+        outer_tls(certificate, private_key)
+        tls = certificate, private_key
+    elif not on_loopback(host):
+        warn("it has no certificate, and contributors speak TLS to it: a server that ends TLS has to stand in front")
+    with progress("calibrating the noise"):
+        session = session_of(sealed, feasible_sealed(sealed).plan)
+    limits = DropLimits(connections=limit.connections, rate=limit.rate, slow=limit.stalled)
+    box = DropBox.open(folder, session)
+
+    def ready() -> None:
+        where, stored = shown_entrance(host, port), f"{count_of(len(box), 'contribution')} in {folder}"
+        about = {"listening": where, "tls": tls is not None, "key": identity.public_key, "contributions": len(box)}
+        tell_listening(json, about, f"drop: listening on {where}, with {stored}; receipts are by {identity.public_key}")
+
+    try:
+        drop = Drop(box, session, identity, sealed.study.committee.lists_at, limits)
+        asyncio.run(serve(DropServer(drop, (host, port), tls), ready))
+        note(f"drop: ended; {count_of(len(box), 'contribution')} in {folder}")
+    finally:
+        box.close()

@@ -1,0 +1,362 @@
+"""Commands before a study starts: accept an invitation, show or sign a yes to a contract, and refuse a key."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.common import Out
+from quietmean.cli.console import err, out, output, print_json, printable, progress
+from quietmean.cli.identity import kept_sentence, load_identity, make_identity
+from quietmean.core.errors import InputError
+from quietmean.core.folders import configuration_folder
+from quietmean.core.readable import count_of
+
+if TYPE_CHECKING:
+    from quietmean.studies.agreement.invitation import Invitation
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AgreementOptions:
+    """What belongs to a study or session that a command is about, and whose part in it this is.
+
+    Parameters
+    ----------
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    key
+        This party's private key, from quietmean keygen.
+    plan
+        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
+    no_privacy
+        Agree to a study whose protocol protects nothing; refused otherwise.
+    """
+
+    roster: Path | None = None
+    key: Path = Path("quietmean.key")
+    plan: Path | None = None
+    no_privacy: bool = False
+
+    def require_key_alone(self, agreement: str, store: Path | None) -> None:
+        """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
+        options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
+        if names := [name for name, value in options.items() if value]:
+            raise InputError(f"--{names[0]} says nothing of {agreement}: leave it out")
+
+
+NO_AGREEMENT_OPTIONS = AgreementOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EntryOptions:
+    """What the entry says of this party.
+
+    Parameters
+    ----------
+    name
+        This party's name, as the others will see it.
+    address
+        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
+    member
+        Of a study with a committee: this party is one of its members, who hold shares and open the sum. Others only contribute.
+    replaces
+        The private key that this one replaces, if the others know this party by another.
+    """
+
+    name: str
+    address: str = ""
+    member: bool = False
+    replaces: Path | None = None
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for what cannot be a name or an address."""
+        from quietmean.node.net import parse_place, require_name
+
+        require_name(self.name)
+        if self.address:
+            parse_place(self.address)
+
+
+def accept_command(
+    invitation: str,
+    *,
+    entry: EntryOptions,
+    key: Path = Path("quietmean.key"),
+    store: Path | None = None,
+    save: Out = None,
+    line: bool = False,
+    json: bool = False,
+) -> None:
+    """Make this party's own keys for one study, and its entry, which goes back to the convener. Nothing else leaves.
+
+    Accepting again with another name or address makes new keys and a new entry; only the last one can take part.
+
+    Parameters
+    ----------
+    invitation
+        The invitation: its file, or the line of text.
+    key
+        This party's private key, from quietmean keygen; where that file is missing, a new one is made.
+    store
+        The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
+    save
+        Where to write the entry; by default NAME.entry.
+    line
+        Print the entry as one line of text instead.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.net import Purpose
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+    from quietmean.studies.party import file_name
+
+    invitation_terms = Invitation.load(invitation)
+    Distrusted().refuse([("the convener", invitation_terms.convener)])
+    # Before any file is written.
+    entry.require_possible()
+    if store is not None and not store.is_dir():
+        raise InputError(f"store {store} is not a folder: make it, or leave --store out")
+    # A name is not a path.
+    target = save or Path(f"{file_name(entry.name)}.entry")
+    new_key = not key.exists()
+    identity = None if new_key else load_identity(key)
+    output_file = None
+    if not line:
+        own_key = None if identity is None else identity.public_key
+        output_file = output(
+            target, "the entry", own=partial(_is_own, own_key, invitation_terms), kind=is_document(Purpose.ENTRY)
+        )
+    identity = identity or make_identity(key)
+    before = None if entry.replaces is None else load_identity(entry.replaces)
+    path = keys_path(key, invitation_terms.digest, store)
+    keys = StudyKeys.make(path, invitation_terms, identity, entry.name, entry.address, before, entry.member)
+    if output_file is not None:
+        output_file.write(keys.entry.signed.to_file())
+    if json:
+        text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
+        named = {"name": entry.name, **({"member": True} if entry.member else {})}
+        print_json(
+            {**text, "keys": str(path), "invitation": invitation_terms.digest, "convener": invitation_terms.convener, **named}
+        )
+        return
+    if line:
+        out.print(keys.entry.signed.to_line())
+        return
+    out.print(_summary(invitation_terms))
+    if new_key:
+        out.print(f"A new identity: {kept_sentence(key)}")
+    out.print(f"{target} is your entry: send it to the convener")
+    holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
+    out.print(f"{path} holds {holds}: keep it here")
+
+
+def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
+    """Whether a file is the entry of this identity for this invitation."""
+    from quietmean.studies.agreement.entry import Entry
+
+    with suppress(InputError):
+        entry = Entry.of_file(content)
+        return entry.identity == identity and entry.invitation == received.digest
+    return False
+
+
+def _summary(received: Invitation) -> str:
+    from quietmean.studies.agreement.session_study import SessionStudy
+
+    study = received.terms
+    if isinstance(study, SessionStudy):
+        kind, about = "session", f"{count_of(study.rounds, 'mean')} of vectors of {count_of(study.dimension, 'coordinate')}"
+    else:
+        kind, about = "study", ", ".join(column.name for column in study.columns)
+    return (
+        f"{kind} {printable(study.name)!r}: {printable(about)}; {study.in_words} for one "
+        f"{study.unit}, {study.protocol}; convened by {received.convener}"
+    )
+
+
+def contract_command(
+    study: Path,
+    *,
+    agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,
+    store: Path | None = None,
+    policy: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Show what a study or a session asks, from whom it protects, what it costs at most and takes for granted; and the digest for
+    --accept.
+
+    Nothing is sent and no data are read. Exit code 2, with all rules that are broken, if this site's policy refuses the study.
+
+    Parameters
+    ----------
+    study
+        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
+    store
+        The folder of this party's keys for a sealed study, as for join.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.identity import load_identity, show_contract
+    from quietmean.flower.contract import FlowerContract, is_flower_agreement
+    from quietmean.sessions.agreed import SessionContract
+    from quietmean.sessions.files import contract_of, load_files
+    from quietmean.studies.party import Contract, Policy
+    from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
+
+    rules = Policy.load(policy)
+    with progress("calibrating the noise"):
+        if is_flower_agreement(study):
+            agreed.require_key_alone("an agreement of Flower's clients", store)
+            contract: Contract | SessionContract = FlowerContract.by_key(study, load_identity(agreed.key))
+        elif (sealed := taken_by_file(study)) is not None:
+            agreed.require_key_alone("a sealed study by file", store)
+            contract = contract_by_file(sealed, load_identity(agreed.key), agreed.key)
+        else:
+            files = load_files(study, agreed.roster, agreed.key, load_identity, store)
+            contract = contract_of(files, agreed.plan, agreed.no_privacy)
+    broken = rules.broken(contract)
+    if json:
+        print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})
+    else:
+        show_contract(contract, out)
+    if broken:
+        for sentence in broken:
+            err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}")
+        raise SystemExit(InputError.exit_code)
+    if not json:
+        out.print(f"allowed by {printable(rules.place)}")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ApprovalOptions:
+    """Who says yes, for which data, under which policy, and for how long.
+
+    Parameters
+    ----------
+    owner_key
+        The private key of the data owner, from quietmean keygen: not the node's.
+    account
+        What the site's ledger calls the data set.
+    until
+        The last day on which the study may begin, such as 2030-12-31, in UTC.
+    policy
+        What the site takes part in; by default policy.toml in the user's folder for settings.
+    """
+
+    owner_key: Path = Path("owner.key")
+    account: str
+    until: date
+    policy: Path | None = None
+
+
+def approve_command(
+    study: Path,
+    *,
+    roster: Path | None = None,
+    party: str | None = None,
+    approval: ApprovalOptions,
+    accept: str | None = None,
+    out_: Annotated[Path, Parameter(name="--out")] = Path("study.approval"),
+    json: bool = False,
+) -> None:
+    """Sign a yes to a study, for join --approval and contribute --approval at a site whose policy names approvers.
+
+    It is good for this contract, plan, data set and policy and this version of quietmean alone, until the day that is stated.
+    Nothing is sent, and no data are read.
+
+    Parameters
+    ----------
+    study
+        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    party
+        The name of the site that takes part; of a client of Flower its number, such as "client 3".
+    accept
+        The digest of the contract, or the first 32 digits of it or more, where nobody can be asked.
+    out_
+        Where to write the approval.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.identity import AtTerminal, load_identity, show_contract
+    from quietmean.flower.contract import FlowerContract, is_flower_agreement
+    from quietmean.node.net import Purpose
+    from quietmean.sessions.agreed import SessionContract, contract_for
+    from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
+
+    # Checked before anything is asked: the file is an approval, or free.
+    output(out_, "the approval", own=is_document(Purpose.APPROVAL))
+    rules, owner = Policy.load(approval.policy), load_identity(approval.owner_key)
+    with progress("calibrating the noise"):
+        if is_flower_agreement(study):
+            if roster is not None:
+                raise InputError("--roster says nothing of an agreement of Flower's clients: leave it out")
+            contract: Contract | SessionContract = FlowerContract.by_name(study, party)
+        else:
+            contract = contract_for(party, agreed_terms(study, roster))
+    rules.refuse(contract)
+    if owner.public_key not in rules.rules.approvers:
+        where = "there" if rules.path else f"in {configuration_folder() / 'policy.toml'}"
+        raise InputError(
+            f"{owner.public_key} is not an approver of {rules.place}: name it {where} under [policy] as "
+            f'approvers = ["{owner.public_key}"], or give the right --owner-key'
+        )
+    if accept is not None:
+        require_digest(accept, contract)
+    else:
+        asking = AtTerminal()
+        if not asking.can_ask():
+            raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean contract")
+        show_contract(contract, err)
+        if not asking.yes():
+            raise InputError("you did not say yes: nothing was signed")
+    signed = OwnerApproval.sign(contract, rules, approval.account, approval.until, owner)
+    approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
+    approval_file.write(signed.signed.to_file())
+    if json:
+        until = str(approval.until)
+        print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": until})
+    else:
+        data_set = f"{contract.own.name} and the data set {approval.account}"
+        out.print(f"{out_} is good until {approval.until}, for {data_set}")
+
+
+def distrust_command(key: str | None = None, *, json: bool = False) -> None:
+    """Refuse every invitation, entry, sealed study and roster with this key, from now on, at this site.
+
+    Without a key it lists those that are refused.
+
+    Parameters
+    ----------
+    key
+        The public key, ed25519:..., or a revocation: the file KEY.revocation of quietmean keygen.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.agreement.distrust import Distrusted
+
+    here = Distrusted()
+    added = None if key is None else here.add(key)
+    if json:
+        print_json({"distrusted": list(here.keys()), "file": str(here.path)})
+    elif added is not None:
+        out.print(f"{added} is refused here from now on ({here.path})")
+    else:
+        for line in here.keys() or ("no key is distrusted here",):
+            out.print(line)

@@ -1,0 +1,404 @@
+"""Commands of studies by file: contribute, combine, and show what a committee opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from cyclopts import Parameter
+
+from quietmean.cli.answers import Pages, print_answers
+from quietmean.cli.common import Out
+from quietmean.cli.console import (
+    choice_document,
+    out,
+    output,
+    output_options,
+    print_facts,
+    print_json,
+    print_privacy,
+    printable,
+    tell_notes,
+    tell_owner,
+    warn,
+)
+from quietmean.cli.ledger import balance_json, show_balance
+from quietmean.core.errors import InputError
+from quietmean.core.folders import require_folder
+from quietmean.core.output import Output, json_object, require_apart
+from quietmean.core.site_options import ConsentOptions
+from quietmean.protocols.mechanism import vector_bytes
+
+if TYPE_CHECKING:
+    from quietmean.node import Identity
+    from quietmean.planning.automatic import Choice
+    from quietmean.statistics import Encoded
+    from quietmean.studies import StudyOutcome
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.party.handing_in import Delivered
+
+
+class Opened(Protocol):
+    """A result with what is known of the files that it came from."""
+
+    @property
+    def outcome(self) -> StudyOutcome: ...
+    @property
+    def headline(self) -> str: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OpenedOptions:
+    """Where it is written.
+
+    Parameters
+    ----------
+    receipt
+        Where to write the receipt; by default STUDY.receipt.json beside the study. Result and report are written beside it.
+    folder
+        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html; it is made if need be.
+    """
+
+    receipt: Path | None = None
+    folder: Out = None
+
+    def receipt_of(self, study: Path) -> Path:
+        """Raises :class:`InputError` where both are given."""
+        if self.folder is not None and self.receipt is not None:
+            raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
+        return self.receipt or (self.folder or study.parent) / f"{study.with_suffix('').name}.receipt.json"
+
+
+NO_OPENED_OPTIONS = OpenedOptions()
+
+
+@dataclass
+class OpenedPages:
+    """Receipt, result and pages of a sealed study at ``path``; refused before anything is done if they cannot be written.
+
+    ``by``: what the receipt calls what is known of the files. ``origin``: what else it has.
+    """
+
+    sealed: Sealed
+    choice: Choice
+    path: Path
+    by: str = "committee"
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from quietmean.studies.outcome.opened_by_committee import names_of
+        from quietmean.studies.outcome.outcome import receipt_at
+
+        make_folder(self.path.parent)
+        self._names = names_of(self.sealed)
+        self.belongs: dict[str, Any] = {
+            "study": self.choice.plan.context,
+            "session": self.sealed.digest,
+            "names": self._names,
+            **self.origin,
+        }
+        self._pages = Pages.beside(self.path)
+        beside = self.path.name.removesuffix(".json").removesuffix(".receipt")
+        is_own = partial(_is_result_of, self.path)
+        self.result = Output(self.path.with_name(f"{beside}.result.json"), "the result", own=is_own, force=output_options.force)
+        outputs = [receipt_at(self.path, self.belongs), self.result, *self._pages.outputs(self.belongs)]
+        require_apart(outputs)
+        for planned in outputs:
+            planned.require_free()
+
+    def write(self, opened: Opened, effort: Mapping[str, Any], json: bool, **more: Any) -> None:
+        """The receipt, what is printed, the result and the pages. ``more``: what else the result says."""
+        from quietmean.core.origin import package_version
+        from quietmean.node.monitor import now
+
+        plan, outcome = self.choice.plan, opened.outcome
+        origin = {
+            **self.belongs,
+            "quietmean": package_version(),
+            "target": plan.target.describe(),
+            "plan": plan.digest,
+            "finished": now(),
+            self.by: opened.to_json(),
+        }
+        outcome.save_receipt(self.path, origin)
+        document = {
+            **outcome.to_json(),
+            **opened.to_json(),
+            **choice_document(self.choice),
+            **effort,
+            "notes": opened.notes,
+            **more,
+            "receipt": str(self.path),
+            **self._pages.to_json(),
+        }
+        self.result.write_json(document)
+        # The answer first: pages only show it.
+        if json:
+            print_json(document)
+        else:
+            self._show(opened, document)
+        shown_to: dict[str, Any] = {"names": self._names, "origin": origin, "notes": tuple(opened.notes)}
+        measured = {name: effort[name] for name in ("messages", "bytes", "seconds")}
+        self._pages.write(self.sealed.study.name, outcome, tell=not json, **shown_to, **measured)
+
+    def _show(self, opened: Opened, document: dict[str, Any]) -> None:
+        out.print(printable(opened.headline))
+        print_answers(opened.outcome.answers, document)
+        print_privacy(opened.outcome, document, self.sealed.study)
+        for note in opened.notes:
+            out.print(f"note: {printable(note)}")
+        out.print(f"result  {self.result.path}\nreceipt {self.path}")
+
+
+def _is_result_of(receipt: Path, content: bytes) -> bool:
+    """Whether a file holds a result that names this receipt, which was looked at itself."""
+    named = json_object(content).get("receipt")
+    return isinstance(named, str) and Path(named).name == receipt.name
+
+
+def make_folder(folder: Path) -> None:
+    """Raises :class:`InputError` if it cannot be made."""
+    require_folder(folder, "name another with --out")
+
+
+def contribute_command(
+    study: Path,
+    *,
+    data: str | Path,
+    key: Path = Path("quietmean.key"),
+    out_: Out = None,
+    drop: str | None = None,
+    store: Path | None = None,
+    site: Annotated[ConsentOptions, Parameter(name="*")] = ConsentOptions(),  # noqa: B008 - it is frozen
+    json: bool = False,
+) -> None:
+    """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
+
+    The same data give the same file again; other data are refused. It is charged in full, and never given back.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    data
+        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md).
+    key
+        This party's private key, from quietmean keygen; or the voucher that a registrar made. One for this key is in NAME.voucher
+        beside NAME.key.
+    out_
+        Where to write the contribution; by default NAME.contribution. No other file is overwritten.
+    drop
+        https://HOST of a drop, to which the contribution is sent; its signed receipt is written beside it.
+    store
+        The folder of this study's keys, as for accept; by default beside the private key.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.identity import load_identity
+    from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.party.dropping import hand_over, require_drop_for
+
+    forbid_core_dumps()
+    forbid_tracing()
+    sealed = Sealed.load(study)
+    Distrusted().refuse(sealed.holders())
+    if drop is not None:
+        require_drop_for(sealed, drop)
+    identity = load_identity(key)
+    handed, path = write_contribution(study, sealed, identity, key, data, out_, store, site)
+    sent = {}
+    if drop is not None:
+        received, receipt_path = hand_over(drop, sealed, identity.public_key, handed.contribution, path)
+        sent = {"drop": drop, "receipt": str(receipt_path), "received": received.came}
+    contract, account = handed.contract, handed.account
+    document = {
+        "contribution": str(path),
+        "digest": handed.contribution.digest,
+        "party": handed.name,
+        "session": sealed.digest,
+        "epsilon_a_priori": contract.epsilon_a_priori,
+        "epsilon_if_all_others_collude": contract.everybody_else,
+        "delta": contract.target.delta,
+        "audit": handed.head.to_json(),
+        **sent,
+        **({"ledger": {"file": str(handed.ledger), **balance_json(account)}} if account is not None else {}),
+    }
+    if json:
+        print_json(document)
+        return
+    out.print(f"contribution {path}, digest {handed.contribution.digest}")
+    if sent:
+        out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}")
+    print_facts(contract.facts)
+    if account is not None:
+        show_balance(account)
+
+
+def write_contribution(
+    study: Path,
+    sealed: Sealed,
+    identity: Identity,
+    key: Path,
+    data: str | Path,
+    chosen_path: Path | None,
+    store: Path | None,
+    site: ConsentOptions,
+) -> tuple[Delivered, Path]:
+    """Hand in, and write the file; and where it is. Raises :class:`InputError` as :func:`hand_in`, and for another file there."""
+    from quietmean.cli.identity import AtTerminal
+    from quietmean.studies.agreement.any_study import has_committee
+    from quietmean.studies.data import account_name
+    from quietmean.studies.party import Observers, Person, file_name
+    from quietmean.studies.party.contributing import is_contribution
+    from quietmean.studies.party.handing_in import contributor_keys, hand_in, own_place
+
+    keys = contributor_keys(sealed, identity, key, store)
+    name = own_place(sealed, identity, keys, key)
+    joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
+    if joined.exists() and not has_committee(sealed.terms):
+        raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
+    path = chosen_path or Path(f"{file_name(name)}.contribution")
+    if has_committee(sealed.terms):
+        make_folder(path.parent)
+    output(path, "the contribution", own=partial(is_contribution, None))
+
+    def tell(encoded: Encoded, notes: Sequence[str]) -> None:
+        tell_owner([encoded])
+        tell_notes(list(notes))
+
+    person = Person(AtTerminal(), warn, warn, tell, Observers(lambda event: None))
+    handed = hand_in(sealed, identity, keys, data, account_name(data), site, person)
+    own = output(path, "the contribution", own=partial(is_contribution, handed.contribution.digest))
+    own.write(handed.contribution.to_file())
+    return handed, path
+
+
+def combine_command(
+    study: Path,
+    files: list[Path],
+    /,
+    *,
+    written: OpenedOptions = NO_OPENED_OPTIONS,
+    json: bool = False,
+) -> None:
+    """Add up the contributions to a sealed study, and certify. It takes no key: anyone who has the files can do it, and again.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    files
+        The contributions, in any order, under any name.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.core.errors import ProtocolFailure
+    from quietmean.planning.possible import ImpossibleResult
+    from quietmean.studies import save_impossible
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.outcome.forecast import Forecast
+    from quietmean.studies.party.by_file import combine
+
+    begun = time.monotonic()
+    path = written.receipt_of(study)
+    sealed = Sealed.load(study)
+    Distrusted().refuse(sealed.holders())
+    parties = len(sealed.entries)
+    choice = sealed.choice()
+    plan = choice.plan
+    pages = OpenedPages(sealed, choice, path, "by_file")
+    try:
+        combined = combine(sealed, plan, files)
+    except ImpossibleResult as error:
+        save_impossible(path, plan.target, error.execution, error, pages.belongs)
+        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    for file, reason in combined.left_out:
+        warn(f"left out {file}: {reason}")
+    effort: dict[str, Any] = {
+        "messages": len(combined.digests),
+        "bytes": len(combined.digests) * int(vector_bytes(plan.protocol, plan.target.dimension)),
+        "seconds": round(time.monotonic() - begun, 3),
+    }
+    execution = combined.outcome.execution
+    counted = float(execution.weights[execution.contributors()].sum())
+    public = sealed.study.public_records(parties)
+    records = counted * parties / len(combined.digests) if public is None else public
+    pages.write(combined, effort, json, expected=Forecast(sealed.study, plan, records).to_json())
+
+
+def result_command(
+    study: Path,
+    files: list[Path],
+    /,
+    *,
+    written: OpenedOptions = NO_OPENED_OPTIONS,
+    json: bool = False,
+) -> None:
+    """Check what the members of a committee opened, and certify it. It takes no key: anyone who has the files can do it,
+    and again.
+
+    Every signature is checked, and that enough members' sums fit together.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    files
+        What members published, NAME.sums of one or more of them.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.core.errors import InputError, ProtocolFailure
+    from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
+    from quietmean.planning.possible import ImpossibleResult
+    from quietmean.protocols.committee.result import check_result, merge_results, read_result
+    from quietmean.studies import save_impossible
+    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.agreement.signed import read_bounded
+    from quietmean.studies.outcome.opened_by_committee import OpenedStudy
+
+    begun = time.monotonic()
+    path = written.receipt_of(study)
+    sealed = sealed_with_committee(study)
+    if sealed is None:
+        raise InputError(
+            f"{study} is not a sealed study with a committee: contributions to others are added up by quietmean combine"
+        )
+    Distrusted().refuse(sealed.holders())
+    choice = sealed.choice()
+    session = session_of(sealed, choice.plan)
+    pages = OpenedPages(sealed, choice, path)
+    results, size = [], 0
+    for file in dict.fromkeys(files):
+        content = read_bounded(file, _MOST)
+        try:
+            results.append(read_result(session, content))
+        except InputError as error:
+            refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS)
+            raise InputError(f"{file}: {error}") from None
+        size += len(content)
+    checked = check_result(session, merge_results(results))
+    try:
+        opened = OpenedStudy.of(sealed, choice.plan, checked)
+    except ImpossibleResult as error:
+        save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest})
+        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
+    pages.write(opened, effort, json)
+
+
+# A million contributions are named in 80 MB.
+_MOST = 1 << 28

@@ -1,0 +1,389 @@
+"""A convener's commands: invite parties, let in contributors, seal a study, show its words, and start it before its time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.by_file import make_folder
+from quietmean.cli.common import Out
+from quietmean.cli.console import out, output, print_json, printable, progress, warn
+from quietmean.cli.identity import load_identity
+from quietmean.core.errors import InputError
+from quietmean.core.extras import import_extra
+from quietmean.core.readable import count_of
+
+if TYPE_CHECKING:
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.voucher import Voucher
+
+
+def invite_command(
+    study: Path,
+    *,
+    key: Path = Path("quietmean.key"),
+    after: Path | None = None,
+    save: Out = None,
+    line: bool = False,
+    json: bool = False,
+) -> None:
+    """Sign an invitation to a study: one file, or one line of text, for everybody. It carries no secret.
+
+    Parameters
+    ----------
+    study
+        The study file, or the session file.
+    key
+        The convener's private key, from quietmean keygen.
+    after
+        The sealed study that this one follows: for another member, a key that was replaced, or other bounds. The new seal names
+        the old one, and all parties accept anew.
+    save
+        Where to write the invitation; by default STUDY.invitation beside the study.
+    line
+        Print the invitation as one line of text instead.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.net import Purpose
+    from quietmean.studies.agreement.any_study import load_any
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.quorum import require_ahead
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.signed import is_document
+    from quietmean.studies.outcome.feasible import require_in_general
+
+    if line and save is not None:
+        raise InputError("--line prints the invitation, and --out writes it to a file: leave one of them out")
+    terms, path = load_any(study), save or study.with_suffix(".invitation")
+    require_ahead(terms.start_by, datetime.now(UTC))
+    require_in_general(terms, no_privacy=None)
+    identity, version, previous = load_identity(key), 1, None
+    if after is not None:
+        before = Sealed.load(after)
+        if before.invitation.convener != identity.public_key:
+            raise InputError(
+                f"{after} was sealed by {before.invitation.convener}, not by your key: only its convener can follow it up"
+            )
+        version, previous = before.invitation.version + 1, before.digest
+    output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
+    invitation = Invitation.make(terms, identity, version, previous)
+    if output_file is not None:
+        output_file.write(invitation.signed.to_file())
+    if json:
+        text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
+        print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})
+    elif line:
+        out.print(invitation.signed.to_line())
+    else:
+        out.print(f"{path} invites to {invitation.terms.name!r}: send it to all parties")
+
+
+# Public keys of contributors, one a line.
+_LARGEST_LIST = 1 << 27
+
+
+def vouchers_command(
+    invitation: Path,
+    *,
+    key: Path = Path("quietmean.key"),
+    number: int | None = None,
+    own_keys: Path | None = None,
+    weight: float | None = None,
+    folder: Out = None,
+    qr: bool = False,
+    json: bool = False,
+) -> None:
+    """Make the vouchers of a study with a committee: each admits one contributor whom no list names, once.
+
+    A voucher is a file with a key that this registrar certified: hand out each to one contributor, and over a channel that nobody
+    else reads, as anyone who has it can contribute in its place. The same command makes the same vouchers again, never more.
+
+    Parameters
+    ----------
+    invitation
+        The invitation to the study, which says how many vouchers there are, and whose.
+    key
+        The registrar's private key.
+    number
+        So many, from the first on; by default all that the study has, without those in --out for contributors' own keys.
+    own_keys
+        Certify these instead: a file with the public keys that contributors made with quietmean keygen, one a line. Their
+        vouchers hold no key, and nobody but they can contribute with them.
+    weight
+        The largest weight of a contribution with one of these vouchers; by default the study's.
+    folder
+        Where to write them; by default INVITATION.vouchers.
+    qr
+        Also a picture of each (SVG) whose QR code is the voucher's text, to be printed in letters; as secret as the voucher.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.core.output import Output
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.voucher import Registrar, committee_of
+
+    invitation_terms = Invitation.load(invitation)
+    registrar = Registrar.of(invitation_terms, load_identity(key))
+    terms = committee_of(invitation_terms.terms)
+    largest = None if terms is None else terms.largest_weight
+    if weight is not None and largest is not None and weight > largest:
+        raise InputError(f"a voucher's weight is {weight:g}, and the study's largest {largest:g}: give no more than that")
+    if own_keys is not None and number is not None:
+        raise InputError("--number says how many keys this registrar makes, and --own-keys has its own: leave one of them out")
+    place = folder or invitation.with_suffix(".vouchers")
+    there = _there(place, invitation_terms.digest)
+    if own_keys is None:
+        others = sum(name.startswith("own-") for name in there)
+        vouchers = registrar.make(registrar.number - others if number is None else number, weight)
+    else:
+        vouchers = registrar.certify(_keys_in(own_keys), weight)
+    count = len({voucher.key for voucher in there.values()} | {voucher.key for voucher in vouchers.vouchers.values()})
+    if count > registrar.number:
+        raise InputError(
+            f"that would be {count_of(count, 'voucher')} with those in {place}, and the study has "
+            f"{registrar.number}: members take no more"
+        )
+    outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
+    pictures = {
+        Output(place / f"{name}.svg", "the QR code", private=True): _qr(content) for name, content in vouchers.files.items() if qr
+    }
+    outputs |= pictures
+    make_folder(place)
+    for planned, content in outputs.items():
+        planned.require_free(content)
+    for planned, content in outputs.items():
+        planned.write(content)
+    if json:
+        names = [str(output.path) for output in outputs if output not in pictures]
+        print_json(
+            {"vouchers": names, "registrar": registrar.public_key, "invitation": invitation_terms.digest, "of": registrar.number}
+        )
+        return
+    out.print(
+        f"{count_of(len(vouchers.files), 'voucher')} of {registrar.number} in {place}, by {registrar.public_key}",
+    )
+    if own_keys is None:
+        out.print("Hand each to one contributor, unseen by others: anyone who has it can contribute in its place.")
+    else:
+        out.print("Hand each back: it goes beside its key, as NAME.voucher beside NAME.key.")
+
+
+def _qr(content: bytes) -> bytes:
+    """A picture (SVG) of these bytes. Raises :class:`InputError` without the extra."""
+    from io import BytesIO
+
+    segno = import_extra("segno", "qr", "a QR code")
+    picture = BytesIO()
+    segno.make(content, error="m", micro=False).save(picture, kind="svg", scale=4, title="A voucher")
+    return picture.getvalue()
+
+
+def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
+    """The vouchers for an invitation that are in a folder, by the names of their files."""
+    from quietmean.studies.agreement.voucher import ENDING, Voucher
+
+    listed = {path.name: Voucher.of_key(path) for path in sorted(folder.glob(f"*{ENDING}"))}
+    return {name: voucher for name, voucher in listed.items() if voucher is not None and voucher.invitation == invitation}
+
+
+def _keys_in(path: Path) -> list[str]:
+    from quietmean.node.net import public_key_bytes
+    from quietmean.studies.agreement.signed import read_bounded
+
+    lines = read_bounded(path, _LARGEST_LIST).decode("utf-8", errors="replace").splitlines()
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise InputError(f"file {path} has no public key: write one a line, as quietmean keygen shows it")
+    for line, key in enumerate(keys, 1):
+        try:
+            public_key_bytes(key)
+        except InputError as error:
+            raise InputError(f"line {line} of {path}: {error}") from None
+    if len(set(keys)) < len(keys):
+        raise InputError(f"file {path} has a key twice: a key gets one voucher")
+    return keys
+
+
+def seal_command(
+    invitation: Path,
+    entries: list[str],
+    /,
+    *,
+    key: Path = Path("quietmean.key"),
+    save: Out = None,
+    json: bool = False,
+) -> None:
+    """Seal a study: its invitation, all entries in the order of their keys, and 32 random bytes, signed. Shows its words.
+
+    Sealing again makes another study, for which all parties accept anew. Refused is what its parties could not do.
+
+    Parameters
+    ----------
+    invitation
+        The invitation.
+    entries
+        The parties' entries: files, or lines of text.
+    key
+        The convener's private key.
+    save
+        Where to write the sealed study; by default INVITATION.sealed. An existing file is never overwritten.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.entry import Entry
+    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.outcome.feasible import require_sealable
+
+    path = save or invitation.with_suffix(".sealed")
+    output_file = output(path, "the sealed study")
+    sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
+    Distrusted().refuse(sealed.holders())
+    with progress("calibrating the noise"):
+        choice = require_sealable(sealed, datetime.now(UTC))
+    if (above := choice.plan.above_target) is not None:
+        warn(f"{above}; each party has to accept that, with --a-priori-above-target")
+    output_file.write(sealed.signed.to_file())
+    document = about(sealed)
+    if json:
+        print_json({"sealed": str(path), **document})
+    else:
+        out.print(f"{path} is the sealed study: send it to all parties")
+        show(document)
+
+
+def about(sealed: Sealed) -> dict[str, Any]:
+    """Words, digest and parties of a sealed study, as JSON."""
+    from quietmean.studies.agreement.voucher import vouching_of
+    from quietmean.studies.party.fingerprint import fingerprint
+
+    vouching = vouching_of(sealed.invitation)
+    vouchers = {} if vouching is None else {"registrar": vouching.registrar, "vouchers": vouching.number}
+    with progress("computing the words"):
+        print_ = fingerprint(sealed.digest)
+    return {
+        "study": sealed.terms.name,
+        "version": sealed.invitation.version,
+        "previous": sealed.invitation.previous,
+        "convener": sealed.invitation.convener,
+        "digest": sealed.digest,
+        "words": print_.spoken,
+        "characters": print_.grouped,
+        **vouchers,
+        "parties": [_party(sealed, index) for index in range(len(sealed.entries))],
+    }
+
+
+def _party(sealed: Sealed, index: int) -> dict[str, Any]:
+    from quietmean.studies.agreement.any_study import has_committee
+
+    entry = sealed.entries[index]
+    member = {"member": entry.member} if has_committee(sealed.terms) else {}
+    return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
+
+
+def show(document: dict[str, Any]) -> None:
+    """Show the document to people."""
+    out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}")
+    for party in document["parties"]:
+        member = " (member)" if party.get("member") else ""
+        replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
+        out.print(f"  {party['name']}: {party['key']}{member}{replaced}")
+    if "registrar" in document:
+        out.print(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}")
+    out.print(f"digest {document['digest']}")
+    out.print(f"words  {document['words']}")
+    out.print(f"or     {document['characters']}")
+    out.print(
+        "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys."
+    )
+
+
+def words_command(
+    study: str,
+    *,
+    key: Path | None = None,
+    store: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Show the words of a sealed study, to be compared with other parties before anybody joins.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    key
+        This party's private key: makes sure that its own entry is in the study as it signed it.
+    store
+        The folder of this study's keys, as for accept; by default beside the private key.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.party import own_keys
+
+    sealed = Sealed.load(study)
+    Distrusted().refuse(sealed.holders())
+    own = None if key is None else own_keys(sealed, key, store).entry.name
+    document = {**about(sealed), "own_entry": own}
+    if json:
+        print_json(document)
+        return
+    show(document)
+    if own is None:
+        out.print("Your own entry was not looked for: give --key and --store as for accept.")
+    else:
+        out.print(f"Your own entry, {own!r}, is in it as you signed it.")
+
+
+def start_command(
+    study: Path,
+    *,
+    roster: Path | None = None,
+    key: Path = Path("quietmean.key"),
+    store: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Start a study with start_by before its time, as soon as its minimum of parties is there. For its first convener only.
+
+    The convener's join runs on this machine, and proposes those who are there within seconds; through a folder, when it looks
+    there next. Who comes later is not in.
+
+    Parameters
+    ----------
+    study
+        The sealed study, or a study file.
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    key
+        The convener's private key.
+    store
+        The store that was given to join; by default STUDY-PARTY.store beside the study.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.monitor import read_status, status_path
+    from quietmean.studies.party import PartyFiles, start_request
+
+    files = PartyFiles.load(study, roster, key, load_identity, store)
+    if not files.terms.starts_with_quorum:
+        raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
+    first = files.roster.conveners[0]
+    if files.party != first:
+        raise InputError(f"{files.name} is not the first convener of this study: ask {files.roster.name(first)} to start it")
+    store_path = files.store(store)
+    status = status_path(store_path)
+    # Through a folder its next visit does it.
+    visits = files.terms.by_folder and files.begun(store)
+    if not visits and (not status.exists() or read_status(status)["alive"] is not True):
+        raise InputError(f"no join with the store {store_path} runs on this machine: start it first, it goes on by itself then")
+    request = start_request(store_path)
+    request.touch(mode=0o600)
+    if json:
+        print_json({"asked": str(request)})
+    else:
+        out.print(f"{printable(files.name)} starts {printable(files.terms.name)} as soon as enough parties are there")

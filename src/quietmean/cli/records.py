@@ -1,0 +1,309 @@
+"""Commands that show what this site keeps: its audit log, the status of its nodes, and their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import err, out, print_json, printable
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
+from quietmean.core.readable import count_of
+
+if TYPE_CHECKING:
+    from quietmean.studies.party.audit import AuditLog, LogEntry
+
+
+def audit_command(
+    what: Literal["show", "verify"] = "show",
+    *,
+    against: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    log: Path | None = None,
+    policy: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Show what this site was asked, who said yes, what was charged, and how studies ended; or verify that nothing was changed.
+
+    The log has no values and no results. Verified are the signature of each entry and that each follows on the one before.
+    Against receipts it is also found if its end was cut off, or if all of it was made anew. Exit code 2 if anything was changed.
+
+    Parameters
+    ----------
+    what
+        "show" the entries, or "verify" them.
+    against
+        Receipts of studies of this site, its own or those of other parties, which tell how far the log had come then.
+    log
+        The file; by default the policy's, or audit.jsonl in the user's folder for data.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.party import Policy
+    from quietmean.studies.party.audit import AuditLog
+
+    if log is not None and policy is not None:
+        raise InputError("--policy says where the log is, and --log, too: leave one of them out")
+    audit_log = AuditLog(log) if log is not None else Policy.load(policy).audit_log
+    if what == "verify":
+        _verify(audit_log, against or (), json)
+        return
+    if against:
+        raise InputError("--against is for quietmean audit verify: write that, or leave it out")
+    entries, rest = audit_log.read()
+    if json:
+        print_json(
+            {"log": str(audit_log.path), "entries": [_entry_json(logged.entry, logged.signed.digest) for logged in entries]}
+        )
+        return
+    for logged in entries:
+        out.print(printable(_line(logged.entry)))
+    if rest.strip(b"\n"):
+        err.print("the last line is torn: its writer was stopped, or its end was cut off")
+
+
+def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
+    from quietmean.core.json_file import read_json
+    from quietmean.studies.party.audit import heads_in, verify
+
+    verification = verify(
+        log,
+        {
+            f"receipt {path}": heads_in(read_json(path, FileKind.RECEIPT, FileKind.SESSION_RECEIPT), str(path))
+            for path in receipts
+        },
+    )
+    head = None if verification.head is None else verification.head.to_json()
+    if json:
+        document: dict[str, Any] = {
+            "log": str(log.path),
+            "entries": len(verification.entries),
+            "head": head,
+            "receipts": len(receipts),
+        }
+        print_json(
+            {**document, "whole": not verification.faults, "faults": list(verification.faults), "notes": list(verification.notes)}
+        )
+    for sentence in () if json else verification.notes:
+        err.print(printable(sentence))
+    for sentence in verification.faults:
+        err.print(f"quietmean: {printable(sentence)}")
+    if verification.faults:
+        raise SystemExit(InputError.exit_code)
+    if not json:
+        how_far = (
+            f"and the head in each of {count_of(len(receipts), 'receipt')} is in it"
+            if receipts
+            else "but only receipts show whether its end was cut off or all of it made anew: give --against"
+        )
+        out.print(
+            f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
+            f"before; {how_far}",
+        )
+
+
+def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(entry), "digest": digest}
+
+
+def _line(entry: LogEntry) -> str:
+    about = f": {_values_text(entry.about)}" if entry.about else ""
+    return f"{entry.number} {entry.time} {entry.party} {entry.study} {entry.contract[:16]} {entry.event}{about}"
+
+
+def _values_text(about: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_text(value)}" for name, value in about.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(_text, value)) if isinstance(value, list) else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
+_SILENCE = 10.0
+
+
+def status_command(
+    store: Path | None = None,
+    *,
+    study: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Show where a node is that runs on this machine, or where it was when it stopped. It is not disturbed.
+
+    Exit code 0 if every node shown runs or has finished, 3 if one has failed or its process ended unexpectedly.
+
+    Parameters
+    ----------
+    store
+        The store that was given to join, or is its default: STUDY-PARTY.store.
+    study
+        Instead of a store: the study file, for all nodes whose stores are beside it.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.monitor import read_status
+
+    nodes = [{"store": str(where), **_judged(read_status(path))} for where, path in _files(store, study)]
+    if json:
+        print_json({"nodes": nodes})
+    else:
+        for node in nodes:
+            _show(node)
+    if not all(node["state"] in ("running", "finished") for node in nodes):
+        raise SystemExit(3)
+
+
+def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
+    """Stores and their status files."""
+    from quietmean.node.monitor import status_path
+
+    if (store is None) == (study is None):
+        raise InputError("whose status is not clear: give either STORE or --study STUDY")
+    if store is not None:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
+        return [(store, status_path(store))]
+    if study is None:
+        return []
+    ending = status_path(Path(".store")).name
+    stem = study.with_suffix("").name
+    status_files = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
+    if not status_files:
+        raise InputError(f"no node of {study} has run with a store beside it: name its store instead of --study")
+    return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(status_files)]
+
+
+def _judged(status: dict[str, Any]) -> dict[str, Any]:
+    """The status as of now: a process that has ended does not run, whatever its file states."""
+    if status.get("state") == "running" and status["alive"] is False:
+        return status | {"state": "gone", "reason": "its process has ended without a word; the same command continues the study"}
+    return status
+
+
+def _show(node: dict[str, Any]) -> None:
+    from quietmean.node.monitor import NodeView, headline, seconds_between, sentence, traffic_text
+
+    try:
+        view = convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView, ValueError)
+        age = seconds_between(view.updated, datetime.now(UTC).isoformat())
+        traffic = traffic_text(view)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
+    out.print(f"{printable(str(node.get('study')))}, {headline(view)}")
+    reason = f": {printable(view.reason)}" if view.reason else ""
+    alive = {True: f"process {node['pid']}", False: "no process", None: f"process {node['pid']}, which cannot be seen from here"}
+    out.print(f"  {node['state']} ({alive[node['alive']]}){reason}")
+    if node["state"] == "running" and age > _SILENCE:
+        out.print(f"  no sign from the process for {age:.0f} s: it hangs, or its machine has no time for it", style="yellow")
+    out.print(f"  {traffic}")
+    for peer in view.peers:
+        if peer.late or peer.name in view.waiting_for:
+            heard = "never heard of"
+            if peer.last_heard is not None:
+                heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
+            out.print(f"  {printable(peer.name)}: {heard}, late {count_of(peer.late, 'time')}")
+    for line in view.refused[-3:]:
+        out.print(f"  refused {printable(line)}")
+    if view.last_event is not None:
+        out.print(f"  last: {printable(sentence(view.last_event))}")
+
+
+def _state(node: dict[str, Any]) -> dict[str, Any]:
+    # A process that ended unexpectedly had recorded that it was running.
+    return {"state": "running"} if node["state"] == "gone" else {}
+
+
+# The state of a node that has its result and needs its store no more; in any other the study may go on.
+_OVER = "finished"
+
+
+def stores_command(
+    folder: Path = Path(),
+    *,
+    remove: list[Path] | None = None,
+    abandon: bool = False,
+    json: bool = False,
+) -> None:
+    """List the stores of a folder, with their studies and whether they are still needed; or remove some.
+
+    A store that a process has open is never removed. After the end of a study its store holds the result only; before, it
+    is what continues the study after a crash, and no backup can replace it.
+
+    Parameters
+    ----------
+    folder
+        Where the stores are; default the current folder.
+    remove
+        A store to be removed, with the files that belong to it; repeat for several.
+    abandon
+        Remove stores of studies that have not ended, too. Such a study cannot be continued; what it was charged stays charged.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.storage import find_stores, remove_store
+
+    if abandon and not remove:
+        raise InputError("--abandon says nothing without --remove: name the stores to be removed")
+    if not remove:
+        _list([_described(store) for store in find_stores(folder)], json)
+        return
+    # All stores are checked before the first one is deleted.
+    for store in remove:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
+        _require_removable(_described(store), abandon)
+    removed = [path for store in remove for path in remove_store(store)]
+    if json:
+        print_json({"removed": [str(path) for path in removed]})
+    else:
+        for path in removed:
+            out.print(f"removed {path}")
+
+
+def _described(store: Path) -> dict[str, Any]:
+    from quietmean.node.monitor import read_status, status_path
+    from quietmean.node.storage import in_use, size_of
+
+    used = in_use(store)
+    try:
+        status = read_status(status_path(store))
+    except InputError:
+        status = {}
+    state = status.get("state", "unknown")
+    if state == "running" and not used:
+        state = "stopped"
+    changed = datetime.fromtimestamp(store.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    about = {"study": status.get("study"), "party": status.get("party")}
+    return {"store": str(store), **about, "state": state, "in_use": used, "bytes": size_of(store), "changed": changed}
+
+
+def _require_removable(about: dict[str, Any], abandon: bool) -> None:
+    if about["in_use"]:
+        raise InputError(f"store {about['store']} is in use: stop the process that has it open, then remove it")
+    if about["state"] != _OVER and not abandon:
+        raise InputError(
+            f"the study of store {about['store']} has not ended (state: {about['state']}) and cannot be continued without it: "
+            "join it again, or give --abandon as well"
+        )
+
+
+def _list(stores: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json({"stores": stores})
+        return
+    for store in stores:
+        use = ", in use" if store["in_use"] else ""
+        about = f"{store['study'] or 'a study'}, {store['party'] or 'a party'}"
+        text = f"{store['store']}: {about}: {store['state']}{use}; {store['bytes'] / 1000:.0f} kB, changed {store['changed']}"
+        out.print(printable(text))
+    if not stores:
+        out.print("no stores here: they are beside the study file, named STUDY-PARTY.store")
