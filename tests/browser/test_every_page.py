@@ -24,11 +24,11 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.privacy import Charge
 from quietmean.report import ReportFacts, write_certificate_report
-from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.statistics import Column, Columns
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import write_tables
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.browsers import looked_at
 from support.committee_study import CommitteeStudy
 from support.desks import entered, running

@@ -123,7 +123,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     account, receipt = account_of(folder, outcomes["means"]), folder / "study.receipt.json"
     for name, outcome in outcomes.items():
         local = {"truth": outcome.answers, "killed": [NAMES[4]]} if name == "one-machine" else {"account": account}
-        run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} told nothing at the end",)}
+        run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} said nothing at the end",)}
         write_report(
             folder / f"{name}.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, **run, **local
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -180,7 +181,8 @@ def _is_signed_part(value: Any) -> bool:
 def _anew(part: dict[str, str], drawn: random.Random) -> dict[str, str]:
     """A document inside of another one, changed and signed anew: an invitation or an entry."""
     purpose = drawn.choice((Purpose.ENTRY, Purpose.INVITATION))
-    return Signed.sign(purpose, changed(json.loads(part["body"]), drawn), HOSTILE).parts()
+    signed = Signed.sign(purpose, changed(json.loads(part["body"]), drawn), HOSTILE)
+    return msgspec.structs.asdict(signed.parts())
 
 
 def mutant(kind: Kind, drawn: random.Random) -> Signed:

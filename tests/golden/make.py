@@ -1,4 +1,4 @@
-"""Writes the golden files anew: ``python -m golden.make [machines] [certificates] [plans] [agreements]`` from the tests folder.
+"""Writes the golden files anew: ``python -m golden.make [machines] [certificates] [plans]`` from the tests folder.
 
 One may do that after a change that is *meant* to alter bytes, numbers or formats, which the change's own text then says and the
 change log names: parties of the two versions cannot compute together, or receipts of before are judged otherwise. One may also
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from golden.agreements import made, stated
 from golden.cases import CASES, described
 from golden.certificates import certificate_cases, certified, larger_cases
 from golden.machines import FOLDER, expectations
@@ -37,14 +35,6 @@ def make_plans() -> None:
         _write(FOLDER / "plans" / f"{name}.json", {"arguments": arguments.split(), **planned(arguments.split())})
 
 
-def make_agreements() -> None:
-    """What was signed stays: only what is read from it is stated anew."""
-    path = FOLDER / "agreements.json"
-    with tempfile.TemporaryDirectory() as scratch:
-        documents = json.loads(path.read_text())["documents"] if path.exists() else made(Path(scratch))
-        _write(path, {"documents": documents, "stated": stated(documents, Path(scratch))})
-
-
 def _write(path: Path, document: Any) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(_text(document, 0) + "\n")
@@ -62,7 +52,7 @@ def _text(value: Any, depth: int) -> str:
     return "[" + inner + ("," + inner).join(_text(item, depth + 1) for item in value) + outer + "]"
 
 
-MAKERS = {"machines": make_machines, "certificates": make_certificates, "plans": make_plans, "agreements": make_agreements}
+MAKERS = {"machines": make_machines, "certificates": make_certificates, "plans": make_plans}
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:] or MAKERS:

@@ -168,7 +168,7 @@ def vector(*values: float) -> str:
         (lambda document: document.update(weight=0.5), "no whole number"),
         (lambda document: document.update(extra=1), "cannot be read"),
         (lambda document: document.pop("weight"), "cannot be read"),
-        (lambda document: document.update(party="somebody"), "is no party of this study"),
+        (lambda document: document.update(party="somebody"), "is not a party of this study"),
     ],
 )
 def test_what_a_party_of_the_study_may_sign(one: Folder, change: Change, words: str) -> None:

@@ -20,7 +20,7 @@ from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.data import account_name
-from quietmean.studies.party.payment import payer_for
+from quietmean.studies.party.payment import StudyCost, payer_for
 from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 
@@ -105,9 +105,10 @@ def charge(plan: Plan, ledger: Path, home: Path, data: str, study: str, told: li
     )
     assert payer is not None
     records = records_for(STUDY, data, lambda sentence: None)
-    payer = payer.of(records.in_order, People(records, data, home, told.append), plan).settled_people("visits", plan, study)
-    told += payer.told
-    return payer.reserve_file("visits", plan, study, study.encode()).name
+    cost = StudyCost("visits", plan)
+    payer = payer.of(records.in_order, People(records, data, home, told.append), cost).settled_people(cost, study)
+    told += payer.owner_notes
+    return payer.reserve(cost, lambda: study, content=study.encode()).account
 
 
 def year(plan: Plan, folder: Path, seed: int, told: list[str]) -> tuple[Path, Hospital]:
@@ -194,7 +195,7 @@ def test_new_people_get_an_account_beside_and_known_ones_pay_in_theirs(
     assert {each.name: len(each.entries) for each in accounts(ledger)} == {name: 1, f"{name}/2": 1}
     with Ledger.open(ledger) as book:
         assert '"checked": true' in book.claims(f"{name}/2")
-    assert "checked: whoever is known pays in the account that knows them, too" in told[-1]
+    assert "checked: people who are known pay in the account that knows them, too" in told[-1]
     # One of them is enough, however large both are.
     hospital.rows = [*hospital.rows[-3:], everybody[0]]
     returning = hospital.export("csv")

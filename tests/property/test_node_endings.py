@@ -314,8 +314,8 @@ def test_loose_ends_are_told_in_sentences() -> None:
             loose = {
                 "counts twice": bool(result.counted_twice),
                 f"at most {result.counted_twice_part:.2g} of the result's weight": bool(result.counted_twice),
-                "nobody told whether": bool(result.unresolved),
-                "told nothing at the end": bool(result.silent),
+                "nobody said whether": bool(result.unresolved),
+                "said nothing at the end": bool(result.silent),
                 "not all records count alike": any(0 < part < 0.999 for part in result.execution.parts),
                 "arrived here: this result is without it": len(result.heard) < result.execution.trace.finished.sum(),
             }

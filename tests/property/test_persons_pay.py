@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.data import Records
 from quietmean.studies.data.persons import identities_of
 from quietmean.studies.data.records import RowLimit
-from quietmean.studies.party.payment import payer_for
+from quietmean.studies.party.payment import StudyCost, payer_for
 from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 
@@ -143,7 +144,7 @@ def paying(folder: Path, terms: StudyTerms, plan: Plan, data: str, **options: An
     payer = payer_for(Policy.load(None), terms.unit, "visits", PaymentOptions(**options), lambda sentence: None)
     assert payer is not None
     records = records_for(terms, data, lambda sentence: None)
-    return payer.of(records.in_order, People(records, data, folder), plan)
+    return payer.of(records.in_order, People(records, data, folder), StudyCost("s", plan))
 
 
 def test_a_study_of_records_is_charged_by_the_rows_of_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,7 @@ def test_a_study_of_records_is_charged_by_the_rows_of_a_person(tmp_path: Path, m
     for name, terms, options in (("record", records, {}), ("person", persons, {}), ("record", records, {"group": 3})):
         study_name = f"{name} {options}"
         payer = paying(tmp_path, terms, plans[name], data, **options)
-        payer.reserve_file("s", plans[name], study_name, study_name.encode())
+        payer.reserve(StudyCost("s", plans[name]), partial(str, study_name), content=study_name.encode())
     with Ledger.open(tmp_path / "ledger") as book:
         (account,) = book.accounts()
     assert account.unit == PrivacyUnit.PERSON

@@ -1,7 +1,7 @@
 """Whatever a party's machine refuses, the plan has refused: nobody says yes, and no ledger reserves, for what cannot begin.
 
 Every protocol x what is protected x each of its own options. What is left to a party's data is its public weight, and that is
-looked at where its vector is admitted, before anything is charged: see the steps of ``quietmean.studies.party.preparing``.
+looked at where its vector is admitted, before anything is charged: see the steps of ``quietmean.studies.party.admission``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_a_plan_that_is_made_can_be_carried_out(name: str, options: dict[str, An
         plan = study.plan(PARTIES, no_privacy=not get_protocol(name).TRAITS.private)
     except InputError:
         return
-    contract = Contract(study, tuple(Signatory(str(party), "key") for party in range(PARTIES)), 0, Choice(plan))
+    contract = Contract(study, tuple(Signatory(str(party), "key") for party in range(PARTIES)), 0, choice=Choice(plan))
     assert contract.to_json()["protocol"] == name
     schedule = plan.schedule(Seed.public("machines"))
     trace = ExecutionTrace.everyone(plan.protocol.rounds, PARTIES)

@@ -89,7 +89,7 @@ def in_one_process(root: Path, agreement: FlowerAgreement, values: Vector, round
     trace = ExecutionTrace.everyone(plan.protocol.rounds, parties)
     trace.online[:, list(away)] = False
     execution = Execution(plan.protocol, agreement.schedule(round_), trace, plan.target.sensitivity, np.ones(parties))
-    rows = np.array([plan.admit(clipped_vector(value, agreement.clip), 1.0) for value in values])
+    rows = np.array([plan.admit(clipped_vector(value, agreement.study.clip), 1.0) for value in values])
     noise = cast(PopulationNoise, _Population([round_seed(Seed(one.seed), round_) for one in raw]))
     release = next(iter(execution.run(rows, noise).releases.values()))
-    return plan.protocol.decode(parties, release.vector, release.weight) * agreement.clip
+    return plan.protocol.decode(parties, release.vector, release.weight) * agreement.study.clip

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.party import Contract
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.site_policy import toml
 
 # A row for each number, and a program that does nothing with them.

@@ -13,11 +13,11 @@ from quietmean.node import SeriesProgress
 from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.receipt import receipt_of
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies import StudyOutcome, conclude
+from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
 
 DELTA = 1e-6
@@ -113,6 +113,6 @@ def truth_of(outcome: StudyOutcome, records: NDArray[np.float64] | None = None) 
 
 def session_receipt(contract: SessionContract, counted: Sequence[int], origin: Mapping[str, Any]) -> dict[str, Any]:
     """The receipt of a party that began all rounds of a session; ``counted``: in how many means each party is."""
-    part, rounds = contract.among(None), contract.study.rounds
+    part, rounds = contract.of_those_in(None), contract.study.rounds
     progress = SeriesProgress(current=rounds, begun=rounds, results=max(counted), counted=tuple(counted), left=True)
     return receipt_of(part, progress, part.terms.charge(rounds), origin)

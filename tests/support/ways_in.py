@@ -23,7 +23,7 @@ from quietmean.protocols import get_protocol, registry
 from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, require_study
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.feasible import feasible, feasible_sealed, require_in_general, require_sealable
-from quietmean.studies.party import Files, Observers
+from quietmean.studies.party import Observers, PartyContext
 from quietmean.studies.party.by_file import combine
 from quietmean.studies.party.member import MemberFiles, open_with_others
 from support.committee_study import soon
@@ -248,7 +248,7 @@ class Consortium:
         return [combine(self.sealed, feasible_sealed(self.sealed).plan, files)]
 
     async def _member(self, name: str) -> Any:
-        files = Files.load(self.path, None, self.key(name), Identity.load, self.store(name))
+        files = PartyContext.load(self.path, None, self.key(name), Identity.load, self.store(name))
         member = MemberFiles(files, feasible_sealed(self.sealed).plan, SiteOptions(store=self.store(name)))
         return await open_with_others(member, self.folder / "box", Observers(_silent, None), None, _silent)
 

@@ -24,7 +24,7 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-from quietmean.studies.party import Files, Observers
+from quietmean.studies.party import Observers, PartyContext
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.handing_in import contributor_keys
 from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_with_others
@@ -81,7 +81,7 @@ class Day:
         return path
 
     def member(self, name: str, **options: object) -> MemberFiles:
-        files = Files.load(self.study.path, None, self.study.key(name), lambda path: self.study.identities[name])
+        files = PartyContext.load(self.study.path, None, self.study.key(name), lambda path: self.study.identities[name])
         return MemberFiles(files, self.study.plan, SiteOptions(**options))  # type: ignore[arg-type]
 
     async def open(self, *names: str, **options: object) -> dict[str, OpenedAtMember]:
@@ -285,7 +285,7 @@ def test_a_member_that_is_early_says_so(tmp_path: Path) -> None:
     day = Day(tmp_path, ())
     (tmp_path / "early").mkdir()
     early = CommitteeStudy(tmp_path / "early", committee={"contribute_by": soon(60)})
-    files = Files.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
+    files = PartyContext.load(early.path, None, early.key("m1"), lambda path: early.identities["m1"])
     own = MemberFiles(files, early.plan, SiteOptions(once=True))
     with pytest.raises(NotYet, match=r"contributions come until .* and are taken at .*: start this member again then"):
         asyncio.run(open_with_others(own, day.box, Observers(lambda event: None), None))

@@ -22,12 +22,12 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.desk.access import LINK_LASTS, LinkAccess, same_user
 from quietmean.node import Identity
-from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.fingerprint import fingerprint
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.desks import Running, running
 from support.meeting import AGES, meet
 from support.outcomes import finished, session_receipt

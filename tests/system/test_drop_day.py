@@ -26,7 +26,7 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.drop_receipt import DropReceipt
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-from quietmean.studies.party import Files, Observers, member
+from quietmean.studies.party import Observers, PartyContext, member
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.dropping import send_to_drop
 from quietmean.studies.party.handing_in import contributor_keys
@@ -220,7 +220,7 @@ async def at_once(terms: object, say: object, *, once: bool) -> None:
 async def opening(study: CommitteeStudy, names: tuple[str, ...], box: Path) -> list[member.OpenedAtMember]:
     running = []
     for name in names:
-        files = Files.load(study.path, None, study.key(name), Identity.load)
+        files = PartyContext.load(study.path, None, study.key(name), Identity.load)
         own = member.MemberFiles(files, study.plan, SiteOptions())
         running.append(member.open_with_others(own, box, Observers(lambda event: None), None))
     return await asyncio.gather(*running)

@@ -277,7 +277,7 @@ def test_a_client_whose_program_lies_moves_a_mean_by_no_more_than_is_stated(
     assert mean.weight == PARTIES - stopped
     truth = np.delete(values, 3, axis=0) if stopped else values
     moved = 8 * float(plan.prediction["mse_noise"]) ** 0.5 + (0.0 if stopped else influence.largest)
-    assert np.abs(mean.mean - truth.mean(axis=0)).max() <= agreement.clip * moved
+    assert np.abs(mean.mean - truth.mean(axis=0)).max() <= agreement.study.clip * moved
 
 
 def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
@@ -362,13 +362,14 @@ def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, ag
     path = tmp_path / "0" / AGREEMENT
     assert FlowerAgreement.load(path).digest == agreement.digest
     changes: tuple[tuple[Callable[[Any], object], str], ...] = (
-        (lambda raw: raw["terms"].update(rounds=400), "cost more than epsilon"),
-        (lambda raw: raw["terms"].update(epsilon=0.5), "cost more than epsilon"),
+        (lambda raw: raw["session"].update(rounds=400), "cost more than epsilon"),
+        (lambda raw: raw["session"].update(epsilon=0.5), "cost more than epsilon"),
         (lambda raw: raw["identities"].reverse(), "out of order"),
         (lambda raw: raw["identities"].__setitem__(0, raw["identities"][1]), "names a client twice"),
-        (lambda raw: raw["terms"].update(dimension=7), "other parties, coordinates"),
-        (lambda raw: raw.update(clip=-1), "clip is -1"),
-        (lambda raw: raw["terms"].pop("delta"), "is damaged"),
+        (lambda raw: raw["session"].update(dimension=7), "other parties, coordinates"),
+        (lambda raw: raw["session"].update(clip=-1), "clip must be more than 0"),
+        (lambda raw: raw["session"].pop("rounds"), "rounds is missing"),
+        (lambda raw: raw.pop("plan"), "is damaged"),
     )
     for change, problem in changes:
         raw = msgspec.json.decode(msgspec.json.encode(agreement.describe()))
@@ -380,7 +381,7 @@ def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, ag
 
 def test_a_session_of_another_agreement_is_not_gone_on_with(tmp_path: Path, agreement: FlowerAgreement, values: Vector) -> None:
     Star(tmp_path, values).relay(agreement)
-    raw = agreement.describe() | {"clip": 2.0}
+    raw = replace(agreement, study=agreement.study.model_copy(update={"clip": 2.0})).describe()
     (tmp_path / "0" / AGREEMENT).write_bytes(msgspec.json.encode(raw))
     with pytest.raises(InputError, match="is of another agreement"):
         StarParty(Home(tmp_path / "0"))

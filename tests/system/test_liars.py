@@ -29,7 +29,7 @@ from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded
 from quietmean.studies.outcome import local
-from quietmean.studies.party import Files
+from quietmean.studies.party import PartyContext
 from quietmean.studies.party.by_file import SharingContributor, combine
 from support.json_documents import faults
 from support.liars import LIES, lying, telling_apart
@@ -302,13 +302,13 @@ def test_a_weight_that_may_not_be_keeps_the_study_from_starting(
     monkeypatch.chdir(tmp_path)
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
     policy = write_policy(tmp_path / "policy.toml", **rules)
-    honest, short = Files.encode, study(**limits)
+    honest, short = PartyContext.encode, study(**limits)
 
-    def encode(files: Files, *given: Any) -> Encoded:
+    def encode(files: PartyContext, *given: Any) -> Encoded:
         encoded = honest(files, *given)
         return replace(encoded, weight=encoded.weight * factor) if files.party == 2 else encoded
 
-    monkeypatch.setattr(Files, "encode", encode)
+    monkeypatch.setattr(PartyContext, "encode", encode)
 
     async def one(place: int) -> StudyResult:
         own = NAMES[place]

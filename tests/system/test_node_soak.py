@@ -27,6 +27,7 @@ from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.inca import IncA
 from quietmean.studies.party import Payer, execution_id
+from quietmean.studies.party.payment import StudyCost
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -106,7 +107,7 @@ class Consortium:
             brought=PlannedValue(plan, plan.admit(self.values[party])),
             store=store,
         )
-        charge = Payer(self.ledger(party), "data").reserve(f"study {number}", plan, lambda: execution_id(settings))
+        charge = Payer(self.ledger(party), "data").reserve(StudyCost(f"study {number}", plan), lambda: execution_id(settings))
         async with api.Node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
         ) as me:

@@ -30,12 +30,12 @@ from quietmean.planning import Plan
 from quietmean.planning.gate import kept_at_gate
 from quietmean.protocols import registry
 from quietmean.randomness import Seed
-from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import tables_bytes
 from quietmean.studies.party import Contract
+from quietmean.studies.party.session_contract import SessionContract
 from support.committee_study import soon
 from support.promises import Printed, against_everybody, lines_of_page, numbers_of, printed_in, wrong_promises
 from support.rosters import on_this_machine, write_roster

@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import NotStarted
@@ -34,6 +33,7 @@ from quietmean.node.session import StudySession
 from quietmean.node.start.policy import WhenAllAreThere
 from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
+from quietmean.sessions.joined import AsyncRounds
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -590,7 +590,7 @@ def test_what_is_refused_before_anything_is_sent() -> None:
 def test_vectors_that_cannot_be_are_refused_and_nothing_is_spent() -> None:
     async def one(name: str) -> None:
         async with part(name, TERMS | {"rounds": 1}) as rounds:
-            for wrong, words in ((np.zeros(3), "has shape"), ("text", "no array of numbers")):
+            for wrong, words in ((np.zeros(3), "has shape"), ("text", "not an array of numbers")):
                 with pytest.raises(qm.InputError, match=words):
                     await rounds.mean(wrong)
             with pytest.raises(qm.InputError, match="clip is -1"):

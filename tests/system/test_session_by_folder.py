@@ -29,7 +29,7 @@ from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from quietmean.studies.party import PartyFiles
+from quietmean.studies.party import PartyContext
 from support.command_lines import command, ending
 from support.site_policy import write_policy
 
@@ -176,13 +176,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    ticking, transport = Clock(), PartyFiles.transport
+    ticking, transport = Clock(), PartyContext.transport
 
-    def with_clock(files: PartyFiles, *given: Any, **named: Any) -> Any:
+    def with_clock(files: PartyContext, *given: Any, **named: Any) -> Any:
         settings = transport(files, *given, **named)
         return replace(settings, clock=ticking) if isinstance(settings, FolderSettings) else settings
 
-    monkeypatch.setattr(PartyFiles, "transport", with_clock)
+    monkeypatch.setattr(PartyContext, "transport", with_clock)
     monkeypatch.setattr(import_module("quietmean.node.folder.post"), "_LONGEST_NAP", 0.02)
     return ticking
 

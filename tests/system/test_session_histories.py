@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.api.sessions import AsyncRounds
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import SeriesOver
+from quietmean.sessions.joined import AsyncRounds
 from support.rosters import on_this_machine, write_roster
 
 NAMES = ("ada", "bob", "cyd", "dan")

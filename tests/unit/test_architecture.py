@@ -505,7 +505,7 @@ def test_functions_with_many_parameters_are_counted(parameters: str, many: bool)
 # Where tasks are made, each with an owner; and where another thread waits for what it hands to a loop.
 OWNERS = {
     "node/tasks.py": {"create_task"},
-    "api/sessions.py": {"run_coroutine_threadsafe"},
+    "sessions/joined.py": {"run_coroutine_threadsafe"},
 }
 MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor"}
 

@@ -212,7 +212,7 @@ def test_a_signature_for_something_else_is_none(log: AuditLog) -> None:
     (one,), _ = log.read()
     other = Signed.sign(Purpose.APPROVAL, msgspec.to_builtins(one.entry), KEY)
     raw = json.loads(lines(log)[0])
-    log.path.write_bytes(log.path.read_bytes().replace(raw["signature"].encode(), other.parts()["signature"].encode()))
+    log.path.write_bytes(log.path.read_bytes().replace(raw["signature"].encode(), other.parts().signature.encode()))
     assert "is not as north signed it" in faults(log)
 
 
@@ -299,7 +299,7 @@ def test_nothing_is_added_to_another_file(content: bytes, log: AuditLog) -> None
     log.path.write_bytes(content)
     uses: list[Callable[[AuditLog], object]] = [filled, AuditLog.read, lambda there: verify(there, {})]
     for use in uses:
-        with pytest.raises(InputError, match=r"is no audit log: name another|holds a private key, not an audit log"):
+        with pytest.raises(InputError, match=r"is not an audit log: name another|holds a private key, not an audit log"):
             use(log)
     assert log.path.read_bytes() == content
 

@@ -147,12 +147,12 @@ def test_a_contributor_is_in_order(study: CommitteeStudy) -> None:
     ("wrong", "name", "says"),
     [
         ("late", "time", "contributions came until"),
-        ("data", "data", "column 'pay' is not among"),
+        ("data", "data", "column 'pay' is not one of"),
         ("records", "data", "set the rule to 0"),
         ("budget", "ledger", "allows"),
         ("drop away", "drop", "does not answer"),
         ("drop of another study", "drop", "another study"),
-        ("no drop", "drop", "is no drop"),
+        ("no drop", "drop", "is not a drop"),
         ("drop's clock", "drop", "its clock is 6"),
     ],
 )

@@ -112,8 +112,8 @@ def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, caps
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no data dictionary of REDCap: export it there"),
-        (b"a,b\n1,2\n", "is no data dictionary of REDCap: export it there"),
+        (b"", "is not a data dictionary of REDCap: export it there"),
+        (b"a,b\n1,2\n", "is not a data dictionary of REDCap: export it there"),
         (b"\xff\xfe", "cannot be read: give the data dictionary as REDCap exports it"),
         (b"field_name,field_type\nnote,notes\n", "has no field that can be a column"),
     ],

@@ -25,7 +25,7 @@ from quietmean.randomness import Encapsulated, ExchangeKey, Seed
 PARTIES, DIMENSION = 4, 3
 IDENTITIES = sorted((Identity.generate() for _ in range(PARTIES)), key=lambda each: each.public_key)
 NOW = FlowerAgreement.make([each.public_key for each in IDENTITIES], dimension=DIMENSION, epsilon=8.0, delta=1e-5, rounds=1)
-AGREEMENTS = {Links.HYBRID: NOW, Links.X25519: replace(NOW, links=Links.X25519)}
+AGREEMENTS = {Links.HYBRID: NOW, Links.X25519: replace(NOW, study=NOW.study.model_copy(update={"links": Links.X25519}))}
 SEEDS = [Seed.public("client", party) for party in range(PARTIES)]
 MESSAGE = Message(0, (1,), 1, np.array([1.0, 2.0, 3.0]), 1.0, b"content")
 
@@ -113,20 +113,18 @@ def test_a_key_that_is_none_is_sent_nothing() -> None:
     assert party.seal(1, 1, 1, [MESSAGE]) is None
 
 
-def test_agreements_of_before_are_what_they_were(tmp_path: Path) -> None:
-    before = AGREEMENTS[Links.X25519]
-    assert "links" not in before.describe()
-    before.save(tmp_path / "before.json")
-    again = FlowerAgreement.load(tmp_path / "before.json")
-    assert (again.links, again.digest) == (Links.X25519, before.digest)
+def test_agreements_say_their_links(tmp_path: Path) -> None:
+    alone = AGREEMENTS[Links.X25519]
+    alone.save(tmp_path / "alone.json")
+    again = FlowerAgreement.load(tmp_path / "alone.json")
+    assert (again.study.links, again.digest) == (Links.X25519, alone.digest)
     NOW.save(tmp_path / "now.json")
-    assert FlowerAgreement.load(tmp_path / "now.json").links == Links.HYBRID
-    assert NOW.digest != before.digest
+    assert FlowerAgreement.load(tmp_path / "now.json").study.links == Links.HYBRID
+    assert NOW.digest != alone.digest
     raw: dict[str, Any] = json.loads((tmp_path / "now.json").read_text())
-    (tmp_path / "other.json").write_text(json.dumps(raw | {"links": "none"}))
-    with pytest.raises(InputError, match="damaged"):
+    (tmp_path / "other.json").write_text(json.dumps(raw | {"session": raw["session"] | {"links": "none"}}))
+    with pytest.raises(InputError, match="links must be"):
         FlowerAgreement.load(tmp_path / "other.json")
-    # A hello of before has the bytes that it had.
-    hello = signed_hello(before, IDENTITIES[0], ClientKeys(SEEDS[0], Links.X25519).public)
+    hello = signed_hello(alone, IDENTITIES[0], ClientKeys(SEEDS[0], Links.X25519).public)
     assert set(msgspec.msgpack.decode(hello)) == {"party", "exchange", "signature"}
     assert len(msgspec.msgpack.decode(hello)["exchange"]) == 32

@@ -1,4 +1,4 @@
-"""Which keys a study has stands in it: hybrid in new ones, X25519 in documents of before, and a site may refuse those."""
+"""Which keys a study has stands in it: hybrid unless it says X25519, and a site may refuse that."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.report import Stamps
-from quietmean.sessions.agreed import SessionContract, contract_for
-from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
@@ -22,13 +20,11 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Contract
-from quietmean.studies.party.files import PartyFiles, agreed_terms
+from quietmean.studies.party.files import PartyContext, agreed_terms
 from quietmean.studies.party.policy import Policy, PolicyRules
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.kinds import Kind
 from support.meeting import AGES, Meeting, meet
-
-BEFORE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden/sealed/before-hybrid.json").read_text())
-KINDS = [kind for kind in BEFORE if kind != "policy"]
 
 
 def tables(**fields: Any) -> dict[str, Any]:
@@ -48,47 +44,6 @@ class _Named:
         self.public_key = public_key
 
 
-# --- documents of before -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sealed_study_of_before_is_what_it_was(kind: str, tmp_path: Path) -> None:
-    before = BEFORE[kind]
-    path = tmp_path / "study.sealed"
-    path.write_text(before["sealed"])
-    sealed = Sealed.load(path)
-    assert sealed.digest == before["digest"]
-    assert sealed.invitation.digest == before["invitation_digest"]
-    assert sealed.study.tables() == before["tables"]
-    assert sealed.signed.to_file().decode() == before["sealed"]
-    entry = Entry.of_file(before["entry"].encode())
-    assert entry.fields() == before["entry_fields"]
-    assert entry.signed.to_file().decode() == before["entry"]
-    # And named for what it is.
-    assert sealed.study.keyed_by == Links.X25519
-    found = contract(sealed)
-    assert found.to_json()["links"] == "x25519"
-    assert not found.to_json()["post_quantum"]
-    assert dict(found.lines())["keys"].startswith("X25519 alone")
-
-
-def test_a_study_of_before_written_to_a_file_stays_one() -> None:
-    study = StudyTerms.from_tables(BEFORE["connections"]["tables"], "the study")
-    assert "links" not in study_text(study)
-    spelt = study.model_copy(update={"links": Links.X25519})
-    assert 'links = "x25519"' in study_text(spelt)
-    assert spelt.tables() == study.tables()
-
-
-def test_the_digest_of_a_policy_without_the_rule_is_what_it_was() -> None:
-    # By default a site without records takes part, too.
-    assert Policy(PolicyRules(smallest_records=1)).digest == BEFORE["policy"]["digest"]
-    assert Policy(PolicyRules(require_post_quantum=True)).digest != BEFORE["policy"]["digest"]
-
-
-# --- new ones ------------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_sealed_now_has_hybrid_links(kind: Kind, tmp_path: Path) -> None:
     sealed = meet(tmp_path, tables=kind.tables).seal()
     assert sealed.terms.keyed_by == Links.HYBRID
@@ -101,9 +56,9 @@ def test_what_is_sealed_now_has_hybrid_links(kind: Kind, tmp_path: Path) -> None
     assert sealed.fields()[kind.name]["links"] == "hybrid"
 
 
-def test_who_asks_for_x25519_gets_the_documents_of_before(kind: Kind, tmp_path: Path) -> None:
+def test_who_asks_for_x25519_gets_entries_without_other_keys(kind: Kind, tmp_path: Path) -> None:
     sealed = meet(tmp_path, tables=kind.with_fields(links="x25519").tables).seal()
-    assert "links" not in sealed.terms.tables()[kind.name]
+    assert sealed.terms.tables()[kind.name]["links"] == "x25519"
     assert not any(entry.encapsulation for entry in sealed.entries)
     assert set(json.loads(sealed.entries[0].signed.body)) == {
         "address", "exchange", "formerly", "identity", "invitation", "mailbox", "name", "nonce"
@@ -111,7 +66,7 @@ def test_who_asks_for_x25519_gets_the_documents_of_before(kind: Kind, tmp_path: 
     assert "x25519" in contract(sealed).to_json()["links"]
 
 
-def test_an_entry_of_before_does_not_go_with_hybrid_links(meeting: Meeting) -> None:
+def test_an_entry_without_ml_kem_does_not_go_with_hybrid_links(meeting: Meeting) -> None:
     south = meeting.identities["south"]
     old = json.loads(meeting.keys["south"].entry.signed.body)
     public = {name: base64.b64decode(old[name]) for name in ("exchange", "mailbox")}
@@ -149,7 +104,7 @@ def test_hybrid_links_need_a_seal(kind: Kind, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has to be sealed"):
         agreed_terms(study, tmp_path / "roster.toml")
     with pytest.raises(InputError, match="has to be sealed"):
-        PartyFiles.of(asked, tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
+        PartyContext.of(asked, tmp_path / "roster.toml", tmp_path / "a.key", Identity.load)
 
 
 def test_links_that_nobody_knows_are_refused(kind: Kind) -> None:
@@ -201,11 +156,14 @@ def refused(sealed: Sealed, by_file: bool = False) -> list[str]:
 
 def test_a_policy_can_refuse_what_rests_on_x25519_alone(tmp_path: Path) -> None:
     assert refused(meet(tmp_path / "hybrid").seal()) == []
-    before = tmp_path / "before.sealed"
-    before.write_text(BEFORE["connections"]["sealed"])
-    (sentence,) = refused(Sealed.load(before))
+    alone = meet(tmp_path / "alone", tables=tables(links="x25519")).seal()
+    (sentence,) = refused(alone)
     assert "X25519 alone" in sentence
-    assert Policy(PolicyRules()).broken(contract(Sealed.load(before))) == []
+    assert Policy(PolicyRules()).broken(contract(alone)) == []
+    found = contract(alone)
+    assert found.to_json()["links"] == "x25519"
+    assert not found.to_json()["post_quantum"]
+    assert dict(found.lines())["keys"].startswith("X25519 alone")
 
 
 def test_what_ml_kem_does_not_protect_in_any_study_is_refused_too(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.randomness import Seed
 from quietmean.report import ReportFacts, StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
-from quietmean.sessions.agreed import SessionContract
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.moves import Move
@@ -35,6 +34,7 @@ from quietmean.studies.outcome.influence import (
     coordinate_text,
     stated_influence,
 )
+from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
 from support.rosters import on_this_machine, write_roster
 

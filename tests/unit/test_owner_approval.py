@@ -173,7 +173,7 @@ def test_it_is_good_for_nothing_else(
     write_policy(approvers=[key("anna"), key("ben")], largest_epsilon=9.0)
     assert "another policy" in said(given, capsys)
     write_policy(approvers=[key("ben")])
-    assert "who is no approver" in said(given, capsys)
+    assert "who is not an approver" in said(given, capsys)
     write_policy(approvers=[key("anna"), key("ben")])
     assert "another party" in said([*join, *sign(capsys, out="b.approval", party="b")], capsys)
     monkeypatch.setattr("quietmean.studies.party.owner_approval.package_version", lambda: "0.0.1")
@@ -203,7 +203,7 @@ def test_what_was_changed_or_signed_as_something_else(join: list[str], capsys: p
     # The node's own key signs as an approver.
     forged = json.loads(raw["body"]) | {"approver": key("a")}
     Path("study.approval").write_bytes(Signed.sign(Purpose.APPROVAL, forged, Identity.load(Path("a.key"))).to_file())
-    assert "who is no approver" in said(given, capsys)
+    assert "who is not an approver" in said(given, capsys)
     # A signature for another purpose.
     entry = Signed.sign(Purpose.ENTRY, json.loads(raw["body"]), Identity.load(Path("anna.key")))
     Path("study.approval").write_bytes(

@@ -85,7 +85,7 @@ def test_a_site_that_allows_a_protocol_by_one_name_allows_it_by_all(tmp_path: Pa
     parties = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in "abc")
     for named, allowed in (("consensus", True), ("pdmm", True), ("local-dp", False)):
         study = StudyTerms.parse({**TABLES, "protocol": named, "records": 4000})
-        broken = policy.broken(Contract(study, parties, 0, study.choice(3)))
+        broken = policy.broken(Contract(study, parties, 0, choice=study.choice(3)))
         assert any("protocols:" in sentence for sentence in broken) != allowed
 
 

@@ -15,7 +15,6 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
-from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_any, require_study
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_file import study_text
@@ -23,6 +22,7 @@ from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.part import require_enough
 from quietmean.studies.party.policy import PolicyRules
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.kinds import STUDY, Kind
 from support.meeting import meet
 from support.pages import commands

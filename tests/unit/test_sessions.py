@@ -132,7 +132,7 @@ def test_a_store_of_other_terms_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="belongs to a session with other terms"):
         session(epsilon=3.0, store=tmp_path / "account.json")
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InputError, match="is no account of a session"):
+    with pytest.raises(InputError, match="is not an account of a session"):
         session(store=tmp_path / "other.json")
 
 

@@ -19,13 +19,13 @@ from quietmean.core.query_statement import QueryStatement
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress
-from quietmean.sessions.agreed import SessionContract
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.policy import PolicyRules
+from quietmean.studies.party.session_contract import SessionContract
 from support.kinds import SESSION, STUDY, Kind
 from support.pages import blocks
 from support.site_policy import write_policy
@@ -48,7 +48,7 @@ def contract(
     if kind.name == "session":
         return SessionContract(SessionStudy.from_tables(tables, "the session"), parties, party)
     study = StudyTerms.from_tables(tables, "the study")
-    return Contract(study, parties, party, study.choice(len(parties)))
+    return Contract(study, parties, party, choice=study.choice(len(parties)))
 
 
 class Person:

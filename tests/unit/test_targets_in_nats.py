@@ -36,7 +36,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.party.payment import payer_for
+from quietmean.studies.party.payment import StudyCost, payer_for
 from support.site_policy import write_policy
 
 TABLES: dict[str, Any] = {
@@ -187,7 +187,7 @@ def test_iterations_that_are_asked_for_reach_the_exact_mean_or_are_refused(bits:
 
 def contract_of(**changes: Any) -> Contract:
     study = StudyTerms.parse({**TABLES, **changes})
-    return Contract(study, PARTIES, 0, study.choice(5))
+    return Contract(study, PARTIES, 0, choice=study.choice(5))
 
 
 @pytest.fixture(name="contract", scope="module")
@@ -281,7 +281,7 @@ def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ({}, "largest_nats: the study asks for 0.4 nats, which is no differential privacy: allowed only where a policy says"),
+        ({}, "largest_nats: the study asks for 0.4 nats, which are not differential privacy: allowed only where a policy says"),
         ({"largest_nats": 0.3}, "largest_nats: the study asks for 0.4 nats, at most 0.3 are allowed"),
         ({"largest_nats": 0.4}, None),
     ],
@@ -299,11 +299,11 @@ def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path:
     payer = payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(ledger=tmp_path / "ledger"))
     assert payer is not None
     payer = replace(payer, opening=payer.opening)
-    said = "0.4 nats, which is no differential privacy, and no budget counts it: give --no-ledger"
+    said = "0.4 nats, which are not differential privacy, and no budget counts it: give --no-ledger"
     with pytest.raises(InputError, match=said):
-        payer.new_account(contract.plan)
+        payer.new_account(StudyCost("ages", contract.plan))
     with pytest.raises(InputError, match=said):
-        payer.reserve_file("ages", contract.plan, "study", b"")
+        payer.reserve(StudyCost("ages", contract.plan), lambda: "study", content=b"")
     assert not (tmp_path / "ledger").exists()
     assert payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(no_ledger=True)) is None
 

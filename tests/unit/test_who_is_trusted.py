@@ -34,6 +34,6 @@ def test_plans_and_contracts_say_so(name: str) -> None:
     table = {"column": [{"name": "age", "low": 0, "high": 100}], "protocol": name, "options": options}
     study = StudyTerms.parse(table)
     parties = tuple(Signatory(one, Identity.generate().public_key, ("192.0.2.7", 7001)) for one in "abcde")
-    contract = Contract(study, parties, 0, study.choice(5))
+    contract = Contract(study, parties, 0, choice=study.choice(5))
     assert contract.to_json()["trust"] == said
     assert said in dict(contract.lines())["protocol"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.party import NobodyToAsk, Observers, Person, payer_for
-from quietmean.studies.party.payment import Payer
+from quietmean.studies.party.payment import Payer, StudyCost
 from quietmean.studies.party.policy import Policy
 
 STUDY = {"column": [{"name": "age", "low": 0, "high": 100}], "epsilon": 0.05, "protocol": "local-dp"}
@@ -34,7 +35,7 @@ def ledger(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With accounts of two data sets."""
     monkeypatch.setattr("quietmean.studies.party.policy.data_folder", lambda: tmp_path)
     for name in ("wards", "outpatients"):
-        payer(name, new_account=name).reserve_file(name, plan, name, name.encode())
+        payer(name, new_account=name).reserve(StudyCost(name, plan), partial(str, name), content=name.encode())
     return tmp_path / "ledger"
 
 
@@ -55,7 +56,9 @@ def asked(answers: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> Person:
 
 def charge(person: Person, plan: Plan, study: str, approval: Any = None, **options: Any) -> str:
     own = payer("wards_02", **options)
-    return person.paid(own, approval or {}, lambda each: each.reserve_file("visits", plan, study, study.encode())).name
+    return person.paid(
+        own, approval or {}, lambda each: each.reserve(StudyCost("visits", plan), lambda: study, content=study.encode())
+    ).account
 
 
 def names(ledger: Path) -> dict[str, int]:

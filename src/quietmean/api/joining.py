@@ -70,7 +70,7 @@ def contract(
         contract = rooms.handing_in.contract_by_file(sealed, identity_at(Path(key), passphrase), Path(key), no_privacy=no_privacy)
     else:
         files = _files(study, roster, key, store, passphrase)
-        contract = rooms.party.Contract.of(files, files.plan(path_of(plan), no_privacy))
+        contract = files.study_contract(path_of(plan), no_privacy)
     rooms.party.Policy.load(path_of(policy)).refuse(contract)
     return contract
 
@@ -99,7 +99,7 @@ async def ajoin(
 
     options = SiteOptions.of(site, store, receipt)
 
-    def files() -> rooms.party.Files:
+    def files() -> rooms.party.PartyContext:
         return _files(study, roster, key, options.store, site.get("passphrase"))
 
     plan, no_privacy = path_of(site.get("plan")), site.get("no_privacy", False)
@@ -108,15 +108,15 @@ async def ajoin(
 
 
 async def joined(
-    make_files: Callable[[], rooms.party.Files],
+    make_files: Callable[[], rooms.party.PartyContext],
     options: SiteOptions,
     data: rooms.data.Source,
     report: Callable[[dict[str, Any]], None] | None,
-    plan_of: Callable[[rooms.party.Files], Choice],
+    plan_of: Callable[[rooms.party.PartyContext], Choice],
 ) -> rooms.party.Finished:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
-    def make_ready() -> rooms.party.PreparedStudy:
+    def make_ready() -> rooms.party.NodeGrant:
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
         preparation = rooms.party.Preparation(files, options, account, silent_person(report))
@@ -146,15 +146,17 @@ join = _blocking(ajoin)
 
 def _files(
     study: str | Path | Study, roster: str | Path | None, key: str | Path, store: str | Path | None, passphrase: str | None
-) -> rooms.party.Files:
+) -> rooms.party.PartyContext:
     def unlock(path: Path) -> rooms.node.Identity:
         return identity_at(path, passphrase)
 
     if not isinstance(study, Study):
-        return rooms.party.Files.load(Path(study), path_of(roster), Path(key), unlock, path_of(store))
+        return rooms.party.PartyContext.load(
+            Path(study), path_of(roster), Path(key), unlock, path_of(store), rooms.any_study.require_study
+        )
     if roster is None:
         raise InputError("this study does not say who takes part: give the roster with names, addresses and keys")
-    return rooms.party.Files.of(study.terms, Path(roster), Path(key), unlock)
+    return rooms.party.PartyContext.of(study.terms, Path(roster), Path(key), unlock)
 
 
 def identity_at(path: Path, passphrase: str | None) -> rooms.node.Identity:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from quietmean.api import result as result
     from quietmean.learning import kept as kept
     from quietmean.node import monitor as monitor
-    from quietmean.sessions import agreed as agreed
-    from quietmean.sessions import files as files
     from quietmean.sessions import joined as joined
     from quietmean.sessions import round_mean as round_mean
     from quietmean.studies import data as data
@@ -35,18 +33,19 @@ if TYPE_CHECKING:
     from quietmean.studies.party import contributing as contributing
     from quietmean.studies.party import dropping as dropping
     from quietmean.studies.party import handing_in as handing_in
+    from quietmean.studies.party import session_contract as session_contract
 else:
     _ROOMS = {
         "": "ledger node statistics",
         "api": "result",
         "learning": "kept",
         "node": "monitor",
-        "sessions": "agreed files joined round_mean",
+        "sessions": "joined round_mean",
         "studies": "data party",
         "studies.agreement": "any_study distrust sealed session_study session_terms signed study study_file",
         "studies.data": "sources",
         "studies.outcome": "feasible here outcome",
-        "studies.party": "contributing dropping handing_in",
+        "studies.party": "contributing dropping handing_in session_contract",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}
     __getattr__ = importer(__name__, {}, _PLACES)

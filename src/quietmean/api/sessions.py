@@ -6,208 +6,71 @@ import asyncio
 import runpy
 import sys
 from abc import abstractmethod
-from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
-
-from numpy.typing import ArrayLike
 
 from quietmean.api import rooms
 from quietmean.api.joining import JoinKeywords, identity_at, silent_person
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
-from quietmean.core.readable import epsilon_text
 from quietmean.core.site_options import SiteOptions, path_of
 
-Result = TypeVar("Result")
+Part = TypeVar("Part")
 Kind = type[BaseException] | None
 # The rounds of the session in which a program runs.
-_JOINED: list[Rounds] = []
-
-
-class _Loop:
-    """An event loop in a thread of its own, so that others are answered while this program computes."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="quietmean session", daemon=True)
-        self._thread.start()
-
-    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        """What still runs is cancelled, and ends before this returns."""
-        self.start(self._end_all()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    @staticmethod
-    async def _end_all() -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-
-class _Rounds:
-    """What both faces have."""
-
-    def __init__(self, joined: rooms.joined.JoinedSession, loop: _Loop) -> None:
-        self._joined = joined
-        self._loop = loop
-
-    def __repr__(self) -> str:
-        study = self.contract.study
-        spent = f"{self.begun} begun, epsilon {epsilon_text(self.epsilon)} of {study.epsilon:g} at delta {study.delta:g}"
-        return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
-
-    @property
-    def contract(self) -> rooms.agreed.SessionContract:
-        return self._joined.contract
-
-    @property
-    def over(self) -> bool:
-        """Whether no round is left for this party."""
-        return self._joined.over
-
-    @property
-    def round(self) -> int:
-        """The number of the last round that this party began; 0 before the first."""
-        return self._joined.round
-
-    @property
-    def begun(self) -> int:
-        """How many rounds this party began, with a mean or without: each is paid for."""
-        return self._joined.begun
-
-    @property
-    def epsilon(self) -> float:
-        """What they cost at most at the session's delta, whatever happened in them; rounded up."""
-        return self._joined.spent_epsilon
-
-    @property
-    def absent(self) -> Sequence[str] | None:
-        """Who was not in at the start; None of a session that waits for all."""
-        return self._joined.absent
-
-    @property
-    def receipt(self) -> Path:
-        """The file with the certificate of all rounds, once the session has ended here."""
-        return self._joined.receipt
-
-    @property
-    def account(self) -> rooms.ledger.Account | None:
-        """The ledger's account, once the session has ended here."""
-        return self._joined.account
-
-    def last(self, clip: float | None = None) -> rooms.round_mean.RoundMean[str] | None:
-        """The mean of the last round, also of one before a restart; None if there is none. ``clip``: that of the round."""
-        return self._joined.last(clip)
-
-
-class Rounds(_Rounds):
-    """The rounds of a session, as calls that block."""
-
-    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
-        """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
-        work = self._joined.mean(vector, clip=clip)
-        # Where the program keeps no name for it, its memory is free once it is clipped.
-        del vector
-        return _wait(self._loop.start(work))
-
-
-class AsyncRounds(_Rounds):
-    """The rounds of a session, as coroutines."""
-
-    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> rooms.round_mean.RoundMean[str]:
-        """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
-        work = self._joined.mean(vector, clip=clip)
-        del vector
-        return await asyncio.wrap_future(self._loop.start(work))
-
-
-def _wait(work: Future[Result]) -> Result:
-    try:
-        return work.result()
-    except KeyboardInterrupt:
-        # The party stops as it does on the command line: what it has is in its store.
-        work.cancel()
-        raise
+_JOINED: list[rooms.joined.Rounds] = []
 
 
 class RunningSession:
     """A session that runs for this party, in a thread of its own, for as long as a ``with`` or an ``async with`` statement."""
 
     def __init__(self) -> None:
-        self._running: tuple[_Loop, rooms.joined.JoinedSession] | None = None
+        self._rounds: rooms.joined.Rounds | None = None
+        self._async_rounds: rooms.joined.AsyncRounds | None = None
 
     @property
     @abstractmethod
-    def _ready(self) -> rooms.joined.PreparedSession:
+    def _ready(self) -> rooms.party.NodeGrant:
         """The yes and the charge, once."""
 
-    def _enter(self) -> tuple[_Loop, rooms.joined.JoinedSession]:
-        if self._running is not None:
+    def _enter(self) -> rooms.party.NodeGrant:
+        if self._rounds is not None or self._async_rounds is not None:
             raise InputError("this session is running already: call qm.session again to continue it")
-        ready = self._ready
-        loop = _Loop()
-        return loop, rooms.joined.JoinedSession(ready)
+        return self._ready
 
-    def __enter__(self) -> Rounds:
-        loop, joined = self._enter()
-        try:
-            _wait(loop.start(joined.__aenter__()))
-        except BaseException:
-            loop.close()
-            raise
-        self._running = loop, joined
-        return Rounds(joined, loop)
+    def __enter__(self) -> rooms.joined.Rounds:
+        self._rounds = rooms.joined.Rounds(self._enter()).__enter__()
+        return self._rounds
 
     def __exit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._running is not None:
-            loop, joined = self._running
-            try:
-                loop.start(joined.__aexit__(kind, error, trace)).result()
-            finally:
-                loop.close()
+        if self._rounds is not None:
+            self._rounds.__exit__(kind, error, trace)
 
-    async def __aenter__(self) -> AsyncRounds:
-        loop, joined = await asyncio.to_thread(self._enter)
-        try:
-            await asyncio.wrap_future(loop.start(joined.__aenter__()))
-        except BaseException:
-            await asyncio.to_thread(loop.close)
-            raise
-        self._running = loop, joined
-        return AsyncRounds(joined, loop)
+    async def __aenter__(self) -> rooms.joined.AsyncRounds:
+        rounds = rooms.joined.AsyncRounds(await asyncio.to_thread(self._enter))
+        self._async_rounds = await rounds.__aenter__()
+        return rounds
 
     async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._running is not None:
-            loop, joined = self._running
-            try:
-                await asyncio.wrap_future(loop.start(joined.__aexit__(kind, error, trace)))
-            finally:
-                await asyncio.to_thread(loop.close)
+        if self._async_rounds is not None:
+            await self._async_rounds.__aexit__(kind, error, trace)
 
 
 class PartOf(RunningSession):
     """The part of a party that has said yes and paid: ``ready``."""
 
-    def __init__(self, ready: rooms.joined.PreparedSession) -> None:
+    def __init__(self, ready: rooms.party.NodeGrant) -> None:
         super().__init__()
         self._prepared = ready
 
     @property
-    def _ready(self) -> rooms.joined.PreparedSession:
+    def _ready(self) -> rooms.party.NodeGrant:
         return self._prepared
 
-    def run(self, program: Path) -> Rounds:
+    def run(self, program: Path) -> rooms.joined.Rounds:
         """Run a program as Python would, in which :func:`joined` has the rounds. Its normal end is the end of this party's part.
 
         Raises what it raises; after that the part can be continued.
@@ -229,7 +92,7 @@ class PartOf(RunningSession):
 
 
 @python_call
-def joined() -> Rounds:
+def joined() -> rooms.joined.Rounds:
     """The rounds of the session that ``quietmean join SESSION --program FILE`` runs this program in.
 
     Raises :class:`InputError` where it runs by itself.
@@ -281,17 +144,19 @@ class session(RunningSession):  # noqa: N801 - it is called, like qm.join
 
         store_at = path_of(store)
         if not isinstance(session, Mapping):
-            files = rooms.files.SessionFiles.load(Path(session), path_of(roster), Path(key), unlock, store_at)
+            files = rooms.party.PartyContext.load(
+                Path(session), path_of(roster), Path(key), unlock, store_at, rooms.any_study.require_session
+            )
         elif roster is None:
             raise InputError("this session does not say who takes part: give the roster with names, addresses and keys")
         else:
-            files = rooms.files.SessionFiles.of(rooms.session_study.SessionStudy.parse(session), Path(roster), Path(key), unlock)
-        self._files, self.contract = files, files.contract
+            files = rooms.party.PartyContext.of(rooms.session_study.SessionStudy.parse(session), Path(roster), Path(key), unlock)
+        self._files, self.contract = files, files.session
         self._options = SiteOptions.of(site, store_at, receipt)
         self._most, self._records, self._report = most, records, site.get("report")
 
     @cached_property
-    def _ready(self) -> rooms.joined.PreparedSession:
+    def _ready(self) -> rooms.party.NodeGrant:
         preparation = rooms.joined.SessionPreparation(self._files, self._options, silent_person(self._report))
         preparation.agree()
         return preparation.prepare(self._most, self._records)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.api import rooms
 from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
-from quietmean.api.sessions import Rounds, session
+from quietmean.api.sessions import session
 from quietmean.core.arrays import Array
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
@@ -76,11 +76,12 @@ class Site:
         """The place of this party."""
         return (self._place,)
 
-    def contract(self, study: rooms.study.StudyTerms | Mapping[str, Any]) -> rooms.party.Contract | rooms.agreed.SessionContract:
+    def contract(
+        self, study: rooms.study.StudyTerms | Mapping[str, Any]
+    ) -> rooms.party.Contract | rooms.session_contract.SessionContract:
         """What this party says yes to with a session or a study; nothing is sent. Estimators have it by ``contract``."""
         if isinstance(study, rooms.study.StudyTerms):
-            files = self._files(study)
-            return rooms.party.Contract.of(files, files.plan(None))
+            return self._files(study).study_contract()
         return self._session(study).contract
 
     def rounds(self, fields: Mapping[str, Any], parties: int, records: int | None = None, **more: Any) -> OneParty:
@@ -105,12 +106,13 @@ class Site:
         # What did not fit is said by then.
         return end.outcome, end.result.mean, end.notes
 
-    def _files(self, study: rooms.study.StudyTerms) -> rooms.party.Files:
+    def _files(self, study: rooms.study.StudyTerms) -> rooms.party.PartyContext:
         if self._sealed is None:
-            files = rooms.party.Files.of(study, self.roster, self.key, self._unlock)
+            files = rooms.party.PartyContext.of(study, self.roster, self.key, self._unlock)
         else:
             self._require_sealed(study)
-            files = rooms.party.Files.load(self.roster, None, self.key, self._unlock)
+            require = rooms.any_study.require_study
+            files = rooms.party.PartyContext.load(self.roster, None, self.key, self._unlock, require=require)
         return replace(files, stem=self._base(study.name, ""))
 
     def _session(self, fields: Mapping[str, Any], records: int | None = None) -> session:
@@ -147,7 +149,7 @@ class OneParty:
 
     def __init__(self, joining: session, party: PartyId, kept: Path) -> None:
         self._joining, self._place, self._kept = joining, party, kept
-        self._rounds: Rounds | None = None
+        self._rounds: rooms.joined.Rounds | None = None
         self._ended = False
 
     def __enter__(self) -> Self:
@@ -159,7 +161,7 @@ class OneParty:
             self._ended = True
             self._joining.__exit__(kind, error, trace)
 
-    def _open(self) -> Rounds:
+    def _open(self) -> rooms.joined.Rounds:
         if self._rounds is None:
             if self._kept.exists() and not self._joining.store.exists():
                 raise InputError(f"{self._kept} is of another fit, as this one has no store: move it away, or give a name")

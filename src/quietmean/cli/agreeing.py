@@ -211,10 +211,9 @@ def contract_command(
     """
     from quietmean.cli.identity import load_identity, show_contract
     from quietmean.flower.contract import FlowerContract, is_flower_agreement
-    from quietmean.sessions.agreed import SessionContract
-    from quietmean.sessions.files import contract_of, load_files
-    from quietmean.studies.party import Contract, Policy
+    from quietmean.studies.party import Contract, PartyContext, Policy
     from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
+    from quietmean.studies.party.session_contract import SessionContract
 
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
@@ -225,8 +224,8 @@ def contract_command(
             agreed.require_key_alone("a sealed study by file", store)
             contract = contract_by_file(sealed, load_identity(agreed.key), agreed.key)
         else:
-            files = load_files(study, agreed.roster, agreed.key, load_identity, store)
-            contract = contract_of(files, agreed.plan, agreed.no_privacy)
+            files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, store)
+            contract = files.contract(agreed.plan, agreed.no_privacy)
     broken = rules.broken(contract)
     if json:
         print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})
@@ -296,9 +295,9 @@ def approve_command(
     from quietmean.cli.identity import AtTerminal, load_identity, show_contract
     from quietmean.flower.contract import FlowerContract, is_flower_agreement
     from quietmean.node.net import Purpose
-    from quietmean.sessions.agreed import SessionContract, contract_for
     from quietmean.studies.agreement.signed import is_document
     from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
+    from quietmean.studies.party.session_contract import SessionContract, contract_for
 
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))

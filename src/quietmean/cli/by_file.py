@@ -239,7 +239,7 @@ def contribute_command(
     out.print(f"contribution {path}, digest {handed.contribution.digest}")
     if sent:
         out.print(f"drop {drop} has it since {sent['received']}, see {sent['receipt']}")
-    print_facts(contract.facts)
+    print_facts(contract.promises)
     if account is not None:
         show_balance(account)
 

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from quietmean.node import NodeSettings, Roster
     from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
-    from quietmean.sessions.agreed import SessionContract
     from quietmean.studies.agreement.committee import CommitteeTerms
-    from quietmean.studies.party import Contract, Files, PartyFiles, Payer, Policy
+    from quietmean.studies.party import Contract, PartyContext, Payer, Policy
     from quietmean.studies.party.people import People
+    from quietmean.studies.party.session_contract import SessionContract
 
 
 def check_command(
@@ -78,9 +78,8 @@ def check_command(
         One JSON document on standard output.
     """
     from quietmean.cli.identity import load_identity
-    from quietmean.sessions.files import SessionFiles, contract_of, is_session, load_files
     from quietmean.studies.data import account_name, query_statement
-    from quietmean.studies.party import Contract, Files, Policy, payer_for
+    from quietmean.studies.party import Contract, PartyContext, Policy, is_session, payer_for
 
     require_wait("wait", wait, 0.0)
     if not is_session(study):
@@ -89,27 +88,27 @@ def check_command(
             return
         data = needed_data("check", data)
     places.refuse()
-    files = load_files(study, agreed.roster, agreed.key, load_identity, node.store)
+    files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, records, node)
     rules = Policy.load(node.policy)
     payer = payer_for(rules, files.terms.unit, "" if data is None else account_name(data), node, warn)
     with progress("calibrating the noise"):
-        contract = contract_of(files, agreed.plan, agreed.no_privacy)
+        contract = files.contract(agreed.plan, agreed.no_privacy)
     shared = contract.plan
-    if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
+    if isinstance(contract, Contract) and data is not None:
         # What is wrong with the data is found below.
         with suppress(InputError):
             contract = replace(contract, query=query_statement(data, files.workload.columns, files.study.unit))
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
     findings = [policy_finding(rules, contract)]
-    if isinstance(files, Files) and isinstance(contract, Contract) and data is not None:
+    if isinstance(contract, Contract) and data is not None:
         show_before_yes(data, files.workload.columns)
         findings += _look(files, contract, data, files.store(node.store), payer, rules)
         members = files.roster
-    elif isinstance(files, SessionFiles):
-        settings = files.settings(SiteOptions(store=node.store), records)
-        findings += _look_at_session(files.contract, settings, payer)
+    elif not isinstance(contract, Contract):
+        settings = files.without_records(SiteOptions(store=node.store), records)
+        findings += _look_at_session(contract, settings, payer)
         members = settings.roster
     _with_others(files, members, shared, findings, rules, _Asking(node, wait, json))
 
@@ -124,7 +123,7 @@ class _Asking:
 
 
 def _with_others(
-    files: PartyFiles,
+    files: PartyContext,
     members: Roster,
     shared: Plan,
     findings: list[Finding],
@@ -186,11 +185,9 @@ def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
         raise SystemExit(2)
 
 
-def _data_of(files: PartyFiles, data: str | Path | None, records: int | None, paying: PaymentOptions) -> str | Path | None:
+def _data_of(files: PartyContext, data: str | Path | None, records: int | None, paying: PaymentOptions) -> str | Path | None:
     """What was given of a study's data; None for a session. Raises :class:`InputError` for what belongs to the other kind."""
-    from quietmean.sessions.files import SessionFiles
-
-    if not isinstance(files, SessionFiles):
+    if not files.of_session:
         if records is not None:
             raise InputError("--records is for a session, and this is a study of statistics: leave it out")
     elif data is not None:
@@ -223,18 +220,23 @@ def _look_at_store_and_ledger(
         return [Finding("store", False, str(error))]
     if payer is None:
         return [store]
+    from quietmean.studies.party.payment import StudyCost
+
     try:
-        text = payer.new_account(settings.plan, contract.charge)
+        cost = StudyCost(contract.name, contract.plan, contract.charge)
+        text = payer.new_account(cost)
         if text is None:
-            text = f"{fits}, {balance_text(payer.check(contract.name, settings, contract.charge))}"
+            text = f"{fits}, {balance_text(payer.check(cost, settings))}"
         return [store, Finding("ledger", True, text)]
     except InputError as error:
         return [store, Finding("ledger", False, str(error))]
 
 
-def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
+def _look(
+    files: PartyContext, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy
+) -> list[Finding]:
     """What can be found out without the others."""
-    from quietmean.studies.party import planned_values, require_number
+    from quietmean.studies.party import require_number
     from quietmean.studies.party.executions import begun_execution
     from quietmean.studies.party.people import People
 
@@ -243,15 +245,14 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
     try:
         records = files.records(data)
         require_number(len(records), files.study, contract.plans, rules)
-        encoded = files.encode(records, plan)
-        settings = files.settings(plan, encoded, SiteOptions(store=store), planned_values(files, contract.choice, records))
+        options = SiteOptions(store=store)
+        settings, encoded = files.with_records(contract.choice, records, options)
         # Who has no room is known before the store is looked at: it was made for the vector without their values.
         people = People(records, data, files.home, warn)
         ledger, payer = _settled(payer, contract, people, begun_execution(settings))
-        if payer is not None and payer.told:
-            files.owner_notes.extend(payer.told)
-            smaller = planned_values(files, contract.choice, payer.records)
-            settings = files.settings(plan, files.encode(payer.records, plan), SiteOptions(store=store), smaller)
+        if payer is not None and payer.owner_notes:
+            files.owner_notes.extend(payer.owner_notes)
+            settings, _ = files.with_records(contract.choice, payer.records, options)
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
@@ -270,11 +271,13 @@ def _look(files: Files, contract: Contract, data: str | Path, store: Path, payer
 
 def _settled(payer: Payer | None, contract: Contract, people: People, begun: str) -> tuple[list[Finding], Payer | None]:
     """The payer who knows which persons take part without a value, or why the ledger takes none of the study."""
+    from quietmean.studies.party.payment import StudyCost
+
     if payer is None:
         return [], None
     try:
-        paying = payer.of(people.records.in_order, people, contract.plan)
-        return [], paying.settled_people(contract.name, contract.plan, begun, contract.charge)
+        cost = StudyCost(contract.name, contract.plan, contract.charge)
+        return [], payer.of(people.records.in_order, people, cost).settled_people(cost, begun)
     except InputError as error:
         return [Finding("ledger", False, str(error))], None
 
@@ -292,7 +295,7 @@ def _folder(rules: Policy) -> Finding:
     return Finding("folder", True, f"{rules.folder} is one that can be used")
 
 
-def _listen(files: PartyFiles, session: CheckSession, options: NodeOptions) -> Finding:
+def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) -> Finding:
     from quietmean.node.net import format_address, parse_address
 
     address = files.roster.entries[files.party].address if options.listen is None else parse_address(options.listen)

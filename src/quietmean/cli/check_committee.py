@@ -129,10 +129,10 @@ class FileCheck:
 
     def files(self) -> MemberFiles:
         """A member's. Raises :class:`InputError` where they do not fit together."""
-        from quietmean.studies.party import Files
+        from quietmean.studies.party import PartyContext
         from quietmean.studies.party.member import MemberFiles
 
-        files = Files.load(self.study, None, self.key, lambda path: self.identity, self.node.store)
+        files = PartyContext.load(self.study, None, self.key, lambda path: self.identity, self.node.store)
         return MemberFiles(files, self._choice().plan, SiteOptions(store=self.node.store))
 
     def _choice(self) -> Choice:
@@ -170,6 +170,7 @@ class FileCheck:
         from quietmean.studies.data import account_name
         from quietmean.studies.outcome.forecast import Forecast
         from quietmean.studies.party import payer_for, require_number
+        from quietmean.studies.party.payment import StudyCost
         from quietmean.studies.party.people import People, records_for
 
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
@@ -194,11 +195,12 @@ class FileCheck:
         if payer is None:
             return findings
         try:
-            paying = payer.of(records.in_order, people, plan)
-            tell_notes(paying.settled_people(study.name, plan, contributor.study).told)
-            text = paying.new_account(plan)
+            cost = StudyCost(study.name, plan)
+            paying = payer.of(records.in_order, people, cost)
+            tell_notes(paying.settled_people(cost, contributor.study).owner_notes)
+            text = paying.new_account(cost)
             if text is None:
-                text = f"the study fits; before it, {balance_text(paying.check_file(study.name, plan, contributor.study))}"
+                text = f"the study fits; before it, {balance_text(paying.check_file(cost, contributor.study))}"
             return [*findings, Finding("ledger", True, text)]
         except InputError as error:
             return [*findings, Finding("ledger", False, str(error))]

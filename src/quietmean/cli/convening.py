@@ -367,9 +367,9 @@ def start_command(
         One JSON document on standard output.
     """
     from quietmean.node.monitor import read_status, status_path
-    from quietmean.studies.party import PartyFiles, start_request
+    from quietmean.studies.party import PartyContext, start_request
 
-    files = PartyFiles.load(study, roster, key, load_identity, store)
+    files = PartyContext.load(study, roster, key, load_identity, store)
     if not files.terms.starts_with_quorum:
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
     first = files.roster.conveners[0]

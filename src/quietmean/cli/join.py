@@ -33,19 +33,19 @@ from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
 
 if TYPE_CHECKING:
-    from quietmean.api.sessions import Rounds
     from quietmean.cli.live import NodeDisplay
     from quietmean.learning.models.model import ModelByRounds
     from quietmean.ledger import Account
-    from quietmean.sessions.agreed import SessionContract
-    from quietmean.sessions.files import SessionFiles
+    from quietmean.sessions.joined import Rounds
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.outcome import StudyOutcome
+    from quietmean.studies.party.files import PartyContext
+    from quietmean.studies.party.session_contract import SessionContract
 
 
 def take_part_in_session(
-    files: SessionFiles, site: SiteOptions, options: SessionOptions, data: str | Path | None, shown: NodeDisplay
+    files: PartyContext, site: SiteOptions, options: SessionOptions, data: str | Path | None, shown: NodeDisplay
 ) -> tuple[dict[str, Any], Account | None]:
     """The document of this party's part, and the ledger's account. Raises :class:`InputError` before anything is sent."""
     from quietmean.api.sessions import PartOf
@@ -57,7 +57,7 @@ def take_part_in_session(
     from quietmean.studies.party import Observers, Person
 
     program, own = options.program, None
-    if files.contract.study.purpose.get("kind") == MODEL:
+    if files.session.study.purpose.get("kind") == MODEL:
         own = OwnModel.read(files, site, program, data, shown)
         options = replace(options, records=len(own.records))
     else:
@@ -100,14 +100,14 @@ def _require_program(program: Path | None, data: str | Path | None) -> None:
 class OwnModel:
     """The model that a session fits, and this party's ``records`` in its columns."""
 
-    files: SessionFiles
+    files: PartyContext
     model: ModelByRounds
     records: Array
     kept: Path
 
     @classmethod
     def read(
-        cls, files: SessionFiles, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
+        cls, files: PartyContext, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
     ) -> Self:
         """Raises :class:`InputError` without data, and for a session of another model."""
         from quietmean.learning.kept import KEPT
@@ -117,7 +117,7 @@ class OwnModel:
             raise InputError("this session fits a model, which needs no program: leave --program out, and give --data FILE")
         if data is None:
             raise InputError("this session fits a model: give --data FILE, the records of this party")
-        model, notes = model_of(files.contract.study, len(files.contract.parties)), list[str]()
+        model, notes = model_of(files.session.study, len(files.session.parties)), list[str]()
         records = model.read(data, notes.append)
         shown.warn([f"{note} (for you only)" for note in notes])
         store = files.store(site.store)
@@ -125,7 +125,7 @@ class OwnModel:
 
     def fit(self, rounds: Rounds) -> None:
         """All rounds of this party."""
-        contract = self.files.contract
+        contract = self.files.session
         self.model.fit_in(rounds, self.records, contract.party, len(contract.parties), self.kept)
 
     def document(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def take_part_as_member(
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.outcome.feasible import feasible_sealed
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-    from quietmean.studies.party import Contract, Files, Observers, Policy, auditor_for, ended, file_name
+    from quietmean.studies.party import Contract, Observers, PartyContext, Policy, auditor_for, ended, file_name
     from quietmean.studies.party.audit import Event
     from quietmean.studies.party.member import MemberFiles, open_with_others
 
@@ -203,7 +203,7 @@ def take_part_as_member(
     own = next((entry for entry in sealed.entries if entry.identity == identity.public_key), None)
     if own is not None and not own.member:
         raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean contribute")
-    files = Files.load(study, None, key, lambda path: identity, site.store)
+    files = PartyContext.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
     choice = feasible_sealed(sealed)
     if data is not None:
@@ -295,10 +295,9 @@ def join_command(
     from quietmean.cli.identity import AtTerminal, load_identity
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
-    from quietmean.sessions.files import SessionFiles, is_session, load_files
     from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Observers, Person, Preparation, take_part
+    from quietmean.studies.party import Observers, PartyContext, Person, Preparation, is_session, take_part
 
     sealed = None
     if not is_session(study):
@@ -315,10 +314,10 @@ def join_command(
             take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, json)
             return
         with shown.asking():
-            files = load_files(study, agreed.roster, agreed.key, load_identity, site.store)
+            files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, site.store)
         if shown.stream is not None:
             shown.stream.party = files.name
-        if isinstance(files, SessionFiles):
+        if files.of_session:
             document, charged = take_part_in_session(files, site, session, data, shown)
             shown.result({name: document[name] for name in ("rounds", "epsilon", "delta", "receipt")})
             show_session(document, charged, json)
@@ -345,7 +344,7 @@ def join_command(
     if payer is not None and charged is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
     if json:
-        print_json(document | {"expected": ready.forecast.to_json()})
+        print_json(document | {"expected": preparation.forecast.to_json()})
     else:
         _show(files.study, outcome, document)
         if charged is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from quietmean.protocols.mechanism import is_private
-from quietmean.sessions.agreed import SessionContract
 from quietmean.studies.party import Contract
+from quietmean.studies.party.session_contract import SessionContract
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
-from quietmean.sessions.agreed import SessionContract, contract_for
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy, file_name
 from quietmean.studies.party.audit import LogHead, heads_in
 from quietmean.studies.party.fingerprint import Fingerprint, fingerprint
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 
 _STATUS = status_path(Path(".store")).name
 _RECEIPT = ".receipt.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
@@ -13,9 +12,9 @@ from quietmean.core.party import PartyId
 from quietmean.flower.agreement import FORMAT, FlowerAgreement
 from quietmean.node import Identity
 from quietmean.sessions import SessionTerms
-from quietmean.sessions.agreed import SessionContract
-from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Signatory, place_of
+from quietmean.studies.party.agreement import ContractFact
+from quietmean.studies.party.session_contract import SessionContract
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +26,8 @@ class FlowerContract(SessionContract):
     @classmethod
     def of(cls, agreement: FlowerAgreement, party: PartyId) -> FlowerContract:
         """For one of the clients."""
-        terms = agreement.terms
-        study = SessionStudy(
-            name=agreement.name,
-            dimension=terms.dimension,
-            rounds=terms.rounds,
-            epsilon=terms.epsilon,
-            delta=terms.delta,
-            clip=agreement.clip,
-            unit=terms.unit,
-            colluding=terms.colluding,
-            dropouts=terms.dropouts,
-            protocol=terms.protocol,
-            options=dict(terms.options),
-            links=agreement.links,
-        )
         parties = tuple(Signatory(f"client {number}", key) for number, key in enumerate(agreement.identities))
-        return cls(study, parties, party, agreement=agreement)
+        return cls(agreement.study, parties, party, agreement=agreement)
 
     @classmethod
     def by_key(cls, path: Path, identity: Identity) -> FlowerContract:
@@ -65,12 +49,9 @@ class FlowerContract(SessionContract):
     def digest(self) -> str:
         return self.agreement.digest
 
-    def lines(self) -> list[tuple[str, str]]:
+    def _together(self) -> list[ContractFact]:
         through = "Flower's SuperLink, which decides what arrives, learns who takes part and each mean, and reads nothing else"
-        return [("goes through", through) if name == self._how() else (name, text) for name, text in super().lines()]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "through": "flower"}
+        return [ContractFact("goes through", through, through="flower")]
 
 
 def is_flower_agreement(path: Path) -> bool:

@@ -17,12 +17,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.site_options import SiteOptions
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.flower.home import Home
-from quietmean.node import Identity
-from quietmean.sessions.paid import PaidPart, require_account, yes_of
 from quietmean.sessions.receipt import receipt_at
-from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.agreement.study_keys import StudyKeys
-from quietmean.studies.party import Agreement, ChargedStudy, NobodyToAsk, Observers, PartyPreparation, Person
+from quietmean.studies.party import ChargedStudy, Grant, NobodyToAsk, Observers, PartyAdmission, Person, auditor_for
+from quietmean.studies.party.admission import require_account
 from quietmean.studies.party.audit import Auditor, Event, LogHead, Written
 from quietmean.studies.party.executions import execution_of
 
@@ -69,30 +66,6 @@ class Paid(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Own:
-    """The files of a client, for its preparation; ``yes``: it was said before."""
-
-    home: Home
-    yes: bool
-    keys: StudyKeys | None = None
-
-    @property
-    def terms(self) -> SessionStudy:
-        return self.home.contract.study
-
-    @property
-    def identity(self) -> Identity:
-        return self.home.identity
-
-    @property
-    def name(self) -> str:
-        return self.home.contract.own.name
-
-    def begun(self, path: Path | None) -> bool:
-        return self.yes
-
-
-@dataclass(frozen=True)
 class _OncePerEntry(Auditor):
     """Writes nothing twice: a server may ask a client that refuses as often as it likes. ``written``: digests of entries."""
 
@@ -110,7 +83,7 @@ class _OncePerEntry(Auditor):
         return head
 
 
-class FlowerPreparation(PartyPreparation):
+class FlowerAdmission(PartyAdmission):
     """A client's way into its agreement. ``yes``: it was said before, ``written``: what the audit log has of it already.
 
     Raises :class:`InputError` for a site file, policy or ledger that cannot be.
@@ -118,19 +91,14 @@ class FlowerPreparation(PartyPreparation):
 
     def __init__(self, home: Home, options: SiteOptions, written: list[str], *, yes: bool) -> None:
         require_account(options)
-        super().__init__(_Own(home, yes), options, "", Person(NobodyToAsk(), tell, tell, _no_data, Observers(_no_event)))
-        self._contract, self._written = home.contract, written
-        self._receipt = receipt_at(options.receipt or home.receipt, self._contract)
-        self._auditor = self._auditor_for(self._contract)
-
-    def _auditor_for(self, contract: Agreement) -> Auditor:
-        own = super()._auditor_for(contract)
-        return _OncePerEntry(own.log, own.identity, own.party, own.study, own.contract, self._written)
+        person = Person(NobodyToAsk(), tell, tell, _no_data, Observers(_no_event))
+        super().__init__(home.agreement.study, home.identity, options, "", person, begun=yes)
+        self._contract, self._written, self._receipt = home.contract, written, options.receipt or home.receipt
 
     def allow(self) -> None:
         """Raises :class:`InputError` where the policy of the site does not allow the agreement, or does not any more."""
-        with self._auditor.refusals():
-            self._policy.refuse(self._contract)
+        own = auditor_for(self.policy, self.identity, self._contract)
+        self.examine(self._contract, _OncePerEntry(own.log, own.identity, own.party, own.study, own.contract, self._written))
 
     def pay(self, nonce: bytes) -> Paid:
         """The yes, and the charge for all rounds, before anything leaves.
@@ -139,25 +107,25 @@ class FlowerPreparation(PartyPreparation):
         the budget does not allow it.
         """
         contract = self._contract
-        self._receipt.require_free()
-        self._consent(contract)
-        whole = contract.charge
+        receipt_at(self._receipt, contract).require_free()
+        self.consent()
         execution = partial(execution_of, contract.digest, nonce)
-        epsilon = whole.epsilon(contract.study.delta)
-        charge = self._reserve(self.payer, contract.plan, contract.digest, execution, whole, epsilon, refund=True)
-        if charge is not None:
-            # From here on something may leave.
-            charge.bind(contract.digest)
-        charged = None if charge is None else (str(charge.ledger), charge.account, charge.study)
-        return Paid(yes_of(self.approval), charged)
+        self.use_approvals(execution)
+        charge = self.charge(execution, contract.charge, contract.digest, refund=True)
+        if charge is None:
+            return Paid(dict(self.approval), None)
+        # From here on something may leave.
+        charge.bind(contract.digest)
+        return Paid(dict(self.approval), (str(charge.ledger), charge.account, charge.study))
 
-    def part(self, paid: Paid) -> PaidPart:
+    def grant(self, paid: Paid) -> Grant:
         """For the end of what was paid for; each of its entries stands in the audit log."""
         contract, charge = self._contract, None
         if paid.charge is not None:
             ledger, account, execution = paid.charge
             charge = ChargedStudy(Path(ledger), account, execution)
-        return PaidPart(contract, contract.study.rounds, paid.approval, charge, super()._auditor_for(contract), self._receipt)
+        auditor = auditor_for(self.policy, self.identity, contract)
+        return Grant(contract, paid.approval, charge, auditor, self._receipt, contract.rounds)
 
 
 def tell(sentence: str) -> None:

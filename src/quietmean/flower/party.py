@@ -21,7 +21,7 @@ from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
-from quietmean.flower.part import FlowerPreparation, Paid, site_options, tell
+from quietmean.flower.part import FlowerAdmission, Paid, site_options, tell
 from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
 from quietmean.graphs import ExecutionTrace
@@ -32,8 +32,8 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
 from quietmean.sessions.clipping import clipped_vector
-from quietmean.sessions.paid import PaidPart
-from quietmean.studies.party.audit import Event
+from quietmean.sessions.receipt import settle
+from quietmean.studies.party import Grant
 
 # The update (d,) of this client for the round that begins.
 Update = Callable[[], Vector]
@@ -106,7 +106,7 @@ class StarParty:
         """
         with self._home.locked():
             self._stored = self._load()
-            self._part()
+            self._grant()
             if not self._stored.ended:
                 self._close(ClientAnswer(), self._agreement.terms.rounds)
             return self._settle()
@@ -118,22 +118,22 @@ class StarParty:
         stored = self._stored
         if stored.paid is not None and not isinstance(request, BeginRequest):
             return
-        preparation = self._preparation()
+        site = self._site()
         try:
-            preparation.allow()
+            site.allow()
             if stored.paid is None:
-                stored.paid = preparation.pay(Seed(stored.seed).derive("charge").secret)
+                stored.paid = site.pay(Seed(stored.seed).derive("charge").secret)
         finally:
             self._write()
 
-    def _preparation(self) -> FlowerPreparation:
+    def _site(self) -> FlowerAdmission:
         stored = self._stored
-        return FlowerPreparation(self._home, site_options(self._home.site), stored.logged, yes=stored.paid is not None)
+        return FlowerAdmission(self._home, site_options(self._home.site), stored.logged, yes=stored.paid is not None)
 
-    def _part(self) -> PaidPart:
+    def _grant(self) -> Grant:
         if self._stored.paid is None:
             raise InputError(f"the client of {self._home.folder} has taken part in nothing: nothing is charged")
-        return self._preparation().part(self._stored.paid)
+        return self._site().grant(self._stored.paid)
 
     @contextlib.contextmanager
     def _at_its_site(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class StarParty:
         begun = SessionAccount(self._agreement.terms, self._home.account).begun
         counted = tuple(stored.counted) or (0,) * self._agreement.parties
         progress = SeriesProgress(current=stored.round, begun=begun, results=stored.results, counted=counted, left=True)
-        account = self._part().settle(None, progress)
+        account = settle(self._grant(), self._home.contract, None, progress)
         stored.ended = True
         self._write()
         return account
@@ -179,8 +179,7 @@ class StarParty:
         self._meet(request.hellos)
         value = self._admitted(update())
         with self._at_its_site():
-            about = {"plan": self._plan.digest, "round": request.round, "charged": bool(stored.paid and stored.paid.charge)}
-            self._part().auditor.write(Event.STARTED, about)
+            self._grant().started(round=request.round)
             SessionAccount(self._agreement.terms, self._home.account).begin()
         stored.round, stored.value, stored.over = request.round, value.astype("<f8").tobytes(), False
         return self._keep(self._machine.start(), 0)
@@ -226,7 +225,8 @@ class StarParty:
             except ImpossibleResult as error:
                 answer = ClientAnswer(refused=str(error))
             else:
-                mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
+                mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight)
+                mean = mean * self._agreement.study.clip
                 answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
                 before = stored.counted or [0] * self._agreement.parties
                 stored.counted = [times + bool(inside) for times, inside in zip(before, execution.contributors(), strict=True)]
@@ -267,7 +267,7 @@ class StarParty:
 
     @cached_property
     def _keys(self) -> ClientKeys:
-        return ClientKeys(Seed(self._stored.seed), self._agreement.links)
+        return ClientKeys(Seed(self._stored.seed), self._agreement.study.keyed_by)
 
     @cached_property
     def _seals(self) -> Seals:
@@ -288,7 +288,7 @@ class StarParty:
         shape = (self._agreement.terms.dimension,)
         if update.shape != shape:
             raise InputError(f"the update has shape {update.shape} and the agreement {shape}: agree on this model")
-        return self._plan.admit(clipped_vector(update, self._agreement.clip)).vector
+        return self._plan.admit(clipped_vector(update, self._agreement.study.clip)).vector
 
     def _open(self, request: Deliver, sender: PartyId, frame: bytes) -> list[Message]:
         return self._seals.open(request.round, request.step, sender, frame) or []

@@ -41,7 +41,7 @@ class Finish(_Message, frozen=True, tag="finish"):
     round: int
 
 
-class ClientAnswer(_Message, frozen=True, tag="told"):
+class ClientAnswer(_Message, frozen=True, tag="answer"):
     """``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
 
     ``mean``: of the round, float64, noisy and therefore public; empty without a result. ``weight``: how many are in it.

@@ -56,7 +56,7 @@ def read_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello | None:
         hello = decode(raw, SealedHello, InputError)
     except InputError:
         return None
-    size = _X25519 + (KEM_KEY_BYTES if agreement.links == Links.HYBRID else 0)
+    size = _X25519 + (KEM_KEY_BYTES if agreement.study.keyed_by == Links.HYBRID else 0)
     if not 0 <= hello.party < agreement.parties or len(hello.exchange) != size or len(hello.signature) != 64:
         return None
     content = _signed_bytes(agreement, hello.party, hello.exchange)

@@ -45,7 +45,7 @@ class SessionAccount:
 
     @property
     def epsilon(self) -> float:
-        """The same at the session's delta; rounded up."""
+        """What all rounds so far cost at the session's delta; rounded up."""
         return self.terms.spent_epsilon(self._begun)
 
     def begin(self) -> int:
@@ -68,7 +68,7 @@ class SessionAccount:
         raw = read_json(store)
         require_version(raw.get("format"), FORMAT, f"file {store}")
         if raw.get("format") != FORMAT or not isinstance(raw.get("begun"), int) or raw["begun"] < 0:
-            raise InputError(f"file {store} is no account of a session of this version: name another file")
+            raise InputError(f"file {store} is not an account of a session of this version: name another file")
         if raw.get("terms") != self.terms.digest:
             raise InputError(f"file {store} belongs to a session with other terms: give it the same ones, or name another file")
         return int(raw["begun"])

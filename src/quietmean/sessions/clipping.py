@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,14 @@ def checked_clip(clip: float) -> float:
     if isinstance(clip, bool) or not isinstance(clip, int | float | np.floating) or not (math.isfinite(clip) and clip > 0):
         raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of a vector")
     return float(clip)
+
+
+def numbers_of(value: Any, whose: str) -> Array:
+    """An array of what a program gave. Raises :class:`InputError` for something else."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{whose} not an array of numbers: give numbers in one shape") from None
 
 
 def clipped_vector(value: Vector, bound: float) -> Vector:

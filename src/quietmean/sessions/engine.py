@@ -34,7 +34,7 @@ class RoundRelease:
 
     @property
     def variance(self) -> float:
-        """Of the noise in each coordinate of the mean."""
+        """The variance of the noise in each coordinate of the mean."""
         return stated_variance(self.execution)
 
 
@@ -78,7 +78,7 @@ class MemoryEngine:
         releases = protocol.batch(execution.schedule, trace, rows, weights, noise)
         by = releases.by
         if not protocol.traits.releases_are_public:
-            # Every party has the result; that of the first stands for all.
+            # Every party has the result; that of the first is taken for all.
             by = by & (by.cumsum() == 1)
         weight = float(releases.weight[by].sum())
         if not weight > 0:

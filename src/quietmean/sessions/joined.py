@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,85 +16,111 @@ from numpy.typing import ArrayLike
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotStarted, ProtocolFailure
 from quietmean.core.party import Vector
+from quietmean.core.readable import epsilon_text
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
-from quietmean.node import NodeSettings, RoundEnd, Series
+from quietmean.node import RoundEnd, Series
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
 from quietmean.planning.possible import require_possible
-from quietmean.sessions.agreed import PartOfSession, SessionContract
-from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
-from quietmean.sessions.files import SessionFiles
-from quietmean.sessions.paid import PaidPart, require_account, yes_of
-from quietmean.sessions.receipt import receipt_at
+from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector, numbers_of
+from quietmean.sessions.receipt import receipt_at, settle
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.outcome.opened import opened_of
-from quietmean.studies.party import PartyPreparation, Person, not_started, require_places
+from quietmean.studies.party import NodeAdmission, NodeGrant, PartyContext, Person, not_started, require_places
+from quietmean.studies.party.admission import require_account
 from quietmean.studies.party.audit import Event
+from quietmean.studies.party.session_contract import PartOfSession, SessionContract
+
+Result = TypeVar("Result")
+Kind = type[BaseException] | None
 
 
-@dataclass(frozen=True)
-class PreparedSession(PaidPart):
-    """A party that said yes and paid, with its node in every round."""
-
-    settings: NodeSettings
-    files: SessionFiles
-
-
-class SessionPreparation(PartyPreparation):
+class SessionPreparation(NodeAdmission):
     """One party's way into a session: :meth:`agree`, then :meth:`prepare`."""
 
-    def __init__(self, files: SessionFiles, options: SiteOptions, person: Person) -> None:
+    def __init__(self, files: PartyContext, options: SiteOptions, person: Person) -> None:
         require_account(options)
         super().__init__(files, options, "", person)
-        self._files = files
 
     def agree(self) -> SessionContract:
         """The yes. Raises :class:`InputError` without one, and for a session that the policy does not allow."""
-        contract, options = self._files.contract, self._options
-        self._files.require_folder(options, self._policy.folder)
-        receipt, store = self._files.receipt(options.receipt), self._files.store(options.store)
-        self._receipt = receipt_at(receipt, contract)
-        require_places([self._receipt, status_at(store)], store)
-        self._consent(contract)
+        files, options, contract = self.files, self.options, self.files.session
+        self.examine(contract)
+        files.require_folder(options, self.policy.folder)
+        self._receipt, store = files.receipt(options.receipt), files.store(options.store)
+        require_places([receipt_at(self._receipt, contract), status_at(store)], store)
+        self.consent()
         return contract
 
-    def prepare(self, most: int | None = None, records: int | None = None) -> PreparedSession:
+    def prepare(self, most: int | None = None, records: int | None = None) -> NodeGrant:
         """The charge for all rounds, before anything leaves this machine.
 
         ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
         records are protected. Raises :class:`InputError` for a session that the budget does not allow.
         """
-        contract, rounds = self._files.contract, self._files.contract.study.rounds
-        most = rounds if most is None else most
-        if not 1 <= most <= rounds:
-            raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-        settings = self._for_person(self._files.settings(self._options, records, self._policy.folder))
+        files, contract = self.files, self.files.session
+        most = contract.rounds if most is None else most
+        if not 1 <= most <= contract.rounds:
+            raise InputError(f"most is {most}: choose 1 to {contract.rounds}, the rounds of the session")
+        settings = self.for_person(files.without_records(self.options, records, self.policy.folder))
         # Of rounds that never begin nothing leaves: what was reserved for them is given back.
-        whole = contract.charge_of(most)
-        settings, charge = self._pay(self.payer, settings, whole, whole.epsilon(contract.study.delta), refund=True)
-        return PreparedSession(contract, most, yes_of(self.approval), charge, self._auditor, self._receipt, settings, self._files)
+        settings, charge = self.pay(settings, contract.charge_of(most), refund=True)
+        return NodeGrant(contract, self.approval, charge, self.auditor, self._receipt, most, files=files, settings=settings)
+
+
+class LoopThread:
+    """An event loop in a thread of its own, so that others are answered while this program computes."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="quietmean session", daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """What still runs is cancelled, and ends before this returns."""
+        self.start(self._end_all()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @staticmethod
+    async def _end_all() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class JoinedSession:
-    """Use it in an ``async with`` statement, whose normal end is the end of this party's part, for good.
+    """The rounds of a session for one party, in a thread of their own, for as long as a ``with`` or an ``async with`` statement.
 
-    Rounds that it never began are given back then, and the receipt is written. Where the statement ends by an exception, Ctrl-C
-    for example, the part can be continued from its store.
+    The normal end of the statement is the end of this party's part, for good: rounds that it never began are given back then, and
+    the receipt is written. Where it ends by an exception, Ctrl-C for example, the part can be continued from its store.
+    ``receipt``: the file with the certificate of all rounds, once the session has ended here; ``account``: the ledger's, then.
     """
 
-    def __init__(self, ready: PreparedSession) -> None:
-        self.contract = ready.contract
-        self.receipt = ready.receipt.path
+    def __init__(self, ready: NodeGrant) -> None:
+        self.contract = ready.files.session
+        self.receipt = ready.receipt
         self.account: Account | None = None
         self._ready = ready
-        self._series = Series(ready.settings, ready.contract.study.rounds, ready.most)
+        self._series = Series(ready.settings, ready.contract.rounds, ready.most)
         self._stack = contextlib.AsyncExitStack()
         self._seen = 0
+        self._loop = LoopThread()
 
-    async def __aenter__(self) -> Self:
+    def __repr__(self) -> str:
+        study = self.contract.study
+        spent = f"{self.begun} begun, epsilon {epsilon_text(self.epsilon)} of {study.epsilon:g} at delta {study.delta:g}"
+        return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
+
+    async def _begin(self) -> None:
         ready = self._ready
-        ready.auditor.write(Event.STARTED, {"plan": self.contract.plan.digest, "charged": ready.charge is not None})
+        ready.started()
         try:
             await self._stack.enter_async_context(self._series)
             if ready.charge is not None and ready.settings.start is None:
@@ -109,11 +136,10 @@ class JoinedSession:
             await self._stack.aclose()
             raise
         self._seen = self._series.progress.current
-        return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def _end(self, whole: bool) -> None:
         try:
-            if kind is None:
+            if whole:
                 self._finish()
             else:
                 self._ready.auditor.write(Event.ENDED, {"result": False, "reason": "interrupted, it can be continued"})
@@ -136,7 +162,7 @@ class JoinedSession:
         return self._series.progress.current
 
     @property
-    def spent_epsilon(self) -> float:
+    def epsilon(self) -> float:
         """What the rounds so far cost at most at the session's delta; rounded up."""
         return self._part.terms.spent_epsilon(self.begun)
 
@@ -148,7 +174,7 @@ class JoinedSession:
 
     @property
     def _part(self) -> PartOfSession:
-        return self.contract.among(self._series.started)
+        return self.contract.of_those_in(self._series.started)
 
     def last(self, clip: float | None = None) -> RoundMean[str] | None:
         """The mean of the last round, also after a restart; None if there is none, or a round without one came after it.
@@ -158,7 +184,7 @@ class JoinedSession:
         end = self._series.last
         return None if end is None else self._mean_of(end, self._bound(clip), 0)
 
-    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
+    async def take(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
         """Take part in the next round, and its mean.
 
         ``vector``: (d,), shortened to the L2 norm ``clip``; where records are protected (N, d), a row for each of this party's
@@ -183,10 +209,7 @@ class JoinedSession:
 
     def _value(self, vector: ArrayLike, bound: float) -> Admitted:
         study, plan = self.contract.study, self._part.terms.plan
-        try:
-            array = np.asarray(vector, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("the vector is no array of numbers: give numbers in one shape") from None
+        array = numbers_of(vector, "the vector is")
         if study.unit == PrivacyUnit.PARTY:
             if array.shape != (study.dimension,):
                 raise InputError(f"the vector has shape {array.shape}, this session takes ({study.dimension},)")
@@ -205,7 +228,7 @@ class JoinedSession:
         inside = end.execution.contributors().tolist()
         if sum(inside) < part.least:
             raise ProtocolFailure(
-                f"there is no mean of round {end.number}: {sum(inside)} parties are counted, and one takes {part.least}, so that "
+                f"round {end.number} has no mean: {sum(inside)} parties are counted, and one takes {part.least}, so that "
                 "no two can be made; what it cost is in the ledger"
             )
         return RoundMean(
@@ -229,20 +252,78 @@ class JoinedSession:
         self.account = _settle(self._ready, self._series)
 
 
+def wait_for(work: Future[Result]) -> Result:
+    try:
+        return work.result()
+    except KeyboardInterrupt:
+        # The party stops as it does on the command line: what it has is in its store.
+        work.cancel()
+        raise
+
+
+class Rounds(JoinedSession):
+    """The rounds of a session, as calls that block."""
+
+    def __enter__(self) -> Self:
+        try:
+            wait_for(self._loop.start(self._begin()))
+        except BaseException:
+            self._loop.close()
+            raise
+        return self
+
+    def __exit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._loop.start(self._end(kind is None)).result()
+        finally:
+            self._loop.close()
+
+    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
+        """Take part in a round as :meth:`JoinedSession.take` does."""
+        work = self.take(vector, clip=clip)
+        # Where the program keeps no name for it, its memory is free once it is clipped.
+        del vector
+        return wait_for(self._loop.start(work))
+
+
+class AsyncRounds(JoinedSession):
+    """The rounds of a session, as coroutines."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.wrap_future(self._loop.start(self._begin()))
+        except BaseException:
+            await asyncio.to_thread(self._loop.close)
+            raise
+        return self
+
+    async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await asyncio.wrap_future(self._loop.start(self._end(kind is None)))
+        finally:
+            await asyncio.to_thread(self._loop.close)
+
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean[str]:
+        """Take part in a round as :meth:`JoinedSession.take` does."""
+        work = self.take(vector, clip=clip)
+        del vector
+        return await asyncio.wrap_future(self._loop.start(work))
+
+
 def _scaled(mean: Vector, scale: float) -> Vector:
     """In place where that changes no other array: vectors are large."""
     return np.multiply(mean, scale, out=mean if mean.base is None else None)
 
 
-def give_up(ready: PreparedSession) -> Account | None:
+def give_up(ready: NodeGrant) -> Account | None:
     """End this party's part for good without another round, as :class:`JoinedSession` does at its end; nothing is sent."""
-    ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
-    series = Series(ready.settings, ready.contract.study.rounds, ready.most)
+    ready.started()
+    series = Series(ready.settings, ready.contract.rounds, ready.most)
     series.retire()
     return _settle(ready, series)
 
 
-def _settle(ready: PreparedSession, series: Series) -> Account | None:
-    account = ready.settle(series.started, series.progress)
+def _settle(ready: NodeGrant, series: Series) -> Account | None:
+    account = settle(ready, ready.files.session, series.started, series.progress)
     ready.files.forget_opening_keys()
     return account

@@ -13,12 +13,14 @@ from quietmean.core.errors import InputError
 from quietmean.core.origin import SESSION_RECEIPT, package_version
 from quietmean.core.output import Output, json_object
 from quietmean.core.readable import count_of
-from quietmean.node import SeriesProgress
+from quietmean.ledger import Account
+from quietmean.node import SeriesProgress, Started
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
-from quietmean.sessions.agreed import PartOfSession, SessionContract
 from quietmean.studies.agreement.quorum import minimum_of
 from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.party import Grant
+from quietmean.studies.party.session_contract import PartOfSession, SessionContract
 
 
 def receipt_at(path: Path, contract: SessionContract) -> Output:
@@ -32,6 +34,20 @@ def receipt_at(path: Path, contract: SessionContract) -> Output:
         return (fields.get("format"), fields.get("party"), agreed) == (SESSION_RECEIPT, contract.own.name, contract.digest)
 
     return Output(path, "the receipt", "receipt", own=own, private=True, ends=(".json",))
+
+
+def settle(grant: Grant, contract: SessionContract, started: Started | None, progress: SeriesProgress) -> Account | None:
+    """Put the rounds of a party that begins no other one in place of all in the ledger, and write the receipt."""
+    part = contract.of_those_in(started)
+    spent, account = part.terms.charge(progress.begun), None
+    if grant.charge is not None:
+        colluding = contract.target.colluding
+        note = f"{progress.begun} of {count_of(grant.most, 'round')}, each as planned; against any {colluding} together"
+        account = grant.charge.settle(spent, note)
+    yes = grant.ended(result=progress.results > 0, rounds=progress.begun)
+    document = receipt_of(part, progress, spent, {**yes.pop("approval"), **yes})
+    receipt_at(grant.receipt, contract).write_json(document)
+    return account
 
 
 def receipt_of(part: PartOfSession, progress: SeriesProgress, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:

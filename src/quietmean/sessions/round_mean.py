@@ -51,7 +51,7 @@ class RoundMean(Tabular, Generic[Party]):
 
     @cached_property
     def standard_error(self) -> float:
-        """Of the noise in the mean, per coordinate, in the units of the vectors."""
+        """The standard error of the noise in the mean, per coordinate, in the units of the vectors."""
         return math.sqrt(stated_variance(self.execution)) * self._scale
 
     @property

@@ -16,7 +16,7 @@ from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.sessions.account import SessionAccount
-from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
+from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.sessions.engine import Engine, MemoryEngine
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.agreement.session_terms import SessionTerms, TermsKeywords
@@ -165,10 +165,10 @@ class Session:
         arrays = {}
         for party, value in listed.items():
             if party not in range(parties):
-                raise InputError(f"there is no party {party}: they are 0 to {parties - 1}")
+                raise InputError(f"party {party} does not exist: they are 0 to {parties - 1}")
             if value is None:
                 continue
-            array = _numbers(value, party)
+            array = numbers_of(value, f"the vector of party {party} is")
             if by_record and not array.size:
                 # A party without records is there: a list of none has no columns.
                 array = array.reshape(0, dimension)
@@ -190,15 +190,7 @@ class Session:
         if self.terms.plan.protocol.traits.transfers_mass:
             name = self.terms.plan.protocol.name
             raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say: leave them out")
-        checked = _numbers(weights, None)
+        checked = numbers_of(weights, "weights are")
         if checked.shape != (parties,) or not (np.isfinite(checked).all() and (checked > 0).all()):
             raise InputError(f"weights must be {parties} finite numbers > 0, one for each party")
         return np.asarray(checked / checked.max(), dtype=np.float64)
-
-
-def _numbers(value: Any, party: PartyId | None) -> Array:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        whose = "weights are" if party is None else f"the vector of party {party} is"
-        raise InputError(f"{whose} no array of numbers: give numbers in one shape") from None

@@ -33,7 +33,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnotherStudyError(InputError):
-    """A contribution to another session or plan: whoever gives it does not know what is added up."""
+    """A contribution to another session or plan: the one who gives it does not know what is added up."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Contribution:
         places = {(entry.identity, entry.name): index for index, entry in enumerate(sealed.entries)}
         party = places.get((body.identity, body.party))
         if party is None:
-            raise InputError(f"{name} with the key {body.identity} is no party of this study: leave it out")
+            raise InputError(f"{name} with the key {body.identity} is not a party of this study: leave it out")
         if body.plan != plan.digest:
             raise AnotherStudyError(
                 f"{name} made it for the plan {show_hidden(body.plan[:32])}, here it is {plan.digest[:32]}: use the same version "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import count_of
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.core.waits import DAY, LONGEST_SECONDS
@@ -30,7 +31,12 @@ def _no_bare_number(value: Any) -> Any:
     return value
 
 
-TimeWithOffset = Annotated[AwareDatetime, BeforeValidator(_no_bare_number)]
+# In plain data equal times are the same text, whatever their offset from UTC.
+TimeWithOffset = Annotated[
+    AwareDatetime,
+    BeforeValidator(_no_bare_number),
+    PlainSerializer(lambda time: time.astimezone(UTC).isoformat(), return_type=str, when_used="json"),
+]
 
 
 class Deadlines(BaseModel):
@@ -83,9 +89,21 @@ class Deadlines(BaseModel):
 
         return Timetable.of(plans, self.first.timestamp(), self.interval)
 
-    def describe(self) -> dict[str, Any]:
-        """What all parties agree on: the same of the same times, whatever their offset from UTC."""
-        return {"first": self.first.astimezone(UTC).isoformat(), "interval": self.interval, "poll": self.poll}
+    def to_json(self, plans: Sequence[Plan]) -> dict[str, Any]:
+        """Return when each wait ends, in plain data."""
+        ends = {name: datetime.fromtimestamp(end, UTC).isoformat() for name, end in self.timetable(plans)}
+        return {"poll_seconds": self.poll, "ends": ends}
+
+    def in_words(self, plans: Sequence[Plan], rounds: int) -> str:
+        """Until when others are waited for, in ``rounds`` executions of a plan, in a sentence."""
+        table, each = self.timetable(plans), in_hours(self.interval)
+        start, end = (in_words(datetime.fromtimestamp(time, UTC)) for time in (table.first, table.last_end(rounds)))
+        steps = len(table.waits) - 1
+        waits = f"for {count_of(steps, 'round')}" if rounds == 1 else f"for {rounds} rounds of {count_of(steps, 'step')}"
+        return (
+            f"for the start until {start}, then {waits}, each {each} longer, until {end} at the latest; every party looks into "
+            f"the folder every {in_hours(self.poll)} or more often, and what is put there counts as seen"
+        )
 
 
 def in_words(when: datetime) -> str:

@@ -46,7 +46,7 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path) -> Dictionary:
-        """Raises :class:`InputError` for a file that is no data dictionary."""
+        """Raises :class:`InputError` for a file of another kind."""
         columns: dict[str, Mapping[str, Any]] = {}
         codes: dict[str, Mapping[str, str]] = {}
         left_out: dict[str, str] = {}
@@ -87,7 +87,7 @@ class Dictionary:
 
 
 class _NoColumnError(Exception):
-    """Why a field is no column."""
+    """Why a field is not a column."""
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -101,7 +101,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
     names = {heading: _HEADINGS.get(heading.strip(), heading.strip()) for heading in reader.fieldnames or ()}
     if len(raw) > _MOST_BYTES or not {"field_name", "field_type"} <= set(names.values()):
         raise InputError(
-            f"{path} is no data dictionary of REDCap: export it there, by Data Dictionary, with the headings "
+            f"{path} is not a data dictionary of REDCap: export it there, by Data Dictionary, with the headings "
             "'Variable / Field Name' and 'Field Type'"
         )
     try:

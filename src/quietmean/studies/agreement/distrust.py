@@ -19,7 +19,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def revocation(identity: Identity) -> bytes:
-    """The content of a revocation file: whoever has it can show that the key must not be trusted, and nothing else."""
+    """The content of a revocation file: anyone who has it can show that the key must not be trusted, and nothing else."""
     return Signed.sign(Purpose.REVOCATION, {"key": identity.public_key}, identity).to_file()
 
 
@@ -54,7 +54,7 @@ class Distrusted:
     def add(self, source: str) -> str:
         """Distrust a key, given as its line or as a revocation; durable when this returns. Returns the key's line.
 
-        Raises :class:`InputError` for what is no key, and where it cannot be written.
+        Raises :class:`InputError` for what is not a key, and where it cannot be written.
         """
         key = source if source.startswith(KEY_PREFIX) else revoked_key(source)
         public_key_bytes(key)

@@ -39,7 +39,7 @@ class DropReceipt:
 
     @classmethod
     def sign(cls, drop: Identity, session: str, contributor: str, digest: str, time: float) -> Self:
-        """The same for the same contribution and time, in seconds since 1970."""
+        """Sign a receipt, the same for the same contribution and time, in seconds since 1970."""
         body = _Body(contributor, digest, drop.public_key, session, datetime.fromtimestamp(time, UTC).isoformat())
         return cls.verified(Signed.sign(Purpose.COMMITTEE_RECEIPT, msgspec.to_builtins(body), drop))
 

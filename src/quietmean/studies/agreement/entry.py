@@ -68,7 +68,7 @@ class Entry:
     ``exchange`` (X25519) and ``mailbox`` (ML-KEM-768 and X25519) are the public halves, in base64, of two key pairs that are for
     this study alone; ``encapsulation`` (ML-KEM-768) of a third one, where it has hybrid links, else empty. ``address``:
     HOST:PORT, or empty where nobody dials this party. ``formerly``: the identity key that this one replaces, which has signed it.
-    ``member``: of the committee, of a study that has one; whoever only contributes to it has no key pairs for it.
+    ``member``: of the committee, of a study that has one; one that only contributes to it has no key pairs for it.
     """
 
     signed: Signed
@@ -146,19 +146,7 @@ class Entry:
             _require_ml_kem(decode_base64(body.encapsulation, KEM_BYTES, subject), subject)
         decode_base64(body.nonce, NONCE_BYTES, f"nonce in {party}")
         formerly = None if body.formerly is None else _replaced(body.formerly, body.identity, party)
-        return cls(
-            signed,
-            body.invitation,
-            body.name,
-            body.identity,
-            body.exchange,
-            body.mailbox,
-            body.nonce,
-            body.address,
-            formerly,
-            body.encapsulation,
-            body.member,
-        )
+        return cls(signed, **(msgspec.structs.asdict(body) | {"formerly": formerly}))
 
     def says(self, identity: Identity, name: str, address: str, before: Identity | None, member: bool = False) -> bool:
         """Whether it is what this party would say again, but for its keys."""
@@ -217,7 +205,7 @@ def _require_ml_kem(raw: bytes, subject: str) -> None:
     try:
         MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
-        raise InputError(f"{subject} is no ML-KEM-768 key: ask for the entry again") from None
+        raise InputError(f"{subject} is not an ML-KEM-768 key: ask for the entry again") from None
 
 
 def _require_mailbox(raw: bytes, subject: str) -> None:

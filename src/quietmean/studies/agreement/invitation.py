@@ -69,7 +69,7 @@ class Invitation:
         if body.version < 1 or (body.version == 1) != (body.previous is None):
             raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener anew")
         if body.previous is not None and not is_digest(body.previous):
-            raise InputError("the previous seal that the invitation names is no digest: ask the convener for another")
+            raise InputError("the previous seal that the invitation names is not a digest: ask the convener for another")
         study = any_of_tables(body.study, "the study of the invitation")
         return cls(signed, study, body.convener, body.version, body.previous, body.nonce)
 

@@ -13,6 +13,7 @@ from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Mechanism
+from quietmean.studies.agreement.deadlines import in_words
 
 # What parties tell each other of an attempt is one short message.
 MOST_PARTIES = 500
@@ -61,11 +62,21 @@ def require_ahead(start_by: datetime | None, now: datetime) -> None:
         raise InputError(f"start_by is {when}, which has passed: choose a time that leaves all parties days to accept")
 
 
+def start_text(start_by: datetime, parties: int, fewest: int) -> str:
+    """When and with whom a study starts that does not wait for all, in a sentence."""
+    fewer = f", with those who are there if they are {fewest} or more, or before that if its first convener says so"
+    fewer = fewer if fewest < parties else ""
+    return (
+        f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on "
+        "first, by proposal of one of the parties, and a party that is not in takes no part"
+    )
+
+
 def for_quorum(choice: Choice, minimum: int, options: Mapping[str, Any], planned: Planned) -> Choice:
     """The choice with plans for every number of parties with which a study may start, from ``minimum`` on.
 
     ``options``: the protocol's, as the study gives them. All plans are of one protocol and against the same number of colluders,
-    whoever is in. Raises :class:`InputError` for a protocol that cannot start so.
+    however many are in. Raises :class:`InputError` for a protocol that cannot start so.
     """
     target = choice.plan.target
     least = least_minimum(target.parties, target.colluding)

@@ -21,7 +21,7 @@ from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.entry import Entry
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, is_signed_document, read_signed
+from quietmean.studies.agreement.signed import Signed, SignedParts, decode_base64, from_parts, is_signed_document, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import vouching_of
@@ -32,16 +32,11 @@ _LARGEST = 64 * 2**20
 _FORMAT = "quietmean sealed 1"
 
 
-class _Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    body: str
-    signature: str
-
-
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conveners: tuple[str, ...]
-    entries: tuple[_Parts, ...]
+    entries: tuple[SignedParts, ...]
     instance: str
-    invitation: _Parts
+    invitation: SignedParts
 
 
 @dataclass(frozen=True)
@@ -71,9 +66,9 @@ class Sealed:
         first = [key for key in identities if key == convener.public_key]
         body = _Body(
             conveners=tuple(first + [key for key in identities if key not in first]),
-            entries=tuple(_Parts(**entry.signed.parts()) for entry in ordered),
+            entries=tuple(entry.signed.parts() for entry in ordered),
             instance=base64.b64encode(fresh_bytes(INSTANCE_BYTES)).decode(),
-            invitation=_Parts(**invitation.signed.parts()),
+            invitation=invitation.signed.parts(),
         )
         return cls.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))
 

@@ -1,7 +1,7 @@
 r"""What the parties of a session agree on once: a budget for at most T means, and the plan that every round has.
 
 Every round releases one mean of vectors in the unit ball, by the same plan with noise of its own. If a round costs
-(mu, beta, tv) whatever happens in it, T rounds cost (sqrt(T) mu, T beta, T tv), also where what is asked in later rounds depends
+(mu, beta, tv) at most, T rounds cost (sqrt(T) mu, T beta, T tv), also where what is asked in later rounds depends
 on what earlier ones released (Smith and Thakurta 2022): mu adds in squares, against any one coalition for all rounds. The noise
 of a round follows from that at the start and never changes.
 
@@ -144,11 +144,11 @@ class SessionTerms:
         )
 
     def charge(self, rounds: int) -> Charge:
-        """What so many rounds cost at most, whatever happens in them."""
+        """What so many rounds cost at most."""
         return compose([self.plan.charge] * rounds)
 
     def spent_epsilon(self, rounds: int) -> float:
-        """The same at the session's delta; rounded up."""
+        """What so many rounds cost at the session's delta; rounded up."""
         return self.charge(rounds).epsilon(self.delta) if rounds else 0.0
 
     def noise(self, clip: float) -> float:
@@ -157,7 +157,7 @@ class SessionTerms:
 
     @property
     def whole_target(self) -> Target:
-        """Of all rounds together."""
+        """The target of all rounds together."""
         return self._target(self.epsilon, self.delta)
 
     def _whole_mu(self, spare: float) -> float:

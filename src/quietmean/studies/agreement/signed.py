@@ -37,6 +37,13 @@ _LINE = re.compile(rf"\s*quietmean-({'|'.join(purpose.replace(' ', '-') for purp
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
+class SignedParts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A document inside another."""
+
+    body: str
+    signature: str
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file of a signed document. ``body`` is a text, so that its bytes are those that were signed."""
 
@@ -82,12 +89,13 @@ class Signed:
     def _unreadable(self, reason: str) -> InputError:
         return InputError(f"this {self.purpose} cannot be read ({reason}): ask for it again")
 
-    def parts(self) -> dict[str, str]:
-        """Body and signature as JSON, for a document inside another."""
-        return {"body": self.body.decode(), "signature": base64.b64encode(self.signature).decode()}
+    def parts(self) -> SignedParts:
+        """Body and signature as texts, for a document inside another."""
+        return SignedParts(self.body.decode(), base64.b64encode(self.signature).decode())
 
     def to_file(self) -> bytes:
-        return msgspec.json.encode(_File(_format(self.purpose), **self.parts())) + b"\n"
+        parts = self.parts()
+        return msgspec.json.encode(_File(_format(self.purpose), parts.body, parts.signature)) + b"\n"
 
     def to_line(self) -> str:
         """One line of text, to be pasted into a mail."""
@@ -113,7 +121,7 @@ def read_signed(purpose: Purpose, source: str | Path, largest: int = _LARGEST) -
 
 
 def read_bounded(path: Path, largest: int = _LARGEST) -> bytes:
-    """All of a file that is no larger than a signed document may be. Raises :class:`InputError`."""
+    """All of a file that is at most as large as a signed document may be. Raises :class:`InputError`."""
     try:
         with path.open("rb") as file:
             content = file.read(largest + 1)
@@ -157,12 +165,12 @@ def decode_base64(text: str, size: int, subject: str) -> bytes:
     return raw
 
 
-def from_parts(purpose: Purpose, parts: Any, subject: str) -> Signed:
+def from_parts(purpose: Purpose, parts: SignedParts | _File, subject: str) -> Signed:
     """A document inside another. Raises :class:`InputError`."""
     try:
         body = parts.body.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{subject} is no text: it was changed, ask for it again") from None
+        raise InputError(f"{subject} is not a text: it was changed, ask for it again") from None
     return Signed(purpose, body, decode_base64(parts.signature, 64, f"the signature of {subject}"))
 
 

@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.codec import to_plain
-from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, Links, PrivacyUnit
+from quietmean.core.domain import MEAN_OF_ROWS, CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind
 from quietmean.core.schema import nearest, require_known
-from quietmean.core.toml_files import fault, read_tables
 from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -34,30 +31,31 @@ from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, in_hours, in_words
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could, require_start_by
-from quietmean.studies.agreement.transport import TIMEOUTS, Seconds, Transport, TransportTerms
+from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words
+from quietmean.studies.agreement.joint_terms import JointTerms
+from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
-# By which parties that connect wait for each other.
-# How the budget is divided among statistics.
+# How the budget is divided between statistics.
 ALLOCATIONS = ("shares", "widths")
 
 
-class StudyTerms(TransportTerms, BaseModel):
+class StudyTerms(JointTerms):
     """Everything the parties must agree on, apart from who they are (the roster)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    nested_tables: ClassVar[Mapping[str, type[BaseModel]]] = {
+        "column": Column,
+        "deadlines": Deadlines,
+        "committee": CommitteeTerms,
+    }
 
-    name: str = "study"
     columns: tuple[DeclaredColumn, ...] = Field(alias="column", min_length=1)
-    # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
+    # Tables with a kind; none mean the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
-    unit: PrivacyUnit = PrivacyUnit.RECORD
     # Where persons are the unit: which of a person's rows count (their mean, the first, the last, or the sum of so many at most),
     # and at how many parties one person is at most, which nobody checks.
     rows: Literal["mean", "first", "last"] | Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
@@ -75,37 +73,12 @@ class StudyTerms(TransportTerms, BaseModel):
     largest_share: float | None = Field(default=None, gt=0, le=1)
     # Go on although noise hides all that a statistic's bounds do not tell.
     accept_wide: bool = False
-    epsilon: float = 1.0
     # Instead of epsilon: what colluders may learn of a party's value, an average and no differential privacy.
     nats: float | None = None
-    delta: float = 1e-6
-    colluding: int | None = None
     # Messages between honest parties that the adversary reads besides: each with this chance, or "all-after-first".
     eavesdropping: float | str | None = None
-    dropouts: float = 0.0
-    protocol: str = AUTO
-    options: dict[str, Any] = Field(default_factory=dict)
-    round_timeout: Seconds = 10.0
-    start_timeout: Seconds = 60.0
-    transport: Transport = "connections"
-    # Of a study through a folder, in place of the time-outs: until when the start and each of the rounds wait.
-    deadlines: Deadlines | None = None
-    # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
-    minimum: int | None = Field(default=None, ge=2, strict=True)
-    start_by: TimeWithOffset | None = None
-    # Which keys protect what the parties tell each other. A new sealed study says hybrid; without it, it is X25519 alone.
-    links: Links | None = None
     # Whose members open the sum of what all contribute, in one message each.
     committee: CommitteeTerms | None = None
-
-    def sealable(self) -> StudyTerms:
-        """The study as it is sealed: with hybrid links, unless it says something else."""
-        return self if self.links is not None else self.model_copy(update={"links": Links.HYBRID})
-
-    @property
-    def starts_with_quorum(self) -> bool:
-        """Whether who is in is agreed on before the start, instead of waiting for everybody."""
-        return self.start_by is not None
 
     @model_validator(mode="before")
     @classmethod
@@ -121,15 +94,7 @@ class StudyTerms(TransportTerms, BaseModel):
         return fields if name == fields["protocol"] else {**fields, "protocol": name, "options": options}
 
     @classmethod
-    def load(cls, path: Path) -> StudyTerms:
-        """From a TOML file with tables [study], [[column]] and perhaps [[statistic]].
-
-        Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
-        """
-        return cls.from_tables(read_tables(path, "study file", FileKind.STUDY, FileKind.SESSION), f"study file {path.name}")
-
-    @classmethod
-    def from_tables(cls, raw: Mapping[str, Any], source: str) -> StudyTerms:
+    def from_tables(cls, raw: Mapping[str, Any], source: str) -> Self:
         """From the tables of a study file, which is at ``source``. Raises :class:`InputError` where :meth:`parse` does."""
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
@@ -150,53 +115,44 @@ class StudyTerms(TransportTerms, BaseModel):
 
     def tables(self) -> dict[str, Any]:
         """The tables of its study file in plain data, with every default: what :meth:`from_tables` reads."""
-        left_out = {"columns", "statistics", *(() if self.nats is None else ("epsilon",))}
-        general = self.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_none=True)
-        if self.by_folder:
-            for name in TIMEOUTS:
-                del general[name]
-        else:
-            # Seals from before there were folders stay what they are.
-            del general["transport"]
-        if self.keyed_by == Links.X25519:
-            # And those from before there were other links.
-            general.pop("links", None)
+        general = self.describe("columns", "statistics", *(() if self.nats is None else ("epsilon",)))
         columns = [column.describe() for column in self.columns]
         return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
 
     @classmethod
-    def parse(cls, raw: dict[str, Any]) -> StudyTerms:
-        """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
-        try:
-            study = cls.model_validate(raw)
-        except ValidationError as error:
-            all_faults = error.errors()
-            # Where a column is wrong, there is none for the list either.
-            inside = any(detail["loc"][0] == "column" and len(detail["loc"]) > 1 for detail in all_faults)
-            shown = [detail for detail in all_faults if not (inside and detail["loc"] == ("column",))]
-            faults = "; ".join(map(_fault, shown))
-            raise InputError(f"the study is not as it should be ({faults}): mend these fields") from None
-        columns, statistics = written_out(study.columns, study.statistics)
-        if (columns, statistics) != (study.columns, study.statistics):
-            study = study.model_copy(update={"columns": columns, "statistics": statistics})
-        study.require_possible_committee()
-        require_start_by(study.minimum, study.start_by, "study")
-        study.require_possible_transport()
-        study.require_possible_weights()
-        study.require_possible_persons()
+    def _shown(cls, faults: list[ErrorDetails]) -> list[ErrorDetails]:
+        # Where a column is wrong, there is none for the list either.
+        inside = any(detail["loc"][0] == "column" and len(detail["loc"]) > 1 for detail in faults)
+        return [detail for detail in faults if not (inside and detail["loc"] == ("column",))]
+
+    @classmethod
+    def _fault(cls, detail: ErrorDetails) -> str:
+        if detail["loc"] == ("column",) and detail["type"] in ("missing", "too_short"):
+            return "it has no column: add a [[column]] with name, low and high"
+        return super()._fault(detail)
+
+    def _written_out(self) -> Self:
+        columns, statistics = written_out(self.columns, self.statistics)
+        if (columns, statistics) == (self.columns, self.statistics):
+            return self
+        return self.model_copy(update={"columns": columns, "statistics": statistics})
+
+    def _require_possible(self) -> None:
+        self.require_possible_committee()
+        self.require_possible_weights()
+        self.require_possible_persons()
         # What statistics ask for is checked here, too.
-        _ = study.workload.scales
-        if study.eavesdropping is not None:
-            require_eavesdropping(study.eavesdropping)
+        _ = self.workload.scales
+        if self.eavesdropping is not None:
+            require_eavesdropping(self.eavesdropping)
         # Documents state the default.
-        if study.nats is not None and study.delta != cls.model_fields["delta"].default:
-            raise InputError(f"delta {study.delta:g} stands beside nats {study.nats:g}, which have none: leave it out")
+        if self.nats is not None and self.delta != type(self).model_fields["delta"].default:
+            raise InputError(f"delta {self.delta:g} stands beside nats {self.nats:g}, which have none: leave it out")
         # What no number of parties could keep.
-        of_committee = None if study.committee is None else study.committee.minimum
-        study.target(parties_that_could(colluding=study.colluding, minimum=study.minimum, committee_minimum=of_committee))
-        if study.protocol != AUTO:
-            configure(study.protocol, study.options)
-        return study
+        of_committee = None if self.committee is None else self.committee.minimum
+        self.target(parties_that_could(colluding=self.colluding, minimum=self.minimum, committee_minimum=of_committee))
+        if self.protocol != AUTO:
+            configure(self.protocol, self.options)
 
     def require_possible_weights(self) -> None:
         """Raises :class:`InputError` for limits on what parties weigh that no party keeps, or where all weigh the same."""
@@ -226,7 +182,7 @@ class StudyTerms(TransportTerms, BaseModel):
             "minimum": "write minimum into the committee, for the fewest contributions that give a result",
             "start_by": "members start when the time for contributions is over",
             "nats": "a committee keeps a budget in epsilon",
-            "eavesdropping": "whoever reads a contribution reads nothing, all of it is encrypted to members",
+            "eavesdropping": "one who reads a contribution learns nothing, all of it is encrypted to members",
         }
         for name, why in instead.items():
             if getattr(self, name) is not None:
@@ -333,8 +289,7 @@ class StudyTerms(TransportTerms, BaseModel):
 
     @property
     def in_words(self) -> str:
-        """What is asked for, in words."""
-        return f"epsilon {self.epsilon:g}, delta {self.delta:g}" if self.nats is None else nats_in_words(self.nats)
+        return super().in_words if self.nats is None else nats_in_words(self.nats)
 
     def public_records(self, parties: int, stated: int | None = None) -> float | None:
         """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
@@ -344,7 +299,7 @@ class StudyTerms(TransportTerms, BaseModel):
         return None if records is None else float(records)
 
     def contributions_expected(self, parties: int) -> int:
-        """Of how many of the parties a contribution is counted on: of a committee's members only what they hand in besides."""
+        """How many of the parties are counted on to contribute: of a committee's members only what they hand in besides."""
         return parties if self.committee is None else max(parties - self.committee.members, 1)
 
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
@@ -372,7 +327,7 @@ class StudyTerms(TransportTerms, BaseModel):
         return self.with_quorum(choice) if self.starts_with_quorum else choice
 
     def with_quorum(self, choice: Choice) -> Choice:
-        """The same with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""
+        """The choice with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""
         target = choice.plan.target
 
         def planned(parties: int, protocol: str, options: Mapping[str, Any]) -> Plan:
@@ -411,16 +366,9 @@ class StudyTerms(TransportTerms, BaseModel):
         if self.committee is not None:
             context |= {"committee": self.committee.describe()}
         if self.by_folder:
-            context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
+            context |= {"transport": self.transport, "deadlines": self.required_deadlines.model_dump(mode="json")}
         limits = {"records_per_party": self.records_per_party, "largest_share": self.largest_share}
         context |= {name: to_plain(limit) for name, limit in limits.items() if limit is not None}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.agreed_fields() for statistic in self.workload.statistics]}
-
-
-def _fault(detail: ErrorDetails) -> str:
-    """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
-    if detail["loc"] == ("column",) and detail["type"] in ("missing", "too_short"):
-        return "it has no column: add a [[column]] with name, low and high"
-    return fault(detail, StudyTerms, {"column": Column, "deadlines": Deadlines, "committee": CommitteeTerms})

@@ -20,9 +20,6 @@ def study_text(study: AnyStudy) -> str:
         return "\n".join(["[session]", *_lines(tables["session"])]) + "\n"
     general = dict(tables["study"])
     options = general.pop("options", {})
-    if study.links is not None:
-        # In a file, none stands for what new studies have.
-        general["links"] = str(study.links)
     parts = ["[study]", *_lines(general)]
     if options:
         parts += ["", "[study.options]", *_lines(options)]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
@@ -28,30 +29,25 @@ from quietmean.randomness import Seed
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.entry import X25519_BYTES, Entry
 from quietmean.studies.agreement.invitation import Invitation
-from quietmean.studies.agreement.signed import Signed, decode_base64, from_parts, read_bounded
+from quietmean.studies.agreement.signed import Signed, SignedParts, decode_base64, from_parts, read_bounded
 from quietmean.studies.agreement.voucher import Voucher
 
 _FORMAT = "quietmean study keys 1"
 _SEED_BYTES = 64
 
 
-class _Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    body: str
-    signature: str
-
-
 class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What this party contributed by file, and the keyed digest of the data that it is of, hexadecimal."""
 
     data: str
-    contribution: _Parts
+    contribution: SignedParts
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``sealed``: the digest of the one seal with which these keys may be used, once they have been; ``compared``: see below."""
 
     format: str
-    entry: _Parts
+    entry: SignedParts
     exchange: str
     mailbox: str
     sealed: str | None
@@ -78,7 +74,7 @@ class StudyKeys:
 
     ``sealed``: the digest of the seal that they are bound to, hexadecimal; None before the party has joined. ``compared``: names
     of parties with whom its words were compared before that. ``seed``: of the noise of a contribution by file; ``given``: that
-    contribution, from when on there is neither the seed nor ``exchange``. There is no ``mailbox`` after the result of a study by
+    contribution, after which there is neither the seed nor ``exchange``. There is no ``mailbox`` after the result of a study by
     folder.
 
     ``voucher``: of a contributor whom no list names. No key is derived from the identity key. The repr shows no secret.
@@ -163,27 +159,24 @@ class StudyKeys:
         if raw.format != _FORMAT:
             raise wrong
         entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))
-        exchange, given = None, None
-        if entry.has_keys and raw.given is None:
-            exchange = X25519PrivateKey.from_private_bytes(
-                decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}")
-            )
+
+        def secret(text: str, size: int, what: str) -> bytes | None:
+            return decode_base64(text, size, f"the {what} in {path}") if text else None
+
+        exchange, given, mailbox, seed, encapsulation = None, None, None, None, None
         if raw.given is not None:
-            given = GivenContribution(
-                raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}")
-            )
-        seed = Seed(decode_base64(raw.seed, 32, f"the seed in {path}")) if raw.seed else None
-        mailbox = None
-        if raw.mailbox:
-            seeds = decode_base64(raw.mailbox, _SEED_BYTES + X25519_BYTES, f"the mailbox key in {path}")
-            mailbox = (
-                MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
-                X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
-            )
-        encapsulation = None
-        if raw.encapsulation:
-            kem_seed = decode_base64(raw.encapsulation, _SEED_BYTES, f"the encapsulation key in {path}")
-            encapsulation = MLKEM768PrivateKey.from_seed_bytes(kem_seed)
+            contribution = from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}")
+            given = GivenContribution(raw.given.data, contribution)
+        elif entry.has_keys:
+            own = decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}")
+            exchange = X25519PrivateKey.from_private_bytes(own)
+        if found := secret(raw.seed, 32, "seed"):
+            seed = Seed(found)
+        if found := secret(raw.mailbox, _SEED_BYTES + X25519_BYTES, "mailbox key"):
+            kem, x25519 = found[:_SEED_BYTES], found[_SEED_BYTES:]
+            mailbox = MLKEM768PrivateKey.from_seed_bytes(kem), X25519PrivateKey.from_private_bytes(x25519)
+        if found := secret(raw.encapsulation, _SEED_BYTES, "encapsulation key"):
+            encapsulation = MLKEM768PrivateKey.from_seed_bytes(found)
         voucher = Voucher.load(raw.voucher) if raw.voucher else None
         keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given, encapsulation, voucher)
         derived = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox, encapsulation).items()}
@@ -197,37 +190,31 @@ class StudyKeys:
         Raises :class:`InputError` if they are bound to another seal.
         """
         self.require_free_for(sealed)
-        bound = replace(self, sealed=sealed, compared=tuple(sorted({*self.compared, *compared})))
-        if bound != self:
-            bound._write()
-        return bound
+        return self._with(sealed=sealed, compared=tuple(sorted({*self.compared, *compared})))
 
     def with_voucher(self, voucher: Voucher | None) -> StudyKeys:
         """The keys with what admits this party, as the registrar made it last; durable when this returns."""
-        if self.voucher == voucher:
-            return self
-        keys = replace(self, voucher=voucher)
-        keys._write()
-        return keys
+        return self._with(voucher=voucher)
 
     def with_seed(self) -> StudyKeys:
         """The keys with a seed for the noise of a contribution; durable when this returns."""
-        if self.seed is not None:
-            return self
-        keys = replace(self, seed=Seed.from_os())
-        keys._write()
-        return keys
+        return self if self.seed is not None else self._with(seed=Seed.from_os())
 
     def spent(self, given: GivenContribution) -> StudyKeys:
         """The keys with this party's contribution in place of seed and exchange key, in one step; durable when this returns."""
-        keys = replace(self, exchange=None, seed=None, given=given)
-        keys._write()
-        return keys
+        return self._with(exchange=None, seed=None, given=given)
 
     def without_opening(self) -> StudyKeys:
         """The keys without those that open what others wrote or encapsulated; durable when this returns."""
         keys = replace(self, mailbox=None, encapsulation=None)
         keys._write()
+        return keys
+
+    def _with(self, **changes: Any) -> StudyKeys:
+        """The keys with what has changed; durable when this returns."""
+        keys = replace(self, **changes)
+        if keys != self:
+            keys._write()
         return keys
 
     def require_free_for(self, sealed: str) -> None:
@@ -244,20 +231,26 @@ class StudyKeys:
         return {"exchange": entry.exchange, "mailbox": entry.mailbox, "encapsulation": entry.encapsulation}
 
     def _write(self) -> None:
-        parts, secret = _Parts(**self.entry.signed.parts()), ""
-        if self.mailbox is not None:
-            encryption, agreement = self.mailbox
-            secret = base64.b64encode(encryption.private_bytes_raw() + agreement.private_bytes_raw()).decode()
-        own = "" if self.exchange is None else base64.b64encode(self.exchange.private_bytes_raw()).decode()
-        seed = "" if self.seed is None else base64.b64encode(self.seed.secret).decode()
-        given = None
-        if self.given is not None:
-            given = _Given(self.given.data, _Parts(**self.given.contribution.parts()))
-        kem = "" if self.encapsulation is None else base64.b64encode(self.encapsulation.private_bytes_raw()).decode()
-        voucher = "" if self.voucher is None else self.voucher.signed.to_line()
-        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given, kem, voucher)
+        mailbox = b"".join(key.private_bytes_raw() for key in self.mailbox or ())
+        given = None if self.given is None else _Given(self.given.data, self.given.contribution.parts())
+        file = _File(
+            _FORMAT,
+            self.entry.signed.parts(),
+            exchange=_text(self.exchange),
+            mailbox=base64.b64encode(mailbox).decode(),
+            sealed=self.sealed,
+            compared=self.compared,
+            seed="" if self.seed is None else base64.b64encode(self.seed.secret).decode(),
+            given=given,
+            encapsulation=_text(self.encapsulation),
+            voucher="" if self.voucher is None else self.voucher.signed.to_line(),
+        )
         with _overwritten(self.path):
             write_private(self.path, msgspec.json.encode(file) + b"\n")
+
+
+def _text(key: X25519PrivateKey | MLKEM768PrivateKey | None) -> str:
+    return "" if key is None else base64.b64encode(key.private_bytes_raw()).decode()
 
 
 @contextlib.contextmanager
@@ -298,7 +291,7 @@ def write_private(path: Path, content: bytes, then: str = ONCE_MORE) -> None:
 def _public(
     exchange: X25519PrivateKey | None, mailbox: Mailbox | None, encapsulation: MLKEM768PrivateKey | None
 ) -> Mapping[str, bytes]:
-    """Of those that are there."""
+    """The public halves of those that are there."""
     encoded = {} if mailbox is None else {"mailbox": mailbox_bytes(mailbox)}
     if exchange is not None:
         encoded["exchange"] = exchange.public_key().public_bytes_raw()

@@ -1,4 +1,4 @@
-"""A voucher: a registrar's word that whoever has a key may contribute to one study, once, although no list names it.
+"""A voucher: a registrar's word that anyone who has a key may contribute to one study, once, although no list names it.
 
 One line of text, in a file of its own or in front of the key that the registrar made: ``--key`` names either file. It is bound to
 the invitation, so that it can be handed out while members still accept, and stays good if the study is sealed anew for them.

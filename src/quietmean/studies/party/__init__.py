@@ -2,17 +2,28 @@
 
 from quietmean.node import Observers
 from quietmean.studies.party.accounts import twins_text
+from quietmean.studies.party.admission import (
+    Grant,
+    NodeAdmission,
+    NodeGrant,
+    PartyAdmission,
+    Person,
+    Preparation,
+    auditor_for,
+    require_number,
+    require_places,
+)
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, require_digest
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.executions import execution_id
 from quietmean.studies.party.files import (
-    Files,
-    PartyFiles,
+    PartyContext,
     agreed_files,
     agreed_terms,
     file_name,
+    is_session,
     own_keys,
     start_request,
 )
@@ -20,16 +31,6 @@ from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import (
-    PartyPreparation,
-    Person,
-    Preparation,
-    PreparedStudy,
-    auditor_for,
-    planned_values,
-    require_number,
-    require_places,
-)
 
 __all__ = [
     "ASSUMED",
@@ -38,18 +39,19 @@ __all__ = [
     "Consent",
     "ConsentInAdvance",
     "Contract",
-    "Files",
     "Finished",
+    "Grant",
     "NobodyToAsk",
+    "NodeAdmission",
+    "NodeGrant",
     "Observers",
     "OwnerApproval",
-    "PartyFiles",
-    "PartyPreparation",
+    "PartyAdmission",
+    "PartyContext",
     "Payer",
     "Person",
     "Policy",
     "Preparation",
-    "PreparedStudy",
     "Signatory",
     "agreed_files",
     "agreed_terms",
@@ -57,12 +59,12 @@ __all__ = [
     "ended",
     "execution_id",
     "file_name",
+    "is_session",
     "not_started",
     "notes_of",
     "own_keys",
     "payer_for",
     "place_of",
-    "planned_values",
     "require_digest",
     "require_number",
     "require_places",

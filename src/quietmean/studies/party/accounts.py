@@ -63,8 +63,11 @@ class Accounts:
     def there(self) -> bool:
         return self.account in self.names
 
-    def require_first(self) -> None:
-        """Raises :class:`AccountQuestion` where the ledger has an account already: that of the same people, perhaps."""
+    def require_first(self, study: str = "") -> None:
+        """Raises :class:`AccountQuestion` where the ledger has an account already: that of the same people, perhaps.
+
+        ``study``: what is charged, if a person may have chosen its account before a stop.
+        """
         names = self.names
         if not names:
             return
@@ -76,7 +79,9 @@ class Accounts:
             why = f"the same input columns were charged to account {_listed(same)}, so these are the same data"
         else:
             why = f"the same people as {_listed(names)}? Nothing here tells"
-        raise AccountQuestion(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
+        question = AccountQuestion(self.place, why, [*same, *(name for name in names if name not in same)], self.account)
+        question.charged = self.book.account_of(study) if study else None
+        raise question
 
     def beside(self, study: str) -> Account:
         """The account for new people beside :attr:`account`, with the same budget, to which the study is charged or would be."""
@@ -108,7 +113,9 @@ class Accounts:
         self.make(opening)
         self.book.claim(opening.name, json.dumps({"new_people_beside": self.account, "checked": checked}))
         how = (
-            "checked: whoever is known pays in the account that knows them, too" if checked else "not checked: nothing proves it"
+            "checked: people who are known pay in the account that knows them, too"
+            if checked
+            else "not checked: nothing proves it"
         )
         return f"account {opening.name!r} for new people beside {self.account!r} ({how})"
 

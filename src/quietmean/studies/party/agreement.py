@@ -1,32 +1,32 @@
-"""What is agreed on, by whom, and under which seal: what the contracts of a study and of a session have in common."""
+"""What is agreed on, by whom, and under which seal: what a party says yes to, of a study as of a session."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from quietmean.core.assumptions import Assumption, assumptions_json
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
 from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.query_statement import QueryStatement
-from quietmean.core.readable import count_of
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge
 from quietmean.privacy.facts import a_priori, any_of, cost_text, everybody_else
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy
-from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.agreement.quorum import start_text
 from quietmean.studies.agreement.sealed import Sealed
 
 # What a contract calls a line that is an assumption.
@@ -45,21 +45,35 @@ class Signatory:
     def __str__(self) -> str:
         return self.name if self.address is None else f"{self.name} at {format_address(self.address)}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"name": self.name, "key": self.key, "address": None if self.address is None else format_address(self.address)}
 
+
+class ContractFact:
+    """One thing that a contract says: how it is called and put to people, and its fields in the JSON document."""
+
+    def __init__(self, name: str, *sentences: str, **fields: Any) -> None:
+        self.name, self.sentences, self.fields = name, sentences, fields
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Agreement(ABC):
-    """What all parties have alike, but for who they are, and what a site's policy and its approvers look at.
+    """What ``party`` of the ``parties`` says yes to, and what a site's policy and its approvers look at.
 
-    ``sealed``: where it came sealed by a convener. ``contributes``: by file, and connects to nobody. ``query``: what
-    this party's owner declares of the one over its data. ``target``: of all that is
+    All parties of a ``study`` have the same one, but for who they are and what the owner of their data declares of a query.
+    ``sealed``: where study and parties came sealed by a convener. ``contributes``: by file, and connects to nobody. ``query``:
+    what this party's owner declares of the one over its data. ``target``: of all that is
     asked for, ``plan``: of one execution by all, the first of ``plans``, of all numbers of parties with which it may start.
     ``asks_for``: kind and text of each statistic; ``used`` and ``declared``: columns.
     """
 
+    study: AnyStudy
     parties: tuple[Signatory, ...]
     party: PartyId
-    sealed: Sealed | None
+    sealed: Sealed | None = None
     contributes: bool = False
-    query: QueryStatement = QueryStatement()
+    query: QueryStatement = field(default_factory=QueryStatement)
 
     @property
     @abstractmethod
@@ -71,23 +85,77 @@ class Agreement(ABC):
 
     @property
     @abstractmethod
-    def epsilon_a_priori(self) -> float: ...
+    def charge(self) -> Charge:
+        """What is reserved for it, however many start."""
+
+    @property
+    @abstractmethod
+    def epsilon_a_priori(self) -> float:
+        """What it costs at most, however many start."""
 
     @property
     @abstractmethod
     def asks_for(self) -> Sequence[tuple[str, str]]: ...
 
     @property
-    @abstractmethod
-    def used(self) -> Sequence[Column]: ...
+    def used(self) -> Sequence[Column]:
+        return ()
 
     @property
-    @abstractmethod
-    def declared(self) -> Sequence[Column]: ...
+    def declared(self) -> Sequence[Column]:
+        return ()
+
+    @property
+    def rounds(self) -> int:
+        """How many executions of the plan there are at the most, one after the other."""
+        return 1
+
+    @property
+    def assumptions(self) -> Sequence[Assumption]:
+        return (*self.plan.assumptions, *self.query.assumptions)
 
     @abstractmethod
-    def lines(self) -> Sequence[tuple[str, str]]:
-        """What it is about, and what it says: for people."""
+    def _title(self) -> ContractFact: ...
+
+    @abstractmethod
+    def _question(self) -> Iterable[ContractFact]:
+        """What is asked for, and what that protects."""
+
+    @abstractmethod
+    def _answer(self) -> Iterable[ContractFact]:
+        """What is known of the answer beforehand, and how far one party can move it."""
+
+    def facts(self) -> list[ContractFact]:
+        """List what it is about, and what it says: terminal, pages and JSON are made of this."""
+        plan, target = self.plan, self.target
+        protocol, why = plan.protocol, f": {self._why}" if self._why else ""
+        trust = protocol.traits.trust
+        fields = {"epsilon_a_priori": self.epsilon_a_priori, "delta": target.delta, "enforced_by": plan.a_priori.enforced_by}
+        cost = ContractFact("costs at most", self._cost(), **fields)
+        # What is not promised comes first.
+        first = plan.above_target is not None
+        return [
+            self._title(),
+            *([cost] if first else []),
+            *self._question(),
+            *([] if first else [cost]),
+            ContractFact("against", self._against(), colluding=target.colluding),
+            self._if_more(),
+            ContractFact("protocol", f"{protocol.name}, {trust}{why}", protocol=protocol.name, trust=trust),
+            *self._together(),
+            *self._connections(),
+            *self._answer(),
+            ContractFact(ASSUMED, *map(str, self.assumptions), assumptions=assumptions_json(self.assumptions)),
+            ContractFact("digest", self.digest, digest=self.digest, party=self.own.name, plan=plan.digest),
+        ]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what it says, in sentences for people."""
+        return [(fact.name, sentence) for fact in self.facts() for sentence in fact.sentences]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``quietmean contract --json`` prints."""
+        return {name: value for fact in self.facts() for name, value in fact.fields.items()}
 
     def __str__(self) -> str:
         """For who says yes: a line for each thing."""
@@ -98,13 +166,14 @@ class Agreement(ABC):
     def _repr_html_(self) -> str:
         return table_html([{"": name, "contract": text} for name, text in self.lines()])
 
-    @property
-    @abstractmethod
-    def _asked(self) -> AnyStudy: ...
-
     @abstractmethod
     def _stated(self) -> dict[str, Any]:
-        """What the digest covers besides the parties and the plan, where there is no seal."""
+        """What the digest covers besides the parties and the plan, without a seal."""
+
+    @property
+    def _why(self) -> str:
+        """Why its protocol was taken, or nothing."""
+        return ""
 
     @property
     def plan(self) -> Plan:
@@ -125,7 +194,7 @@ class Agreement(ABC):
 
     @property
     def name(self) -> str:
-        return self._asked.name
+        return self.study.name
 
     @property
     def relays(self) -> list[str]:
@@ -137,7 +206,7 @@ class Agreement(ABC):
         if self.sealed is not None:
             return self.sealed.digest
         parties = [[party.name, party.key] for party in self.parties]
-        plans = {"plans": [plan.digest for plan in self.plans]} if self._asked.starts_with_quorum else {}
+        plans = {"plans": [plan.digest for plan in self.plans]} if self.study.starts_with_quorum else {}
         return digest({**self._stated(), **plans, "parties": parties, "plan": self.plan.digest})
 
     def against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
@@ -150,9 +219,9 @@ class Agreement(ABC):
 
     @cached_property
     def everybody_else(self) -> float:
-        """Epsilon of this party if all others collude and nobody leaves, whoever is in; infinite where nothing is left then."""
+        """Epsilon of this party if all others collude and nobody leaves, of all plans; infinite where nothing is left then."""
         return max(
-            self.against_all_others(plan, min(self.party, plan.target.parties - 1), self.target.delta, self._executions)
+            self.against_all_others(plan, min(self.party, plan.target.parties - 1), self.target.delta, self.rounds)
             for plan in self.plans
         )
 
@@ -163,7 +232,7 @@ class Agreement(ABC):
         return "not bounded" if math.isinf(alone) else cost_text(alone, self.target.delta)
 
     @property
-    def facts(self) -> tuple[Fact, Fact]:
+    def promises(self) -> tuple[Fact, Fact]:
         """What it costs at most, and what is left if more collude than that."""
         epsilon, delta, unit = self.epsilon_a_priori, self.target.delta, str(self.target.unit)
         promised = a_priori(epsilon, delta, unit, self._colluders(), self.plan.a_priori.enforced_by)
@@ -174,75 +243,41 @@ class Agreement(ABC):
         trusted = [self.parties[party].name for party in sorted(self.plan.protocol.traits.trusted)]
         return any_of(self.target.colluding, len(self.parties), trusted)
 
-    def _quorum_json(self) -> dict[str, Any]:
-        start_by = self._asked.start_by
-        if start_by is None:
-            return {}
-        plans = {str(plan.target.parties): plan.digest for plan in self.plans}
-        return {"quorum": {"minimum": self.fewest, "start_by": start_by.isoformat(), "plans": plans}}
+    def _cost(self) -> str:
+        """What is known beforehand."""
+        promised = cost_text(self.epsilon_a_priori, self.target.delta)
+        return f"{promised}, known beforehand, enforced by {self.plan.a_priori.enforced_by}"
 
-    def _start(self) -> list[str]:
-        """When and with whom it starts, where it does not wait for all."""
-        start_by, parties = self._asked.start_by, len(self.parties)
-        if start_by is None:
-            return []
-        fewer = f", with those who are there if they are {self.fewest} or more, or before that if its first convener says so"
-        if self.fewest == parties:
-            fewer = ""
-        return [
-            f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
-            "proposal of one of the parties, and whoever is not in takes no part"
-        ]
+    def _against(self) -> str:
+        """Who may collude, and see the result."""
+        return f"{self._colluders()}, and who sees the result"
 
-    def _deadlines_json(self) -> dict[str, Any]:
-        deadlines = self._asked.deadlines
-        if deadlines is None:
-            return {}
-        table = deadlines.timetable(self.plans)
-        ends = {name: datetime.fromtimestamp(end, UTC).isoformat() for name, end in table}
-        return {"deadlines": {"poll_seconds": deadlines.poll, "ends": ends}}
+    def _if_more(self) -> ContractFact:
+        return ContractFact("if all others collude", self._left, epsilon_if_all_others_collude=self.everybody_else)
 
-    def _waits(self) -> list[str]:
-        """Until when others are waited for, where messages are files in a folder."""
-        deadlines = self._asked.deadlines
-        if deadlines is None:
-            return []
-        table, each = deadlines.timetable(self.plans), in_hours(deadlines.interval)
-        start, end = (in_words(datetime.fromtimestamp(time, UTC)) for time in (table.first, table.last_end(self._executions)))
-        steps = len(table.waits) - 1
-        rounds = (
-            f"for {count_of(steps, 'round')}"
-            if self._executions == 1
-            else f"for {self._executions} rounds of {count_of(steps, 'step')}"
-        )
-        return [
-            f"for the start until {start}, then {rounds}, each {each} longer, until {end} at the latest; every party looks into "
-            f"the folder every {in_hours(deadlines.poll)} or more often, and what is put there counts as seen"
-        ]
+    def _together(self) -> list[ContractFact]:
+        """With whom it takes part."""
+        how = "with" if self.own.address is None else "connects to"
+        return [ContractFact("through a folder, with" if self.study.by_folder else how, "; ".join(map(str, self.others)))]
 
-    def _connection_lines(self) -> list[tuple[str, str]]:
+    def _connections(self) -> list[ContractFact]:
         """When it starts and waits, who else learns of it, and which keys protect it."""
-        return [
-            *(("starts", sentence) for sentence in self._start()),
-            *(("waits", sentence) for sentence in self._waits()),
-            *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
-            ("keys", self.keys),
-        ]
-
-    def _how(self) -> str:
-        """In which way it takes part with the others."""
-        if self._asked.by_folder:
-            return "through a folder, with"
-        return "with" if self.own.address is None else "connects to"
-
-    @property
-    def _executions(self) -> int:
-        """How many executions of the plan there are at the most, one after the other."""
-        return 1
+        study, plans = self.study, self.plans
+        facts = [ContractFact("parties", parties=[party.to_json() for party in self.parties])]
+        if study.start_by is not None:
+            quorum = {str(plan.target.parties): plan.digest for plan in plans}
+            document = {"minimum": self.fewest, "start_by": study.start_by.isoformat(), "plans": quorum}
+            facts.append(ContractFact("starts", start_text(study.start_by, len(self.parties), self.fewest), quorum=document))
+        if study.deadlines is not None:
+            fields = study.deadlines.to_json(plans)
+            facts.append(ContractFact("waits", study.deadlines.in_words(plans, self.rounds), deadlines=fields))
+        through = (f"{relay} {_RELAY_LEARNS}" for relay in self.relays)
+        facts.append(ContractFact("through a relay", *through, relays=self.relays))
+        return [*facts, ContractFact("keys", self.keys, links=str(self.links), post_quantum=self.post_quantum)]
 
     @property
     def links(self) -> Links:
-        return self._asked.keyed_by
+        return self.study.keyed_by
 
     @property
     def keys(self) -> str:
@@ -266,15 +301,18 @@ def without_ml_kem(plan: Plan, contributes: bool = False) -> list[str]:
 
 
 def signatories(agreed: Sealed | tuple[AnyStudy, Roster]) -> tuple[AnyStudy, tuple[Signatory, ...], Sealed | None]:
-    """What is agreed on, its parties, and the seal where it has one."""
+    """What is agreed on, its parties, dialled unless messages are files, and the seal where it has one."""
     if isinstance(agreed, Sealed):
-        return agreed.terms, tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries), agreed
-    study, roster = agreed
-    return study, tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in roster.entries), None
+        study, sealed = agreed.terms, agreed
+        listed = [(entry.name, entry.identity, entry.dialled) for entry in agreed.entries]
+    else:
+        (study, roster), sealed = agreed, None
+        listed = [(entry.name, entry.public_key, entry.address) for entry in roster.entries]
+    return study, tuple(Signatory(name, key, None if study.by_folder else address) for name, key, address in listed), sealed
 
 
 def place_of(name: str | None, parties: Sequence[Signatory]) -> PartyId:
-    """Of the party of this name. Raises :class:`InputError` if there is none."""
+    """Index of the party of this name. Raises :class:`InputError` if there is none."""
     names = [party.name for party in parties]
     if name not in names:
         raise InputError(

@@ -86,7 +86,7 @@ class ConsentInAdvance:
 
 @dataclass(frozen=True)
 class Consent:
-    """How a site comes to a yes: its rules, what was said in advance, whom to ask, and who is told.
+    """How a site comes to a yes: its rules, what was said in advance, whom to ask and inform.
 
     ``account``: what the ledger calls the data. ``keys``: of this party for a sealed study. ``begun``: this party has said yes
     before, and continues. ``auditor`` gets what was shown, refused and said.
@@ -145,7 +145,7 @@ class Consent:
         sealed = contract.sealed
         if sealed is None or self.keys is None:
             return {}
-        # Of a study with a committee its members: whoever else contributes may collude anyway.
+        # Of a study with a committee its members: all who contribute besides may collude anyway.
         others = [entry.name for entry in sealed.computing if entry.name != self.keys.entry.name]
         names = _separated(self.answer.compared, others)
         if ask and not names:

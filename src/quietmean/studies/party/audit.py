@@ -95,7 +95,7 @@ class LogHead:
 
 @dataclass(frozen=True)
 class Written:
-    """An entry as it stands in a file; its signature may be wrong. ``gap``: what stands before it and is no entry."""
+    """An entry as it stands in a file; its signature may be wrong. ``gap``: what stands before it besides entries."""
 
     entry: LogEntry
     signed: Signed
@@ -154,7 +154,7 @@ class AuditLog:
         start = rest.lstrip(b"\0\n")[: len(_START)]
         if not has_entries and not _START.startswith(start):
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.AUDIT)
-            raise InputError(f"file {self.path} is no audit log: name another, with {named('log')} or in the policy")
+            raise InputError(f"file {self.path} is not an audit log: name another, with {named('log')} or in the policy")
 
     @contextmanager
     def _alone(self) -> Iterator[int]:

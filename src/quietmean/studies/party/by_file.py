@@ -1,6 +1,6 @@
-"""Studies by file: every party writes one file, once, and whoever has the files adds them up.
+"""Studies by file: every party writes one file, once, and anyone who has the files adds them up.
 
-The account holds as if everybody saw the files of all parties: whoever is missing, late, or added up again costs nothing more.
+The account holds as if everybody saw the files of all parties: one that is missing, late, or added up again costs nothing more.
 A party contributes once a session. Its noise follows from a seed in the file of its keys, the session and its data, so that the
 same data give the same bytes again, also after a crash; other data would be a second message under the same pair noise, and are
 refused by the ledger, by this site's register and by the keys, in which seed and exchange key are gone.
@@ -158,7 +158,7 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
     left_out, twice = [], []
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{path} {'is no file' if path.exists() else 'does not exist'}: name the contributions")
+            raise InputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: name the contributions")
         try:
             contribution = Contribution.load(path, sealed, plan)
         except AnotherStudyError as error:
@@ -223,7 +223,7 @@ def _require_shares(sealed: Sealed, plan: Plan, releases: Mapping[PartyId, Relea
             name, part = sealed.entries[party].name, percent_text(release.weight / total)
             raise ProtocolFailure(
                 f"of all records in the contributions that are left {name} has {part}, allowed in this study are "
-                f"{percent_text(largest)} (largest_share): there is no result without the others"
+                f"{percent_text(largest)} (largest_share): no result can be made without the others"
             )
 
 

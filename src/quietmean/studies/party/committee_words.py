@@ -65,7 +65,7 @@ class CommitteeWords:
 
     @property
     def admits(self) -> str:
-        """Who besides those on the list may contribute, and what whoever lets them in can do; empty where nobody else may."""
+        """Who besides those on the list may contribute, and what those who let them in can do; empty where nobody else may."""
         terms = self.terms
         if terms.vouchers is None:
             return ""

@@ -1,42 +1,25 @@
-"""How a party hands in its one file: to whoever adds files up, or to the members of a committee."""
+"""How a party hands in its one file: to anyone who adds files up, or to the members of a committee."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TypeAlias
 
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose
 from quietmean.planning import Plan
 from quietmean.protocols.committee.contribution import header_digest
-from quietmean.statistics import Encoded
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.signed import signed_in
+from quietmean.studies.agreement.signed import Signed, signed_in
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.outcome.feasible import require_by_file
-from quietmean.studies.party.by_file import Charge, SharingContributor
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import SharingContributor
+from quietmean.studies.party.committee_file import CommitteeContributor, Submission
 
-
-class Contributed(Protocol):
-    """What was handed in."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256, hexadecimal."""
-
-    def to_file(self) -> bytes: ...
-
-
-class Contributor(Protocol):
-    """A party that hands in one file. ``study``: what is charged, once."""
-
-    @property
-    def study(self) -> str: ...
-
-    def contribute(self, encoded: Encoded, charge: Charge = ...) -> Contributed:
-        """Raises :class:`InputError` for other data than before."""
+# What was handed in, and a party that hands it in.
+Contributed: TypeAlias = Signed | Submission
+Contributor: TypeAlias = SharingContributor | CommitteeContributor
 
 
 def contributor_of(sealed: Sealed, plan: Plan, identity: Identity, keys: StudyKeys) -> Contributor:

@@ -65,7 +65,7 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
     with suppress(InputError):
         reply = dict(json_object(answer.body))
     if answer.status != 200 or "session" not in reply:
-        raise ProtocolFailure(f"what answers at {url} is no drop (status {answer.status}): see its address")
+        raise ProtocolFailure(f"what answers at {url} is not a drop (status {answer.status}): see its address")
     if reply["session"] != sealed.digest:
         raise ProtocolFailure(f"drop {url} takes contributions to another study: see its address, and the sealed study")
     ahead = None

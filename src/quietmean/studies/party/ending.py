@@ -11,7 +11,7 @@ from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.studies.party.audit import Auditor, Event, LogHead
-from quietmean.studies.party.files import Files
+from quietmean.studies.party.files import PartyContext
 from quietmean.studies.party.payment import ChargedStudy
 
 # Hexadecimal signs of a digest that people read.
@@ -31,7 +31,7 @@ def ended(auditor: Auditor, approval: Mapping[str, Any], **end: Any) -> dict[str
 
 
 def not_started(error: NotStarted, charge: ChargedStudy | None) -> NotStarted:
-    """The same with what became of the charge, which is given back unless the ledger knows an attempt of this party."""
+    """Say with it what became of the charge, which is given back unless the ledger knows an attempt of this party."""
     if charge is None:
         return NotStarted(str(error), for_good=error.for_good)
     refund = charge.never_started()
@@ -58,17 +58,17 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
         notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
     if result.silent:
         names = ", ".join(roster.name(party) for party in result.silent)
-        notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
+        notes.append(f"{names} said nothing at the end: that part of this execution is known from the others only")
     for party, digest in result.impossible:
         notes.append(
             f"what {roster.name(party)} released (digest {digest[:_SHOWN]}) cannot be: no values within their bounds give it, "
             "with its weight and noise of the plan's size. It is left out as if that party had dropped out; noise that others "
             "shared with it is in the standard errors, and the privacy figures count it as seen"
         )
-    for party, digest, other, told in result.equivocating:
+    for party, digest, other, its_word in result.equivocating:
         notes.append(
             f"{roster.name(party)} released something else to this party (digest {digest[:_SHOWN]}) than to {roster.name(other)} "
-            f"(digest {told[:_SHOWN]}), or {roster.name(other)} does not say truly what it was told: results may differ"
+            f"(digest {its_word[:_SHOWN]}), or {roster.name(other)} does not say truly what it received: results may differ"
         )
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
@@ -87,7 +87,7 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
         )
     if shares := _places(roster, result, Phase.MIXING):
         notes.append(
-            f"own messages were taken back, and nobody told whether their receivers had used them: {shares}; nothing that these "
+            f"own messages were taken back, and nobody said whether their receivers had used them: {shares}; nothing that these "
             "made of them is in this result, and the privacy figures count as seen what came while they may still have been there"
         )
     if sums := _places(roster, result, Phase.DISSEMINATION):
@@ -132,7 +132,7 @@ def _rounds(sent: list[str]) -> str:
 
 
 def origin_of(
-    files: Files,
+    files: PartyContext,
     settings: NodeSettings,
     approval: Mapping[str, Any],
     result: NodeResult | None = None,

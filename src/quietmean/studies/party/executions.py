@@ -38,5 +38,5 @@ def seat_of(agreed: str, public_key: str) -> str:
 
 
 def execution_of(study: str, nonce: bytes) -> str:
-    """The same of a study, by the digest of what was agreed on, and what its noise can be told by."""
+    """Return what is charged once, by the digest of what was agreed on, and what its noise can be recognised by."""
     return digest({"format": "quietmean-charge-1", "study": study, "nonce": nonce.hex()})

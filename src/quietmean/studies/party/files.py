@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Self
+
+import numpy as np
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
@@ -19,20 +22,24 @@ from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, LinkKeys, NodeSettings, Observers, PairKeys, PlannedValue, Roster, StartTerms, Waits
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import status_path
-from quietmean.node.net import Address, parse_address
+from quietmean.node.net import Address, Seal, parse_address
+from quietmean.node.session import Brought
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
 from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_study
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.people import records_for
+from quietmean.studies.party.session_contract import SessionContract
 
 
 def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, Roster]:
@@ -51,14 +58,18 @@ def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[AnyStudy, R
         raise InputError(
             f"{study} does not say who takes part: give {named('roster')} with names, addresses and keys, or a sealed study"
         )
-    agreed.require_sealed()
+    return agreed, _roster_of(agreed, roster)
+
+
+def _roster_of(terms: AnyStudy, roster: Path) -> Roster:
+    terms.require_sealed()
     members = Roster.load(roster)
     Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
-    return agreed, members
+    return members
 
 
 def agreed_files(study: Path, roster: Path | None) -> tuple[AnyStudy, Roster, Sealed | None]:
-    """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
+    """Return what was agreed on by parties that connect. Raises :class:`InputError` also where one gave no address."""
     terms = agreed_terms(study, roster)
     return (terms.terms, terms.roster, terms) if isinstance(terms, Sealed) else (*terms, None)
 
@@ -68,8 +79,8 @@ _QUIET = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartyFiles:
-    """Roster and key of one party: ``party`` is its place in the roster, ``terms`` what all agree on.
+class PartyContext:
+    """Study or session, roster and key of one party: ``party`` is its place in the roster, ``terms`` what all agree on.
 
     ``sealed`` and ``keys``, of this party for this study, where study and roster came sealed. ``stem``: default path of the files
     of this party and study, without their ending.
@@ -89,14 +100,20 @@ class PartyFiles:
 
     @classmethod
     def load(
-        cls, study: Path, roster: Path | None, key: Path, unlock: Callable[[Path], Identity], store: Path | None = None
+        cls,
+        study: Path,
+        roster: Path | None,
+        key: Path,
+        unlock: Callable[[Path], Identity],
+        store: Path | None = None,
+        require: Callable[[AnyStudy], object] = lambda terms: None,
     ) -> Self:
         """``unlock`` opens the file ``key``. ``store``: this party's state, or the folder with it and its keys for this study.
 
-        Raises :class:`InputError` that names the file and what to do.
+        Raises :class:`InputError` that names the file and what to do, and as ``require`` does.
         """
         agreed, members, sealed = agreed_files(study, roster)
-        cls._require(agreed)
+        require(agreed)
         identity = unlock(key)
         party = members.find(identity)
         keys = None if sealed is None else own_keys(sealed, key, store)
@@ -112,22 +129,19 @@ class PartyFiles:
     @classmethod
     def of(cls, terms: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
         """For a study that is in no file: its other files are named after it, in the folder where the process is."""
-        cls._require(terms)
-        terms.require_sealed()
-        members = Roster.load(roster)
-        Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
-        identity = unlock(key)
+        members, identity = _roster_of(terms, roster), unlock(key)
         party = members.find(identity)
         stem = Path(f"{file_name(terms.name)}-{file_name(members.name(party))}").absolute()
         return cls(terms=terms, roster=members, identity=identity, party=party, stem=stem, home=key.parent.absolute())
 
-    @classmethod
-    def _require(cls, terms: AnyStudy) -> None:
-        """Raises :class:`InputError` for what these are no files of."""
-
     @property
     def name(self) -> str:
         return self.roster.name(self.party)
+
+    @property
+    def agreed(self) -> Sealed | tuple[AnyStudy, Roster]:
+        """What it agrees on, and with whom."""
+        return self.sealed or (self.terms, self.roster)
 
     def store(self, path: Path | None) -> Path:
         if path is not None and path.is_dir():
@@ -142,7 +156,7 @@ class PartyFiles:
         store = self.store(path)
         return store.exists() and store.stat().st_size > 0
 
-    def start_terms(self, smaller: Mapping[int, PlannedValue], store: Path) -> StartTerms | None:
+    def start_terms(self, smaller: Mapping[int, Brought], store: Path) -> StartTerms | None:
         """With whom it starts, where it does not wait for all.
 
         ``smaller``: plans and what this party brings, for all numbers of parties that are fewer.
@@ -169,7 +183,7 @@ class PartyFiles:
             StudyKeys.load(self.keys.path).without_opening()
 
     def require_folder(self, options: SiteOptions, usual: str | None) -> None:
-        """Of a study whose messages are files: that this site says where its folder is, itself or by its ``usual`` one.
+        """Require that this site says where the folder of messages is, itself or by its ``usual`` one.
 
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
         in which this party has no store yet, cannot begin any more.
@@ -202,13 +216,75 @@ class PartyFiles:
         timetable = self.terms.required_deadlines.timetable(plans)
         return FolderSettings(parse_folder(url), keys.mailbox, mailboxes, timetable, _QUIET if options.once else math.inf)
 
+    def settings(
+        self, choice: Choice, brought: Callable[[Plan], Brought], options: SiteOptions, usual_folder: str | None = None
+    ) -> NodeSettings:
+        """The settings of this party's node, by what is ``brought`` for each plan of the choice.
 
-class Files(PartyFiles):
-    """Study, roster and key of one party."""
+        ``usual_folder``: the policy's, where messages are files.
+        """
+        store, (start_wait, round_wait) = self.store(options.store), self.terms.waits
+        smaller = {size: brought(plan) for size, plan in choice.smaller.items()}
+        return NodeSettings(
+            identity=self.identity,
+            roster=self.roster,
+            brought=brought(choice.plan),
+            store=store,
+            waits=Waits(round_wait, start_wait),
+            transport=self.transport(options, choice.plans, usual_folder),
+            observers=Observers(status=status_path(store)),
+            start=self.start_terms(smaller, store),
+            keys=LinkKeys(self.terms.keyed_by, self.pair_keys()),
+        )
 
-    @classmethod
-    def _require(cls, terms: AnyStudy) -> None:
-        require_study(terms)
+    # --- a session ---
+
+    @property
+    def of_session(self) -> bool:
+        """Whether all agree on a session."""
+        return isinstance(self.terms, SessionStudy)
+
+    @cached_property
+    def session(self) -> SessionContract:
+        """What this party says yes to in a session. Raises :class:`InputError` for a study."""
+        return SessionContract.for_party(self.name, self.agreed)
+
+    def without_records(self, options: SiteOptions, records: int | None, usual_folder: str | None = None) -> NodeSettings:
+        """The settings of this party's node in every round, without a value; ``records``: how many it has, where they are
+        protected.
+
+        Raises :class:`InputError` where they are not, and without any where they are.
+        """
+        contract, study = self.session, self.session.study
+        if study.unit.within_party:
+            if records is None or records < 0:
+                raise InputError("this session protects records: give records, how many this party has in every round")
+        elif records is not None:
+            raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
+        # One zero that is repeated: no round takes it, and a vector may be large.
+        zeros, weight = np.broadcast_to(0.0, (study.dimension,)), 1.0 if records is None else float(records)
+        choice = Choice(contract.plan, smaller={plan.target.parties: plan for plan in contract.plans[1:]})
+        settings = self.settings(choice, lambda plan: PlannedValue(plan, plan.admit(zeros, weight)), options, usual_folder)
+        # With the digest of all that was agreed on in every label.
+        seal = Seal(contract.digest, tuple(range(len(self.roster))))
+        roster = self.roster if self.sealed is not None else Roster(self.roster.entries, seal)
+        # A party whose process has ended comes back in a later round.
+        return replace(settings, roster=roster, waits=replace(settings.waits, gone=settings.waits.round / 10))
+
+    # --- a study ---
+
+    def contract(self, plan: Path | None = None, no_privacy: bool = False) -> Contract | SessionContract:
+        """What this party says yes to. Raises :class:`InputError` for ``plan``, a file, where it cannot be used."""
+        if not self.of_session:
+            return self.study_contract(plan, no_privacy)
+        if plan is not None:
+            raise InputError(f"the rounds of a session have the plan that every party makes: leave {named('plan')} out")
+        self.session.plan  # noqa: B018 - computed once, here
+        return self.session
+
+    def study_contract(self, plan: Path | None = None, no_privacy: bool = False) -> Contract:
+        """What this party says yes to in a study. Raises :class:`InputError` for a session."""
+        return Contract.for_party(self.name, self.agreed, self.plan(plan, no_privacy))
 
     @property
     def study(self) -> StudyTerms:
@@ -262,32 +338,17 @@ class Files(PartyFiles):
         choice = study.with_quorum(choice) if study.starts_with_quorum else choice
         return feasible(study, parties, no_privacy=no_privacy, planned=choice)
 
-    def settings(
-        self,
-        plan: Plan,
-        encoded: Encoded,
-        options: SiteOptions,
-        smaller: Mapping[int, PlannedValue] | None = None,
-        usual_folder: str | None = None,
-    ) -> NodeSettings:
-        """Of this party's node. ``usual_folder``: the policy's, for a study whose messages are files.
+    def with_records(
+        self, choice: Choice, records: Records | GroupedRows, options: SiteOptions, usual_folder: str | None = None
+    ) -> tuple[NodeSettings, Encoded]:
+        """The settings of this party's node with its records on the grid of each plan, and how they were encoded for all."""
+        whole = self.encode(records, choice.plan)
 
-        ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
-        """
-        store = self.store(options.store)
-        plans = [plan, *(planned.plan for planned in (smaller or {}).values())]
-        start_wait, round_wait = self.study.waits
-        return NodeSettings(
-            identity=self.identity,
-            roster=self.roster,
-            brought=PlannedValue(plan, plan.admit(encoded.vector, encoded.weight, wipe=True), wiped=True),
-            store=store,
-            waits=Waits(round_wait, start_wait),
-            transport=self.transport(options, plans, usual_folder),
-            observers=Observers(status=status_path(store)),
-            start=self.start_terms(smaller or {}, store),
-            keys=LinkKeys(self.study.keyed_by, self.pair_keys()),
-        )
+        def brought(plan: Plan) -> PlannedValue:
+            encoded = whole if plan is choice.plan else self.encode(records, plan)
+            return PlannedValue(plan, plan.admit(encoded.vector, encoded.weight, wipe=True), wiped=True)
+
+        return self.settings(choice, brought, options, usual_folder), whole
 
 
 def start_request(store: Path) -> Path:
@@ -304,10 +365,10 @@ def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
     """The keys with which this party accepted. Raises :class:`InputError` unless its entry is in the seal as it signed it."""
     beside = keys_path(key, sealed.invitation.digest)
     folder = None if store is None else store if store.is_dir() else store.parent
-    elsewhere = keys_path(key, sealed.invitation.digest, folder)
-    if not elsewhere.exists() and not beside.exists():
+    in_folder = keys_path(key, sealed.invitation.digest, folder)
+    if not in_folder.exists() and not beside.exists():
         _require_key_of_party(sealed, key)
-    keys = StudyKeys.load(elsewhere if elsewhere.exists() else beside)
+    keys = StudyKeys.load(in_folder if in_folder.exists() else beside)
     sealed.require_own(keys)
     keys.require_free_for(sealed.digest)
     return keys
@@ -326,3 +387,12 @@ def _require_key_of_party(sealed: Sealed, key: Path) -> None:
         return
     if all(entry.identity != public for entry in sealed.entries):
         raise InputError(f"{key} is the key of nobody in this study: name the one with which you accepted")
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file holds a session, sealed or not; not where it cannot be read."""
+    try:
+        terms = Sealed.load(path).terms if is_signed_document(path) else load_any(path)
+    except InputError:
+        return False
+    return isinstance(terms, SessionStudy)

@@ -48,7 +48,7 @@ def stretched(digest: bytes) -> bytes:
 
 
 def fingerprint(digest: str, stretch: Stretch = stretched) -> Fingerprint:
-    """Of the digest of a sealed study (hexadecimal). ``stretch``: makes 13 bytes of its 32."""
+    """Return the words for the digest of a sealed study (hexadecimal). ``stretch``: makes 13 bytes of its 32."""
     bits = int.from_bytes(stretch(bytes.fromhex(digest)), "big")
     words, total = _word_list(), 8 * _BYTES
     return Fingerprint(

@@ -19,15 +19,13 @@ from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, query_statement
 from quietmean.studies.outcome.feasible import feasible_sealed
-from quietmean.studies.party.approval import Consent, ConsentInAdvance
+from quietmean.studies.party.admission import PartyAdmission, Person
 from quietmean.studies.party.audit import Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
-from quietmean.studies.party.payment import Payer, account_of, payer_for
-from quietmean.studies.party.people import People, records_for
-from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Person, auditor_for, charge_of, require_number
+from quietmean.studies.party.payment import ChargedStudy
+from quietmean.studies.party.people import records_for
 
 
 @dataclass(frozen=True)
@@ -83,57 +81,50 @@ def contributor_keys(sealed: Sealed, identity: Identity, key: Path, store: Path 
 
 
 def hand_in(
-    sealed: Sealed, identity: Identity, keys: StudyKeys, data: Source, data_name: str, site: ConsentOptions, person: Person
+    sealed: Sealed, identity: Identity, keys: StudyKeys, data: Source, data_name: str, options: ConsentOptions, person: Person
 ) -> Delivered:
-    """The same data give the same contribution again. It is charged in full, once. ``data_name``: what the ledger calls the data.
+    """Hand in a contribution, again the same one for the same data. It is charged in full, once.
+
+    ``data_name``: what the ledger calls the data.
 
     Raises :class:`InputError` for a policy or a budget that does not allow it, without a yes, for data that do not fit, for other
     data than before, and where contributions come too late.
     """
-    study, rules = sealed.study, Policy.load(site.policy)
-    payer = payer_for(rules, study.unit, data_name, site, person.note)
+    study = sealed.study
+    site = PartyAdmission(study, identity, options, data_name, person, keys)
     choice = feasible_sealed(sealed, by_file=study.committee is None)
-    plan = choice.plan
-    contributor = contributor_of(sealed, plan, identity, keys)
+    contributor = contributor_of(sealed, choice.plan, identity, keys)
     query = query_statement(data, study.workload.columns, study.unit)
     contract = replace(Contract.by_file(sealed, identity, choice, keys.voucher), query=query)
-    auditor = auditor_for(rules, identity, contract)
-    with auditor.refusals():
-        rules.refuse(contract)
+    site.examine(contract)
     notes: list[str] = []
     records = records_for(study, data, notes.append)
-    with auditor.refusals():
-        require_number(len(records), study, [plan], rules)
-        # The folder of the keys for this study: that of the identity key, unless a store has one of its own.
-        people = People(records, data, keys.path.parent.absolute(), person.note)
-        paying: Payer | None = None if payer is None else payer.of(records.in_order, people, plan)
-    data_set = account_of(payer, data_name, site)
-    in_advance = ConsentInAdvance.of(site)
-    consent = Consent(rules, in_advance, person.questions, person.warn, account=data_set, keys=keys, auditor=auditor)
-    approved = consent.to(contract)
-    accounts: list[Account] = []
-    auditor.use(approved["approval"].get("approvals", ()), contributor.study)
-    with nullcontext() if paying is None else paying.alone():
-        if paying is not None:
-            paying = person.paid(paying, approved, lambda own: own.settled_people(study.name, plan, contributor.study))
-            records = paying.records
-            notes += paying.told
-        encoded = study.workload.encode(records, step=plan.value_step)
+    # The folder of the keys for this study: that of the identity key, unless a store has one of its own.
+    site.count(records, data, keys.path.parent.absolute())
+    site.consent()
+
+    def execution() -> str:
+        return contributor.study
+
+    site.use_approvals(execution)
+    charges: list[ChargedStudy | None] = []
+    with nullcontext() if site.payer is None else site.payer.alone():
+        notes += site.settled_people(execution())
+        records = records if site.payer is None else site.payer.records
+        encoded = study.workload.encode(records, step=choice.plan.value_step)
         person.tell_owner(encoded, notes)
 
         def charge(content: bytes) -> None:
-            if paying is not None:
-                paid = person.paid(paying, approved, lambda own: own.reserve_file(study.name, plan, contributor.study, content))
-                accounts.append(paid)
-                auditor.write(Event.CHARGED, charge_of(plan, replace(paying, account=accounts[-1].name)))
+            charges.append(site.charge(execution, refund=False, content=content))
 
         contribution = contributor.contribute(encoded, charge)
-    head = auditor.write(Event.CONTRIBUTED, {"digest": contribution.digest, "session": sealed.digest, **query.to_json()})
+    about = {"digest": contribution.digest, "session": sealed.digest, **query.to_json()}
+    head = site.auditor.write(Event.CONTRIBUTED, about)
     # Nothing reads the private values any more.
     encoded.vector.fill(0.0)
     records.wipe()
-    for sentence in budget_warnings(plan.target):
+    for sentence in budget_warnings(choice.plan.target):
         person.warn(sentence)
-    charged = accounts[0] if accounts else None
-    ledger = None if paying is None or charged is None else paying.ledger
-    return Delivered(keys.entry.name, contract, contribution, ledger, charged, head)
+    if not charges or (paid := charges[0]) is None:
+        return Delivered(keys.entry.name, contract, contribution, None, None, head)
+    return Delivered(keys.entry.name, contract, contribution, paid.ledger, paid.balance(), head)

@@ -21,20 +21,10 @@ from quietmean.core.outage import THE_STUDY_GOES_ON
 from quietmean.core.party import NoiseSource
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import SiteOptions
-from quietmean.node import (
-    LinkKeys,
-    NodeResult,
-    NodeSettings,
-    Observers,
-    PlannedMachine,
-    Roster,
-    StartTerms,
-    Waits,
-    run_party,
-)
+from quietmean.node import NodeResult, NodeSettings, Observers, PlannedMachine, Roster, StartTerms, run_party
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer
-from quietmean.node.monitor import status_path
 from quietmean.planning import Plan
+from quietmean.planning.automatic import Choice
 from quietmean.protocols import Target
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachine
@@ -47,7 +37,7 @@ from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.executions import execution_id
-from quietmean.studies.party.files import Files
+from quietmean.studies.party.files import PartyContext
 from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
 from quietmean.studies.party.register import Register
 
@@ -68,7 +58,7 @@ class _LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MemberFiles:
     """The files of one member of a sealed study. ``plan``: for all who may contribute."""
 
-    files: Files
+    files: PartyContext
     plan: Plan
     options: SiteOptions
 
@@ -164,8 +154,8 @@ async def open_with_others(
 ) -> OpenedAtMember:
     """Take what came into ``folder``, and open one sum with the other members; continued where it stopped.
 
-    Whatever the end, shares and mailbox key are deleted. Raises :class:`InputError` before anything is told to others, and
-    :class:`ProtocolFailure` where there is no result.
+    Whatever the end, shares and mailbox key are deleted. Raises :class:`InputError` before anything is sent to others, and
+    :class:`ProtocolFailure` without a result.
     """
     over = own.sums.exists()
     if not over:
@@ -213,34 +203,36 @@ def _opener(own: MemberFiles) -> MailboxOpener:
 def _settings(
     own: MemberFiles, observers: Observers, usual_folder: str | None, say: Callable[[str], None] = lambda text: None
 ) -> NodeSettings:
-    """Of this member's node, which starts with as many as are sure to be there."""
+    """The settings of this member's node, which starts with as many as are sure to be there."""
     files, study, committee = own.files, own.sealed.study, own.terms.committee
-    plans = {size: _plan(own, size) for size in range(committee.members - committee.gone, committee.members + 1)}
-    parts = {size: PlannedMachine(plan, lambda roster, noise: _machine(own, roster, noise, say)) for size, plan in plans.items()}
-    whole = parts.pop(committee.members)
+    least = committee.members - committee.gone
+    plans = {size: _plan(own, size) for size in range(least, committee.members + 1)}
     files.require_folder(own.options, usual_folder)
     start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
     if study.deadlines is not None:
         start_timeout = study.deadlines.first.timestamp() - own.terms.lists_at
         wait = _PART_OF_THE_WAIT * start_timeout
-    return NodeSettings(
-        identity=files.identity,
-        roster=files.roster,
-        brought=whole,
-        store=own.store,
-        waits=Waits(study.round_timeout if study.deadlines is None else study.deadlines.interval, start_timeout),
-        transport=files.transport(own.options, [whole.plan, *plans.values()], usual_folder),
-        observers=replace(observers, status=status_path(own.store)),
-        start=StartTerms(committee.members - committee.gone, own.terms.lists_at + wait, parts),
-        keys=LinkKeys(study.keyed_by, files.pair_keys()),
+
+    def brought(plan: Plan) -> PlannedMachine:
+        return PlannedMachine(plan, lambda roster, noise: _machine(own, roster, noise, say))
+
+    settings = files.settings(Choice(plans.pop(committee.members), smaller=plans), brought, own.options, usual_folder)
+    parts = {size: brought(plan) for size, plan in plans.items()}
+    return replace(
+        settings,
+        waits=replace(settings.waits, start=start_timeout),
+        observers=replace(observers, status=settings.observers.status),
+        start=StartTerms(least, own.terms.lists_at + wait, parts),
     )
 
 
 def _plan(own: MemberFiles, members: int) -> Plan:
     """What so many members agree on before they begin."""
     opening, target = CommitteeOpening.of_session(own.session.parameters), own.plan.target
-    among = Target(members, target.epsilon, target.delta, target.dimension, 1.0, own.terms.colluding, unit=PrivacyUnit.PARTY)
-    return Plan(among, opening, context={**own.sealed.study.context(), "plan": own.plan.digest})
+    target_of_members = Target(
+        members, target.epsilon, target.delta, target.dimension, 1.0, own.terms.colluding, unit=PrivacyUnit.PARTY
+    )
+    return Plan(target_of_members, opening, context={**own.sealed.study.context(), "plan": own.plan.digest})
 
 
 def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable[[str], None]) -> QuorumMachine:

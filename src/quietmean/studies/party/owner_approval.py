@@ -125,7 +125,7 @@ def require_approvals(
     signed: dict[str, str] = {}
     for yes in approvals:
         if yes.terms.approver not in approvers:
-            raise InputError(f"{yes.place} is by {yes.terms.approver}, who is no approver of {policy.place}: ask one who is")
+            raise InputError(f"{yes.place} is by {yes.terms.approver}, who is not an approver of {policy.place}: ask one who is")
         if yes.terms.approver in signed:
             raise InputError(f"{yes.place} is a second one by {yes.terms.approver}: give one of each approver")
         yes.require(terms, begun=begun)

@@ -16,16 +16,16 @@ from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import epsilon_text
 from quietmean.core.start_quorum import least_minimum
 from quietmean.ledger import Account
-from quietmean.node import NodeResult, NodeSettings, Started, run_party
+from quietmean.node import NodeResult, Started, run_party
+from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols import Target
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal, save_without_result
-from quietmean.studies.party.audit import Event
-from quietmean.studies.party.ending import ended, not_started, notes_of, origin_of, unsettled
-from quietmean.studies.party.files import Files
-from quietmean.studies.party.preparing import PreparedStudy
+from quietmean.studies.party.admission import NodeGrant
+from quietmean.studies.party.ending import not_started, notes_of, origin_of, unsettled
+from quietmean.studies.party.files import PartyContext
 
 # What the audit log has of it; the first that fits.
 _UNFINISHED: dict[type[BaseException], str] = {
@@ -42,7 +42,7 @@ _UNFINISHED: dict[type[BaseException], str] = {
 class Finished:
     """What a party has at the end. ``origin``: what its ``receipt`` says of the execution; ``seconds``: with the certificate."""
 
-    files: Files
+    files: PartyContext
     outcome: StudyOutcome
     result: NodeResult
     account: Account | None
@@ -82,48 +82,43 @@ class Finished:
         return {"messages": self.result.transfers, "bytes": self.result.bytes_sent, "seconds": self.seconds}
 
 
-async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda text: None) -> Finished:
+async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: None) -> Finished:
     """Run this party's node, certify what happened, settle what was charged, and write the receipt.
 
     ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
     all the same.
     """
-    files, settings, charge, auditor = ready.files, ready.settings, ready.charge, ready.auditor
-    receipt = ready.receipt
-    head = auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
-    # The others keep it: who can write the log cannot change their receipts.
-    settings = replace(settings, site=replace(settings.site, audit=head.to_bytes()))
+    charge, receipt = ready.charge, ready.receipt
     begun = time.monotonic()
-    among = _PartySoFar(files, settings)
+    own = _PartySoFar(ready)
     try:
-        result = await run_party(settings, among.start)
+        result = await run_party(own.settings, own.start)
     except NotStarted as error:
-        ended_so, approved = not_started(error, charge), _with_log(ready, result=False, reason="it did not start with this party")
+        ended_so, origin = not_started(error, charge), own.ended("it did not start with this party")
         if charge is not None and not ended_so.refunded:
-            raise NotStarted(_kept_without_result(ready, among, approved, ended_so)) from None
+            raise NotStarted(own.without_result(origin, ended_so)) from None
         raise ended_so from None
     except GateRefused as error:
-        approved = _with_log(ready, result=False, reason="the gate before the release was closed")
-        plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
-        save_refusal(receipt, plan.target, error.record, origin)
+        origin = own.ended("the gate before the release was closed")
+        save_refusal(receipt, own.plan.target, error.record, origin)
         if charge is not None:
-            charge.settle_refusal(error.record, plan.charge)
+            charge.settle_refusal(error.record, own.plan.charge)
         raise ProtocolFailure(f"{error}; receipt {receipt}") from None
     except tuple(_UNFINISHED) as error:
         if isinstance(error, NothingPublished) and charge is not None:
-            charge.settle_unpublished(among.settings.plan.charge)
-        why = next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind))
-        approved = _with_log(ready, result=False, reason=why)
+            charge.settle_unpublished(own.plan.charge)
+        origin = own.ended(next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind)))
         if charge is None or not isinstance(error, ProtocolFailure):
             raise
-        raise type(error)(_kept_without_result(ready, among, approved, error)) from None
+        raise type(error)(own.without_result(origin, error)) from None
     say("certifying what happened")
-    files, settings = among.files, among.settings
-    execution, opened = opened_of(result, settings.plan)
+    files, plan = own.files, own.plan
+    execution, opened = opened_of(result, plan)
     try:
-        outcome = conclude_possible(settings.plan, files.workload, execution, opened, result.gate)
+        outcome = conclude_possible(plan, files.workload, execution, opened, result.gate)
     except ImpossibleResult as error:
-        _keep_impossible(ready, among, result, error)
+        # The ledger keeps what was reserved: everything had been released.
+        save_impossible(receipt, plan.target, result.execution, error, own.ended("a result that cannot be", result))
         charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
         raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
     outcome = replace(outcome, query=QueryStatement.of_json(ready.approval.get("query")))
@@ -132,72 +127,72 @@ async def take_part(ready: PreparedStudy, say: Callable[[str], None] = lambda te
         try:
             require_enough(ready.settings.plan.target, outcome)
         except ProtocolFailure as error:
-            approved = _with_log(ready, result=False, reason="too few parties are counted")
-            raise ProtocolFailure(_kept_without_result(ready, among, approved, error)) from None
-    origin = origin_of(files, settings, _with_log(ready, result=True), result, among.start_json)
+            origin = own.ended("too few parties are counted")
+            raise ProtocolFailure(own.without_result(origin, error)) from None
+    origin = own.ended(None, result)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
-    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), among.absent)
-
-
-def _keep_impossible(ready: PreparedStudy, among: _PartySoFar, result: NodeResult, error: ImpossibleResult) -> None:
-    """The receipt and the end of the log. The ledger keeps what was reserved: everything had been released."""
-    approved = _with_log(ready, result=False, reason="a result that cannot be")
-    origin = origin_of(among.files, among.settings, approved, result, among.start_json)
-    save_impossible(ready.receipt, among.settings.plan.target, result.execution, error, origin)
-
-
-def _kept_without_result(ready: PreparedStudy, among: _PartySoFar, approved: Mapping[str, Any], error: ProtocolFailure) -> str:
-    """The sentence of an end without a result, with the receipt that says what was paid for."""
-    plan, origin = among.settings.plan, origin_of(among.files, among.settings, approved, start=among.start_json)
-    most = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} at most"
-    charged = "nothing but the sampler's part of delta: nobody published anything"
-    if not isinstance(error, NothingPublished):
-        charged = f"all that was reserved, {most}" if math.isfinite(plan.epsilon_a_priori) else "all that was reserved"
-    save_without_result(ready.receipt, plan.target, str(error), charged, origin)
-    return f"{error}; receipt {ready.receipt}"
+    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), own.absent)
 
 
 class _PartySoFar:
-    """One party among those who are in; among all, until it is settled who they are."""
+    """One party of those who are in; of all, until it is settled who they are."""
 
-    def __init__(self, everybody: Files, settings: NodeSettings) -> None:
-        self._everybody, self._waits_for_all = everybody, settings.start is None
+    def __init__(self, ready: NodeGrant) -> None:
+        self._ready = ready
         self._started: Started | None = None
-        self.settings = settings
+        # The others keep it: who can write the log cannot change their receipts.
+        site = replace(ready.settings.site, audit=ready.started().to_bytes())
+        self.settings = replace(ready.settings, site=site)
 
     def start(self, started: Started) -> None:
         """It is settled."""
         self._started, self.settings = started, started.settings
 
     @property
-    def files(self) -> Files:
-        return replace(self._everybody, roster=self.settings.roster, party=self.settings.party)
+    def plan(self) -> Plan:
+        return self.settings.plan
+
+    @property
+    def files(self) -> PartyContext:
+        return replace(self._ready.files, roster=self.settings.roster, party=self.settings.party)
 
     @property
     def absent(self) -> Sequence[str] | None:
         """Who was not in at the start; None of a study that waits for all."""
-        return None if self._started is None or self._waits_for_all else self._started.absent
+        started = self._started
+        return None if started is None or self._ready.settings.start is None else started.absent
+
+    def ended(self, why_not: str | None, result: NodeResult | None = None) -> dict[str, Any]:
+        """Write the end into the audit log, and why without a result: what the receipt says of the execution."""
+        end = {"result": True} if why_not is None else {"result": False, "reason": why_not}
+        return origin_of(self.files, self.settings, self._ready.ended(**end), result, self._start_json)
+
+    def without_result(self, origin: Mapping[str, Any], error: ProtocolFailure) -> str:
+        """The sentence of an end without a result, with the receipt that says what was paid for."""
+        plan, receipt = self.plan, self._ready.receipt
+        most = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} at most"
+        charged = "nothing but the sampler's part of delta: nobody published anything"
+        if not isinstance(error, NothingPublished):
+            charged = f"all that was reserved, {most}" if math.isfinite(plan.epsilon_a_priori) else "all that was reserved"
+        save_without_result(receipt, plan.target, str(error), charged, origin)
+        return f"{error}; receipt {receipt}"
 
     @property
-    def start_json(self) -> dict[str, Any]:
+    def _start_json(self) -> dict[str, Any]:
         """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
         started = self._started
-        if started is None or self._waits_for_all:
+        if started is None or self.absent is None:
             return {}
         start = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
-        return {"start": {**start, "roster": self._everybody.roster.digest}}
+        return {"start": {**start, "roster": self._ready.files.roster.digest}}
 
 
 def require_enough(target: Target, outcome: StudyOutcome) -> None:
-    """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
+    """Raises :class:`ProtocolFailure` where too few parties are counted: another set of parties might have one, too."""
     least = least_minimum(target.parties, target.colluding)
     if outcome.parties_counted < least:
         raise ProtocolFailure(
-            f"there is no result: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
+            f"no result can be made: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
             f"{target.colluding} may collude needs {least}, so that no two results can be made; what it cost is in the ledger"
         )
-
-
-def _with_log(ready: PreparedStudy, **end: Any) -> Mapping[str, Any]:
-    return ended(ready.auditor, ready.approval, **end)

@@ -27,10 +27,31 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.data import GroupedRows, Records
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party.accounts import AccountQuestion, Accounts, opening_account
+from quietmean.studies.party.accounts import Accounts, opening_account
 from quietmean.studies.party.executions import execution_id, has_begun, seat_of
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
+
+
+@dataclass(frozen=True)
+class StudyCost:
+    """What a study would be charged. ``largest``: of several plans or rounds, by default the plan's own charge."""
+
+    name: str
+    plan: Plan
+    largest: Charge | None = None
+
+    @property
+    def charge(self) -> Charge:
+        return self.largest or self.plan.charge
+
+    def require_epsilon(self) -> None:
+        """Raises :class:`InputError` for a study in nats: nothing adds up with an average over values."""
+        if (nats := self.plan.target.nats) is not None:
+            raise InputError(
+                f"study {self.name!r} asks for {nats:g} nats, which are not differential privacy, and no budget counts it: give "
+                f"{named('no-ledger')} if you answer for that, or agree on a study in epsilon"
+            )
 
 
 @dataclass(frozen=True)
@@ -58,49 +79,40 @@ class Payer:
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
-    def of(self, records: Iterable[Array], people: People, plan: Plan) -> Payer:
+    def of(self, records: Iterable[Array], people: People, cost: StudyCost) -> Payer:
         """For a study of these records, pieces of shape (records, columns), and of these people.
 
         Raises :class:`InputError` for a study of records where a person may have any number of them.
         """
         payer = replace(self, inputs=Inputs(records), people=people)
-        payer.members(plan)
+        payer.members(cost)
         return payer
 
     def reserve(
         self,
-        name: str,
-        plan: Plan,
+        cost: StudyCost,
         execution: Callable[[], str],
-        charge: Charge | None = None,
         refund: bool | None = None,
         seat: str = "",
+        content: bytes | None = None,
     ) -> ChargedStudy:
-        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
+        """Charge it, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
 
-        ``execution``: what is charged once, see :func:`execution_id`. ``charge``: where the study has several plans, the largest
-        of them; of a session, all its rounds. ``refund``: whether less may be given back, by default as the protocol says.
-        ``seat``: see :func:`seat_of`.
+        ``execution``: what is charged once, see :func:`execution_id`. ``refund``: whether less may be given back, by default as
+        the protocol says.
+        ``seat``: see :func:`seat_of`. ``content``: of a contribution by file, the digest of what is in it: a party that has
+        contributed something else to this study is refused.
         """
-        _refuse_nats(name, plan)
+        cost.require_epsilon()
         with self._book() as book:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
             study = _attempt(book, execution())
-            account = self._charge(book, name, plan, study, plan.refunds if refund is None else refund, charge, seat)
+            account = self._charge(book, cost, study, cost.plan.refunds if refund is None else refund, seat)
+            if content is not None:
+                book.bind(study, content)
         return ChargedStudy(self.ledger, account, study)
-
-    def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
-        """Charge the plan for a contribution by file, once and for good. ``content``: the digest of what is in the file.
-
-        Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
-        """
-        _refuse_nats(name, plan)
-        with self._book() as book:
-            account = self._charge(book, name, plan, study, refund=False)
-            book.bind(study, content)
-            return book.account(account)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -121,21 +133,21 @@ class Payer:
         with locked(handle):
             yield
 
-    def settled_people(self, name: str, plan: Plan, study: str, charge: Charge | None = None) -> Payer:
-        """The same, who knows which of the people take part without a value, since an account of theirs has no room.
+    def settled_people(self, cost: StudyCost, study: str) -> Payer:
+        """The payer, who knows which of the people take part without a value, since an account of theirs has no room.
 
         ``study``: what is charged, empty where it has not begun. Nothing is charged or made. Raises :class:`InputError` as
         :meth:`reserve` does.
         """
-        stated = self._stated(name, plan, charge)
+        stated = self._stated(cost)
         if self.people is None or not self.people.named:
             return self
         if not self.ledger.exists():
             # Nobody is known, and a first account is not made for a study that it cannot pay.
-            self.new_account(plan, charge)
+            self.new_account(cost)
             return self
         with Ledger.open(self.ledger) as book:
-            return replace(self, silent=self._silent(book, plan, study, charge, stated))
+            return replace(self, silent=self._silent(book, cost, study, stated))
 
     @property
     def records(self) -> Records | GroupedRows:
@@ -145,34 +157,30 @@ class Payer:
         return self.people.records if self.silent is None else self.people.without_value(self.silent)
 
     @property
-    def told(self) -> list[str]:
+    def owner_notes(self) -> list[str]:
         """A sentence for the owner alone: how many persons take part without a value."""
         count = 0 if self.silent is None else len(self.silent)
         take = count_of(count, "person takes", "persons take")
         return [f"{take} part without a value, for an account that has them has no room"] if count else []
 
-    def members(self, plan: Plan) -> int:
+    def members(self, cost: StudyCost) -> int:
         """How many of the study's units change together, at most, where what the account counts changes."""
-        return self._stated(str(plan.context.get("study", "study")), plan, None)["members"] or 1
+        return self._stated(cost)["members"] or 1
 
-    def _silent(self, book: Ledger, plan: Plan, study: str, charge: Charge | None, stated: StatedSpending) -> Identities:
+    def _silent(self, book: Ledger, cost: StudyCost, study: str, stated: StatedSpending) -> Identities:
         """Who takes part without a value. Raises :class:`InputError` as :meth:`Ledger.check`."""
         accounts, opening = self._accounts(book), None
         if self.beside:
             opening = accounts.beside(study)
         elif not accounts.there and self.opening is not None:
             if not self.new:
-                try:
-                    accounts.require_first()
-                except AccountQuestion as question:
-                    question.charged = book.account_of(study)
-                    raise
-            opening = self._opening_account(self.opening, plan)
+                accounts.require_first(study)
+            opening = self._opening_account(self.opening, cost.plan)
         account = self.account if opening is None else opening.name
         if self.refuse_two:
             accounts.require_one(account)
         sketch = None if self.people is None or not self.people.named else self.people.sketch
-        return book.check(account, _attempt(book, study), charge or plan.charge, people=sketch, opening=opening, **stated)
+        return book.check(account, _attempt(book, study), cost.charge, people=sketch, opening=opening, **stated)
 
     def _opening_account(self, budget: PolicyBudget, plan: Plan) -> Account:
         """One that counts replacement: what is hidden under add-remove is charged to it as two each. Nothing is made."""
@@ -183,16 +191,16 @@ class Payer:
         named = self.people is not None and self.people.named and plan.target.unit.within_party
         return PrivacyUnit.PERSON if named else plan.target.unit
 
-    def _stated(self, name: str, plan: Plan, charge: Charge | None) -> StatedSpending:
-        """What the ledger is told of the study beside its charge. Raises :class:`InputError` where a person may have any rows."""
-        members, people = self.group, self.people
+    def _stated(self, cost: StudyCost) -> StatedSpending:
+        """What the ledger has of the study beside its charge. Raises :class:`InputError` where a person may have any rows."""
+        members, people, plan = self.group, self.people, cost.plan
         named = people is not None and people.named
         if people is not None and named and plan.target.unit == PrivacyUnit.RECORD:
             if people.limit is None:
-                raise _any_rows(name, plan, charge or plan.charge, people)
+                raise _any_rows(cost, people)
             members = people.limit * (members or 1)
         return {
-            "name": name,
+            "name": cost.name,
             "unit": plan.target.unit,
             "relation": plan.target.neighbouring,
             "members": members,
@@ -200,11 +208,9 @@ class Payer:
             "reason": _reason(plan),
         }
 
-    def _charge(
-        self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None, seat: str = ""
-    ) -> str:
+    def _charge(self, book: Ledger, cost: StudyCost, study: str, refund: bool, seat: str) -> str:
         """The account that is charged."""
-        stated, accounts = self._stated(name, plan, charge), self._accounts(book)
+        stated, accounts = self._stated(cost), self._accounts(book)
         stated["refund"], stated["seat"] = refund, seat
         account, made = self.account, ""
         if self.beside:
@@ -212,16 +218,15 @@ class Payer:
             account = opening.name
             if account not in accounts.names:
                 made = accounts.make_beside(opening)
-        elif not accounts.there:
-            try:
-                made = self._make_account(accounts, plan)
-            except AccountQuestion as question:
-                question.charged = book.account_of(study)
-                raise
+        elif not accounts.there and self.opening is not None:
+            if not self.new:
+                accounts.require_first(study)
+            accounts.make(self._opening_account(self.opening, cost.plan))
+            made = _new(self.account, self.opening, self._counts(cost.plan))
         book.reserve(
             account,
             study,
-            charge or plan.charge,
+            cost.charge,
             when=datetime.now(UTC),
             inputs=self.inputs,
             people=accounts.sketch_for(account),
@@ -242,22 +247,12 @@ class Payer:
         require_folder(self.ledger.parent, f"choose another {named('ledger')}")
         return Ledger.open(self.ledger, create=True)
 
-    def _make_account(self, accounts: Accounts, plan: Plan) -> str:
-        """The account in words, if it had to be made. Raises :class:`InputError` for a second one that nobody named as new."""
-        if self.opening is None:
-            return ""
-        if not self.new:
-            accounts.require_first()
-        accounts.make(self._opening_account(self.opening, plan))
-        return _new(self.account, self.opening, self._counts(plan))
+    def new_account(self, cost: StudyCost) -> str | None:
+        """What would be made for a study, in words; None where the account is there. Nothing is made.
 
-    def new_account(self, plan: Plan, charge: Charge | None = None) -> str | None:
-        """What would be made for the plan, in words; None where the account is there. Nothing is made. ``charge``: see
-        :meth:`reserve`.
-
-        Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
+        Raises :class:`InputError` if its budget does not allow the study, or if another account has been charged for these data.
         """
-        _refuse_nats(str(plan.context.get("study", "study")), plan)
+        cost.require_epsilon()
         if self.opening is None:
             return None
         if self.ledger.exists():
@@ -267,8 +262,9 @@ class Payer:
                     return None
                 if not self.new:
                     accounts.require_first()
+        plan = cost.plan
         new = _new(self.account, self.opening, self._counts(plan))
-        request = SpendingRequest(study="", charge=charge or plan.charge, **self._stated("study", plan, charge))
+        request = SpendingRequest(study="", charge=cost.charge, **self._stated(cost))
         opening = self._opening_account(self.opening, plan)
         wanted = asked(opening, None, request, "") if request.charge.bounded else None
         if wanted is None or not has_room(opening, wanted, ()):
@@ -279,7 +275,7 @@ class Payer:
             )
         return f"{new} will be made in {self.ledger}"
 
-    def require_budget(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> None:
+    def require_budget(self, cost: StudyCost, settings: NodeSettings) -> None:
         """Raises :class:`InputError` for what the account does not allow, before :meth:`reserve` makes the party's store.
 
         A study that has begun is in the ledger, and an account that is yet to be made has its whole budget.
@@ -289,24 +285,23 @@ class Payer:
         with Ledger.open(self.ledger) as book:
             known = self.opening is None or self._accounts(book).there
         if known:
-            self._check(name, settings.plan, "", charge or settings.plan.charge, lambda sentence: None)
+            self._check(cost, "", lambda sentence: None)
 
-    def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
+    def check(self, cost: StudyCost, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         study = execution_id(settings) if has_begun(settings.store) else ""
-        seat = seat_of(settings.study, settings.identity.public_key)
-        return self._check(name, settings.plan, study, charge or settings.plan.charge, self.tell, seat)
+        return self._check(cost, study, self.tell, seat_of(settings.study, settings.identity.public_key))
 
-    def check_file(self, name: str, plan: Plan, study: str) -> Account:
-        """The account, if :meth:`reserve_file` would charge it now. Raises :class:`InputError` if not. Nothing is charged."""
-        return self._check(name, plan, study, plan.charge, self.tell)
+    def check_file(self, cost: StudyCost, study: str) -> Account:
+        """The account, if a contribution by file would be charged now, as :meth:`check`."""
+        return self._check(cost, study, self.tell)
 
-    def _check(self, name: str, plan: Plan, study: str, charge: Charge, tell: Callable[[str], None], seat: str = "") -> Account:
-        _refuse_nats(name, plan)
-        stated = self._stated(name, plan, charge)
+    def _check(self, cost: StudyCost, study: str, tell: Callable[[str], None], seat: str = "") -> Account:
+        cost.require_epsilon()
+        stated = self._stated(cost)
         with Ledger.open(self.ledger) as book:
             stated["seat"] = seat
-            self._silent(book, plan, study, charge, stated)
+            self._silent(book, cost, study, stated)
             accounts = self._accounts(book)
             accounts.warn(self.account, tell)
             return accounts.beside(study) if self.beside else book.account(self.account)
@@ -319,6 +314,11 @@ class ChargedStudy:
     ledger: Path
     account: str
     study: str
+
+    def balance(self) -> Account:
+        """Return the account as it is now."""
+        with Ledger.open(self.ledger) as book:
+            return book.account(self.account)
 
     def settle(self, spent: Charge, note: str) -> Account:
         """Put what it cost this party in place of what was reserved; the rest is given back."""
@@ -355,24 +355,15 @@ class ChargedStudy:
             return book.give_back(self.study, when=datetime.now(UTC), note="not started with this party: nothing left it")
 
 
-def _refuse_nats(name: str, plan: Plan) -> None:
-    """Raises :class:`InputError` for a study in nats: nothing adds up with an average over values. Nothing is charged or made."""
-    if plan.target.nats is not None:
-        raise InputError(
-            f"study {name!r} asks for {plan.target.nats:g} nats, which is no differential privacy, and no budget counts it: give "
-            f"{named('no-ledger')} if you answer for that, or agree on a study in epsilon"
-        )
-
-
-def _any_rows(name: str, plan: Plan, charge: Charge, people: People) -> InputError:
+def _any_rows(cost: StudyCost, people: People) -> InputError:
     """For the owner alone: it has the largest number of rows of a person."""
-    rows, delta = max(people.most_rows(), 1), plan.target.delta
+    rows, delta, charge = max(people.most_rows(), 1), cost.plan.target.delta, cost.charge
     of_record = epsilon_text(charge.epsilon(delta))
     of_person = "inf" if charge.beta or not charge.bounded else epsilon_text(charge.of_group(rows).epsilon(delta))
     return InputError(
-        f"study {name!r} protects one record, and these data say whose each row is. It costs epsilon {of_record} for one record, "
-        f"{of_person} for the person with most rows, {rows}. Agree on unit person, or write rows_per_person = {rows} in table "
-        "[mapping] of the data"
+        f"study {cost.name!r} protects one record, and these data say whose each row is. It costs epsilon {of_record} for one "
+        f"record, {of_person} for the person with most rows, {rows}. Agree on unit person, or write rows_per_person = {rows} in "
+        "table [mapping] of the data"
     )
 
 

@@ -81,7 +81,7 @@ class People:
 
     @cached_property
     def _digests(self) -> Identities:
-        """Of the persons in their order, (persons,)."""
+        """The digests of the persons in their order, (persons,)."""
         persons, key = self.records.persons, self._key
         if persons is None or key is None:
             return np.empty(0, dtype=np.uint64)
@@ -126,7 +126,7 @@ def people_key(folder: Path) -> bytes:
         refuse_outage(error, path)
         raise InputError(f"{path} cannot be read or made ({error.strerror}): let the folder of the key be writable") from None
     if len(key) != _KEY_BYTES:
-        raise InputError(f"{path} is no key for people: restore it, or move it away")
+        raise InputError(f"{path} is not a key for people: restore it, or move it away")
     return key
 
 

@@ -1,10 +1,10 @@
-"""What a site takes part in: limits that hold for every study, whoever asks and whoever said yes."""
+"""What a site takes part in: limits that hold for every study and every yes."""
 
 from __future__ import annotations
 
 import ipaddress
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,7 +25,7 @@ from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import get_protocol
 from quietmean.protocols.mechanism import is_private
 from quietmean.statistics import Column, DeclaredColumn, get_statistic
-from quietmean.studies.party.agreement import Agreement, Signatory
+from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.audit import AuditLog
 
 
@@ -46,7 +46,7 @@ class PolicyRules(BaseModel):
 
     largest_epsilon: float = Field(default=10.0, gt=0)
     largest_delta: float = Field(default=1e-4, gt=0, lt=1)
-    # Of studies whose target is in nats, which is no differential privacy: none are allowed unless this is said.
+    # Of studies whose target is in nats, which are not differential privacy: none are allowed unless this is said.
     largest_nats: float = Field(default=0.0, ge=0)
     # So many of the parties, whichever they are, learn no more than the study says.
     least_colluding: int = Field(default=1, ge=0)
@@ -161,17 +161,6 @@ class Policy:
     def digest(self) -> str:
         """SHA-256 of all that it says, hexadecimal."""
         rules = self.rules.model_dump(mode="json")
-        for later, unsaid in (
-            ("query_mixes_rows", False),
-            ("people_in_two_accounts", "charge"),
-            ("largest_nats", 0),
-            ("require_post_quantum", False),
-            ("records", None),
-            ("largest_share", 1),
-        ):
-            # Digests from before there was this rule stay what they are.
-            if rules[later] == unsaid:
-                del rules[later]
         budget = None if self.budget is None else self.budget.model_dump(mode="json")
         columns = [column.describe() for column in self.columns]
         audit = self.audit.model_dump(mode="json")
@@ -197,7 +186,7 @@ class Policy:
 
     def broken(self, contract: Agreement) -> list[str]:
         """A sentence for each rule that the study breaks, with the name of the rule."""
-        return [f"{name}: {sentence}" for name, rule in _RULES.items() for sentence in rule(self, contract)]
+        return [f"{name}: {sentence}" for name, sentence in _broken(self.rules, self.columns, contract)]
 
     def refuse(self, contract: Agreement) -> None:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
@@ -229,139 +218,76 @@ class Policy:
             raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
 
 
-def _epsilon(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    most, target = policy.rules.largest_epsilon, agreement.target
-    if target.nats is not None:
-        # The rule for nats speaks of these.
-        return
-    if target.epsilon > most:
-        yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
-    elif not agreement.epsilon_a_priori <= most * (1 + 1e-6) and is_private(agreement.plan.protocol):
-        yield f"nothing promises beforehand that it costs at most {most:g}: {agreement.plan.a_priori.enforced_by}"
+# The name of a rule, and the sentence of who breaks it.
+Broken = Iterator[tuple[str, str]]
 
 
-def _nats(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    most, nats = policy.rules.largest_nats, agreement.target.nats
-    if nats is None:
-        return
-    if not most:
-        yield f"the study asks for {nats:g} nats, which is no differential privacy: allowed only where a policy says largest_nats"
-    elif nats > most:
-        yield f"the study asks for {nats:g} nats, at most {most:g} are allowed"
-
-
-def _delta(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    most = policy.rules.largest_delta
-    if agreement.target.delta > most:
-        yield f"the study asks for delta {agreement.target.delta:g}, at most {most:g} is allowed"
-
-
-def _colluding(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    least, colluding = policy.rules.least_colluding, agreement.target.colluding
-    if colluding < least:
-        parties = count_of(colluding, "colluding party", "colluding parties")
-        yield f"the study protects against {parties}, at least {least} must be assumed"
-
-
-def _parties(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    least = policy.rules.smallest_parties
-    fewest = agreement.fewest
-    if fewest < least:
-        yield f"{fewest} parties {'take part' if fewest == len(agreement.parties) else 'may start it'}, at least {least} must"
-
-
-def _unit(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    allowed = policy.rules.units
-    if allowed is not None and agreement.target.unit not in allowed:
-        yield f"the study protects one {agreement.target.unit}, allowed is {', '.join(allowed)}"
-
-
-def _statistics(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    allowed = policy.rules.statistics
-    for kind, text in agreement.asks_for if allowed is not None else ():
-        if kind not in (allowed or ()):
-            yield f"{text} is not allowed, these kinds are: {', '.join(allowed or ())}"
-
-
-def _protocols(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    allowed, name = policy.rules.protocols, agreement.plan.protocol.name
+def _broken(rules: PolicyRules, columns: Sequence[Column], agreement: Agreement) -> Broken:
+    """Every rule that a study breaks, in the order in which they stand in a policy."""
+    target, protocol, parties = agreement.target, agreement.plan.protocol, len(agreement.parties)
+    yield from _too_dear(rules, agreement)
+    if target.colluding < rules.least_colluding:
+        assumed = count_of(target.colluding, "colluding party", "colluding parties")
+        yield "least_colluding", f"the study protects against {assumed}, at least {rules.least_colluding} must be assumed"
+    if (fewest := agreement.fewest) < rules.smallest_parties:
+        take_part = "take part" if fewest == parties else "may start it"
+        yield "smallest_parties", f"{fewest} parties {take_part}, at least {rules.smallest_parties} must"
+    if rules.units is not None and target.unit not in rules.units:
+        yield "units", f"the study protects one {target.unit}, allowed is {', '.join(rules.units)}"
+    if (kinds := rules.statistics) is not None:
+        for text in (text for kind, text in agreement.asks_for if kind not in kinds):
+            yield "statistics", f"{text} is not allowed, these kinds are: {', '.join(kinds)}"
     # A site may have written another name of a protocol.
-    if allowed is not None and name not in {get_protocol(protocol).name for protocol in allowed}:
-        yield f"{name} is not allowed, these are: {', '.join(allowed)}"
-
-
-def _no_privacy(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    if not policy.rules.no_privacy and not is_private(agreement.plan.protocol):
-        yield f"{agreement.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
-
-
-def _query(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    if agreement.query.mixes_rows and not policy.rules.query_mixes_rows:
-        yield "the query over these data mixes rows, as they declare: allowed only where a policy says query_mixes_rows = true"
-
-
-def _post_quantum(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    if policy.rules.require_post_quantum and not agreement.post_quantum:
-        yield f"the study's keys: {agreement.keys}"
-
-
-def _never(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    # Whoever transforms a column declares it, too.
-    for name in sorted(set(policy.rules.never) & {column.name for column in agreement.declared}):
-        yield f"column {name!r} must not be used"
-
-
-def _columns(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    declared = {column.name: column for column in policy.columns}
+    if (names := rules.protocols) is not None and protocol.name not in {get_protocol(name).name for name in names}:
+        yield "protocols", f"{protocol.name} is not allowed, these are: {', '.join(names)}"
+    if not rules.no_privacy and not is_private(protocol):
+        yield "no_privacy", f"{protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
+    if agreement.query.mixes_rows and not rules.query_mixes_rows:
+        mixes = "the query over these data mixes rows, as they declare"
+        yield "query_mixes_rows", f"{mixes}: allowed only where a policy says query_mixes_rows = true"
+    if rules.require_post_quantum and not agreement.post_quantum:
+        yield "require_post_quantum", f"the study's keys: {agreement.keys}"
+    # Who transforms a column declares it, too.
+    for name in sorted(set(rules.never) & {column.name for column in agreement.declared}):
+        yield "never", f"column {name!r} must not be used"
+    declared = {column.name: column for column in columns}
     for column in agreement.used:
         own = declared.get(column.name)
         if own is not None and _said(own) != _said(column):
-            yield f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
+            yield "column", f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
+    yield from _strange_places(rules, agreement)
 
 
-def _hosts(policy: Policy, agreement: Agreement) -> Iterator[str]:
+def _too_dear(rules: PolicyRules, agreement: Agreement) -> Broken:
+    target, epsilon, nats = agreement.target, rules.largest_epsilon, rules.largest_nats
+    if target.nats is None:
+        if target.epsilon > epsilon:
+            yield "largest_epsilon", f"the study asks for epsilon {target.epsilon:g}, at most {epsilon:g} is allowed"
+        elif not agreement.epsilon_a_priori <= epsilon * (1 + 1e-6) and is_private(agreement.plan.protocol):
+            promised = f"nothing promises beforehand that it costs at most {epsilon:g}"
+            yield "largest_epsilon", f"{promised}: {agreement.plan.a_priori.enforced_by}"
+    elif not nats:
+        asked = f"the study asks for {target.nats:g} nats, which are not differential privacy"
+        yield "largest_nats", f"{asked}: allowed only where a policy says largest_nats"
+    elif target.nats > nats:
+        yield "largest_nats", f"the study asks for {target.nats:g} nats, at most {nats:g} are allowed"
+    if target.delta > rules.largest_delta:
+        yield "largest_delta", f"the study asks for delta {target.delta:g}, at most {rules.largest_delta:g} is allowed"
+
+
+def _strange_places(rules: PolicyRules, agreement: Agreement) -> Broken:
     rehearsal = agreement.own.address is not None and _loopback(agreement.own.address[0])
-    allowed = policy.rules.hosts
-    for party, host in _dialled(agreement):
+    dialled = [(party, party.address) for party in agreement.others if party.address is not None]
+    for party, (host, *_) in dialled:
         if is_never_dialled(host):
-            yield f"{party}, an address inside a machine or a network's own, which is never dialled"
+            yield "hosts", f"{party}, an address inside a machine or a network's own, which is never dialled"
         elif _loopback(host) and not rehearsal:
-            yield f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"
-        elif allowed is not None and not any(_matches(host, pattern) for pattern in allowed):
-            yield f"{party}, allowed are: {', '.join(allowed)}"
-
-
-def _ports(policy: Policy, agreement: Agreement) -> Iterator[str]:
-    allowed = policy.rules.ports
-    for party, _ in _dialled(agreement):
-        if allowed is not None and party.address is not None and party.address[1] not in allowed:
-            yield f"{party}, allowed are: {', '.join(map(str, allowed))}"
-
-
-def _dialled(agreement: Agreement) -> Iterator[tuple[Signatory, str]]:
-    """The other parties that are connected to, with their hosts."""
-    for party in agreement.others:
-        if party.address is not None:
-            yield party, party.address[0]
-
-
-_RULES: dict[str, Callable[[Policy, Agreement], Iterator[str]]] = {
-    "largest_epsilon": _epsilon,
-    "largest_nats": _nats,
-    "largest_delta": _delta,
-    "least_colluding": _colluding,
-    "smallest_parties": _parties,
-    "units": _unit,
-    "statistics": _statistics,
-    "protocols": _protocols,
-    "no_privacy": _no_privacy,
-    "query_mixes_rows": _query,
-    "require_post_quantum": _post_quantum,
-    "never": _never,
-    "column": _columns,
-    "hosts": _hosts,
-    "ports": _ports,
-}
+            yield "hosts", f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"
+        elif rules.hosts is not None and not any(_matches(host, pattern) for pattern in rules.hosts):
+            yield "hosts", f"{party}, allowed are: {', '.join(rules.hosts)}"
+    for party, (_, port, *_) in dialled:
+        if rules.ports is not None and port not in rules.ports:
+            yield "ports", f"{party}, allowed are: {', '.join(map(str, rules.ports))}"
 
 
 def _said(column: Column) -> str:
