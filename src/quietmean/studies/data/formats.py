@@ -4,28 +4,76 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from quietmean.core.cells import plain_name
 from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import loaded
+from quietmean.core.extras import import_extra
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
-from quietmean.studies.data.database import Tables, open_database, query_of
+from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, open_database, query_of, type_declared
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.isolated import read_columnar, read_foreign, read_workbook
 from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.postgresql import transaction
-from quietmean.studies.data.query import check_query, read_query
-from quietmean.studies.data.query_file import FileTables
+from quietmean.studies.data.query import check_query, read_mixed, read_query
 from quietmean.studies.data.table import Pieces
 from quietmean.studies.data.text import MOST_UNPACKED, Notify
+
+# Signs of a pattern in a path, as DuckDB has them.
+_PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
+
+
+class FileTables(Tables):
+    """The table of a file of this ``kind``, whose ``reader`` reads the named columns, or all."""
+
+    def __init__(self, location: Location, kind: str, reader: Callable[[Location, Collection[str] | None], Pieces]) -> None:
+        self._location, self._kind, self._reader = location, kind, reader
+        self.place = location.name
+
+    def all(self) -> Collection[Listed]:
+        return [Listed("main", "data")]
+
+    def columns(self, table: Listed) -> list[tuple[str, str]] | None:
+        if self._location.has_json_lines and not self._kind:
+            return None
+        pieces = self._reader(self._location, None)
+        names = [name for name in next(pieces).names if name]
+        del pieces
+        types = _types_of_parquet(self._location) if self._kind == PARQUET else {}
+        return [(name, types.get(name, "VARCHAR")) for name in names]
+
+    def pieces(self, table: Listed, column_names: Collection[str]) -> Pieces:
+        return self._reader(self._location, column_names)
+
+    def chosen(self, column_names: Collection[str]) -> Listed:
+        return Listed("main", "data")
+
+    def selected(self, query: str, column_names: Collection[str]) -> Pieces:
+        return read_mixed(self._location, self, query, column_names)
+
+
+def _types_of_parquet(location: Location) -> dict[str, str]:
+    """As the file declares them; of one that the database cannot open none, so that all cells are texts."""
+    duckdb = import_extra("duckdb", "sql", f"a query over {location.name}")
+    path = str(location.path.absolute())
+    with failing(location, duckdb.Error), closing(duckdb.connect()) as base:
+        as_read = literal(path.translate(_PATTERN))
+        # What is allowed is compared with the pattern, and with the file that it names.
+        base.execute(f"SET allowed_paths = [{literal(path)}, {as_read}]")
+        for name in ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"):
+            base.execute(f"SET {name} = {CLOSED[name]}")
+        described = base.execute(f"DESCRIBE SELECT * FROM read_parquet({as_read}, hive_partitioning = false)").fetchall()  # noqa: S608
+    return {plain_name(row[0]): type_declared(str(row[1])) for row in described}
+
 
 # A reader of a file: of the wanted columns, or of all where none are named.
 Reader: TypeAlias = Callable[[Location, Collection[str] | None], Pieces]
