@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from quietmean.core.table_files import TableFile
-from quietmean.core.tables import Kinds, table_html, table_text
+from quietmean.core.tables import Kinds, TableFile, table_html, table_text
 from quietmean.statistics.flags_and_tests import HypothesisTest
 from quietmean.statistics.printed import printed_rows
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Term, known_number, terms_of
