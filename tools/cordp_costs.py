@@ -29,8 +29,7 @@ from quietmean.protocols.cordp_dme.design import gaussian_variance, least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs
 from quietmean.protocols.cordp_dme.sparse import sparse_design
 from quietmean.randomness import Seed
-from quietmean.randomness.exchange import ExchangeKey
-from quietmean.randomness.noise import SecureNoise
+from quietmean.randomness.noise import ExchangeKey, SecureNoise
 from quietmean.transcript import run_lockstep
 
 DOCS = Path(__file__).parents[1] / "docs"

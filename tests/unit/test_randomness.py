@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from quietmean.randomness import BitStream, ExchangeKey, SecureNoise, Seed
-from quietmean.randomness.gaussian import fill_standard_normal
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
+from quietmean.randomness.stream import fill_standard_normal
 
 SEED = Seed(bytes(range(32)))
 ACCURACY = 5e-12

@@ -31,7 +31,6 @@ from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
 from quietmean.ledger.entries import BUDGET, FREEZE, entries_of, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest, StatedSpending
-from quietmean.ledger.inputs import NO_INPUTS, Inputs
 from quietmean.ledger.known_people import (
     Numbered,
     PersonsFilter,
@@ -41,7 +40,7 @@ from quietmean.ledger.known_people import (
     remember,
     sketches_of,
 )
-from quietmean.ledger.people import PERSONS, Identities, Sketch
+from quietmean.ledger.people import NO_INPUTS, PERSONS, Identities, Inputs, Sketch
 from quietmean.ledger.reading import read_account
 from quietmean.privacy.charge import Charge
 

@@ -1,9 +1,7 @@
 """The only source of randomness. Everything is drawn from 32-byte seeds by labelled derivation."""
 
-from quietmean.randomness.exchange import Encapsulated, ExchangeKey
-from quietmean.randomness.noise import SecureNoise, discrete_pieces
-from quietmean.randomness.seed import Seed, fresh_bytes
-from quietmean.randomness.stream import BitStream
+from quietmean.randomness.noise import Encapsulated, ExchangeKey, SecureNoise, discrete_pieces
+from quietmean.randomness.stream import BitStream, Seed, fresh_bytes
 
 __all__ = [
     "BitStream",

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Ints
-from quietmean.randomness.seed import Seed
-from quietmean.randomness.stream import BitStream
+from quietmean.randomness.stream import BitStream, Seed
 
 # P(|X| > 10 s) <= 2 exp(-50) < 2**-71, and at most 655 384 boundaries are off by less than 2**-128 each.
 TOTAL_VARIATION = 2.0**-70

@@ -8,11 +8,10 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
-from quietmean.randomness.exchange import ExchangeKey
 from quietmean.randomness.layered_gaussian import layered_gaussian
-from quietmean.randomness.seed import SEED_BYTES, Seed
+from quietmean.randomness.noise import ExchangeKey
 from quietmean.randomness.stacked import StackedNoise
-from quietmean.randomness.stream import BitStream
+from quietmean.randomness.stream import SEED_BYTES, BitStream, Seed
 
 # Blocks are drawn again when they were evicted: memory stays bounded, values do not change.
 _CACHE_BYTES = 256 * 2**20

@@ -19,8 +19,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.randomness.discrete_gaussian import cumulative_table, invert
-from quietmean.randomness.seed import Seed
-from quietmean.randomness.stream import BitStream
+from quietmean.randomness.stream import BitStream, Seed
 
 # The distance of one value from N_Z(0, v).
 TOTAL_VARIATION = 2.0**-110

@@ -10,9 +10,8 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
-from quietmean.randomness.exchange import ExchangeKey
-from quietmean.randomness.noise import SecureNoise
-from quietmean.randomness.seed import Seed
+from quietmean.randomness.noise import ExchangeKey, SecureNoise
+from quietmean.randomness.stream import Seed
 
 
 class StackedNoise:
