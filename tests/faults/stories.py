@@ -28,9 +28,8 @@ from quietmean.drop import DropBox
 from quietmean.drop.box import WholeContribution
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import parse_folder
-from quietmean.node.folder.slot import Slot, SlotKind
+from quietmean.node.folder.slot import Outbox, Slot, SlotKind
 from quietmean.node.net import encode_vector
 from quietmean.node.phase import Phase
 from quietmean.node.storage import Store

@@ -16,7 +16,7 @@ from faults.stories import STORIES
 from quietmean.core.errors import InputError
 from quietmean.ledger import Ledger
 from quietmean.ledger.people import PERSONS, Sketch
-from quietmean.node.folder.outbox import Outbox
+from quietmean.node.folder.slot import Outbox
 from quietmean.node.storage import Store
 from quietmean.privacy.charge import Charge
 from quietmean.randomness import Seed

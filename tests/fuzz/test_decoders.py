@@ -35,11 +35,10 @@ from quietmean.flower import requests
 from quietmean.flower.sealing import SealedHello, read_hello
 from quietmean.graphs import Schedule
 from quietmean.node.folder import post
-from quietmean.node.monitor.status import read_status
+from quietmean.node.monitor.monitor import read_status
 from quietmean.node.net import Identity, Roster, wire
 from quietmean.node.net.identity import Purpose
-from quietmean.node.session.gossip import GossipedLogs
-from quietmean.node.session.logs import PartyLog, decode_log, encode_log
+from quietmean.node.session.logs import GossipedLogs, PartyLog, decode_log, encode_log
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, read_header, read_whole
@@ -142,7 +141,7 @@ DECODERS = {
     "frame": Decoder("node/net/wire.py", plain(wire.decode_header), (PeerError,), frames()),
     "log": Decoder("node/session/logs.py", plain(lambda raw: decode_log(raw, 5, 4)), (PeerError,), (encode_log(LOG),)),
     "gossip": Decoder(
-        "node/session/gossip.py",
+        "node/session/logs.py",
         plain(lambda raw: GossipedLogs.decode(raw, SCHEDULE)),
         (PeerError,),
         (GossipedLogs(SCHEDULE).encode(0),),
@@ -211,7 +210,7 @@ DECODERS = {
     ),
     "roster": Decoder("node/net/roster.py", in_file(Roster.load), (InputError,), (ENTRIES,)),
     "status": Decoder(
-        "node/monitor/status.py",
+        "node/monitor/monitor.py",
         in_file(read_status),
         (InputError,),
         (json.dumps({"format": "quietmean-status-1", "pid": 1}).encode(),),

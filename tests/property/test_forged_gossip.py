@@ -17,7 +17,7 @@ import pytest
 from quietmean.core.party import PartyId
 from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.series import what_arrived
-from quietmean.node.session.gossip import GossipedLogs
+from quietmean.node.session.logs import GossipedLogs
 from quietmean.node.session.session import StudySession
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import stated_variance

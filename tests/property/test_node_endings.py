@@ -16,7 +16,7 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult
-from quietmean.node.session.gossip import GossipedLogs
+from quietmean.node.session.logs import GossipedLogs
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution

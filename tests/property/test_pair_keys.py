@@ -23,7 +23,7 @@ from quietmean.core.party import PartyId
 from quietmean.node import LinkKeys, PairKeys
 from quietmean.node.net import AnswerFrame, Start
 from quietmean.node.session.session import StudySession
-from quietmean.node.start.pairing import Pairing
+from quietmean.node.start.started import Pairing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate

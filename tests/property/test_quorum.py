@@ -11,7 +11,7 @@ import pytest
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.start_quorum import least_minimum
-from quietmean.node.opening import Opening
+from quietmean.node.session.settings import Opening
 from quietmean.node.start import (
     Announcement,
     Attempt,

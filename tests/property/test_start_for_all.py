@@ -23,8 +23,8 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
-from quietmean.node.opening import Opening, commitment_hash
 from quietmean.node.session import PeerLink
+from quietmean.node.session.settings import Opening, commitment_hash
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress, load_progress, quorum_study
 from quietmean.node.start.record import from_frame
 from quietmean.node.storage import Store

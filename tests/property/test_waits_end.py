@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.node.phase import Phase
-from quietmean.node.session.failure_detector import FailureDetector
+from quietmean.node.session.context import FailureDetector
 
 Deed = tuple[str, float]
 DEEDS = st.tuples(

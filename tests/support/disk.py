@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from quietmean.core.party import PartyId
-from quietmean.node.participant import Participant
+from quietmean.node.driver import Participant
 from quietmean.node.storage import blob_store, database
 
 Result = TypeVar("Result")

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node import LinkKeys, PairKeys, PlannedValue, Waits
+from quietmean.node.driver import Participant
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
-from quietmean.node.participant import Participant
 from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.start import load_progress
 from quietmean.node.storage import Store

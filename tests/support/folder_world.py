@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
+from quietmean.node.driver import Participant
 from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable, post
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
-from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan

@@ -24,7 +24,7 @@ from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, runner
 from quietmean.node.local.child import node_settings
-from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.local.processes import ChildSettings
 from quietmean.node.local.runner import LocalKeywords
 from quietmean.planning import Plan
 from quietmean.protocols import registry

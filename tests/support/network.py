@@ -15,8 +15,8 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.driver import Participant
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer, WithheldError
-from quietmean.node.participant import Participant
 from quietmean.node.phase import Phase
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed

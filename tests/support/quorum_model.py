@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from quietmean.core.errors import PeerError
-from quietmean.node.opening import Opening, commitment_hash
+from quietmean.node.session.settings import Opening, commitment_hash
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
 
 SESSION = "5" * 64

@@ -22,7 +22,7 @@ from quietmean.core.party import PartyId
 from quietmean.ledger import Ledger
 from quietmean.node import NodeResult, NodeSettings, run_party
 from quietmean.node.local import runner
-from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.local.processes import ChildSettings
 from quietmean.node.monitor import Event, Stalled
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA

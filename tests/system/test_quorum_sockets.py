@@ -35,8 +35,8 @@ from quietmean.node import (
 )
 from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
-from quietmean.node.opening import Opening
 from quietmean.node.session import StudySession
+from quietmean.node.session.settings import Opening
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress
 from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.storage import Store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.node.folder.remote import RemotePlace
+from quietmean.node.folder.place import RemotePlace
 from support.folder_sites import PARTIES, sites_in
 from support.remote_places import SERVERS, remote_place
 

@@ -24,7 +24,7 @@ from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.drop.box import DropBox
 from quietmean.flower.agreement import FlowerAgreement
 from quietmean.ledger import Ledger
-from quietmean.node.monitor.status import status_path, write_status
+from quietmean.node.monitor.monitor import status_path, write_status
 from quietmean.node.net import Identity, Purpose
 from quietmean.node.storage.database import StoreDatabase
 from quietmean.protocols.committee import Committee

@@ -15,7 +15,7 @@ from quietmean.core.file_kinds import FileKind, kind_of_file
 from quietmean.flower.agreement import FORMAT as FLOWER
 from quietmean.ledger import Ledger
 from quietmean.node import secrecy
-from quietmean.node.monitor.status import FORMAT as STATUS
+from quietmean.node.monitor.monitor import FORMAT as STATUS
 from quietmean.node.net import Identity, Purpose
 from quietmean.studies.agreement.signed import Signed
 from support.mistakes import STUDY, party

@@ -17,10 +17,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from quietmean.core.domain import Links
 from quietmean.core.errors import PeerError
 from quietmean.node import Identity
-from quietmean.node.net import ACCEPTED, VERSION, Connection, Credentials, Limits, Purpose, key_exchange, open_socket, sealing
+from quietmean.node.net import ACCEPTED, VERSION, Connection, Credentials, Limits, Purpose, key_exchange, open_socket, reader
 from quietmean.node.net.key_exchange import NO_KEYS, NOT_SIGNED
-from quietmean.node.net.reader import FrameReader, read_frame
-from quietmean.node.net.sealing import FrameCipher
+from quietmean.node.net.reader import FrameCipher, FrameReader, read_frame
 from quietmean.node.net.wire import (
     PART,
     TAG,
@@ -137,7 +136,7 @@ def test_no_number_comes_twice_under_one_key(monkeypatch: pytest.MonkeyPatch) ->
         def __getattr__(self, name: str) -> Any:
             return getattr(self._cipher, name)
 
-    monkeypatch.setattr(sealing, "AESGCM", Counted)
+    monkeypatch.setattr(reader, "AESGCM", Counted)
 
     async def work() -> None:
         sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.series.record import RoundEnd, keep_last, kept_last
+from quietmean.node.series.party import RoundEnd, keep_last, kept_last
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate

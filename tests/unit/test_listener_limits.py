@@ -28,8 +28,7 @@ from quietmean.node.net import (
     Traffic,
     open_socket,
 )
-from quietmean.node.net.handshakes import HandshakePool, network_of
-from quietmean.node.net.listener import SPARE_HANDSHAKES, Acceptor
+from quietmean.node.net.listener import SPARE_HANDSHAKES, Acceptor, HandshakePool, network_of
 from quietmean.node.net.wire import Hello, Welcome
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed

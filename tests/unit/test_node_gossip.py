@@ -11,9 +11,8 @@ import pytest
 
 from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule, make_schedule
-from quietmean.node.session import gossip
-from quietmean.node.session.gossip import GossipedLogs, PartialLog
-from quietmean.node.session.logs import PartyLog
+from quietmean.node.session import logs
+from quietmean.node.session.logs import GossipedLogs, PartialLog, PartyLog
 from quietmean.randomness import BitStream, Seed
 
 PARTIES, ROUNDS = 5, 4
@@ -62,9 +61,9 @@ def test_who_knows_more_of_a_party_prevails() -> None:
 
 def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     known = filled({0: 4, 1: 4, 2: 3})
-    monkeypatch.setattr(gossip, "LIMIT", len(known.encode(0)) - 1)
+    monkeypatch.setattr(logs, "LIMIT", len(known.encode(0)) - 1)
     assert GossipedLogs.decode(known.encode(1), SCHEDULE).logs() == {1: PartialLog(4, log_of(1, 4))}
-    monkeypatch.setattr(gossip, "LIMIT", 1)
+    monkeypatch.setattr(logs, "LIMIT", 1)
     assert known.encode(1) == b""
     assert GossipedLogs.decode(b"", SCHEDULE).logs() == {}
 

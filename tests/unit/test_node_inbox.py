@@ -14,10 +14,9 @@ from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
 from quietmean.node.net import AnswerFrame, CancelTransfer, Transfer, encode_vector
 from quietmean.node.phase import Phase
-from quietmean.node.session.failure_detector import FailureDetector
-from quietmean.node.session.gossip import PartialLog
+from quietmean.node.session.context import FailureDetector
 from quietmean.node.session.inbox import Inbox
-from quietmean.node.session.logs import PartyLog
+from quietmean.node.session.logs import PartialLog, PartyLog
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.storage import Store
 

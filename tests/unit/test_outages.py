@@ -21,7 +21,7 @@ from quietmean.core.outage import outage_of, refuse_outage, require_space, troub
 from quietmean.core.output import Output
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
-from quietmean.node.folder.outbox import Outbox
+from quietmean.node.folder.slot import Outbox
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.randomness import Seed

@@ -32,8 +32,7 @@ from quietmean.node.tunnel import (
     is_proved,
 )
 from quietmean.node.tunnel.messages import decode_message, prove
-from quietmean.node.tunnel.web_proxy import WebProxy, proxy_for
-from quietmean.node.tunnel.websocket import LONGEST_FRAME, accept_of, xored
+from quietmean.node.tunnel.websocket import LONGEST_FRAME, WebProxy, accept_of, proxy_for, xored
 
 IDENTITY, OTHER = Identity.generate(), Identity.generate()
 SESSION = "ab" * 32

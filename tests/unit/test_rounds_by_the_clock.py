@@ -12,8 +12,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.node.folder import FolderSettings, Outbox, Timetable
-from quietmean.node.folder.outbox import OtherSession
-from quietmean.node.folder.slot import Slot, SlotKind
+from quietmean.node.folder.slot import OtherSession, Slot, SlotKind
 from quietmean.node.series.by_folder import RoundsByFolder
 
 FIRST, INTERVAL, ROUNDS = 100.0, 8.0, 4

@@ -25,10 +25,8 @@ from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.phase import Phase
 from quietmean.node.series.connections import _HELD, OpenRequests
-from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead
-from quietmean.node.series.place import RoundPosition
-from quietmean.node.session.context import Context, Wait
-from quietmean.node.session.failure_detector import FLOOR, FailureDetector
+from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition
+from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
 from quietmean.node.storage import LAST, ROUND, Store, empty, remove_store, size_of
 from support.virtual_time import run_virtually
 

@@ -2,27 +2,258 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from quietmean.core.errors import StorageError
+import msgspec
+
+from quietmean.core.errors import PeerError, StorageError
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.mesh import Member, Mesh
-from quietmean.node.monitor import AlreadyOver, Monitor, PeerEnded
-from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Ending, Endpoint, Payload, Traffic
-from quietmean.node.participant import Participant
-from quietmean.node.phase import Position
+from quietmean.node.monitor import AlreadyOver, Monitor, PeerEnded, Report
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    AnswerFrame,
+    AnyRequest,
+    Credentials,
+    Ending,
+    Endpoint,
+    GateLog,
+    Heartbeat,
+    Log,
+    Payload,
+    Refusals,
+    Start,
+    Traffic,
+    Transfer,
+    Vote,
+)
+from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
-from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, retry
-from quietmean.node.start import OnStart, ignore_start
+from quietmean.node.session import (
+    CurrentSession,
+    NodeResult,
+    NodeSettings,
+    PeerLink,
+    RetryPolicy,
+    StudySession,
+    decode_log,
+    kept_result,
+    note_refusal,
+    read_vector,
+    retry,
+)
+from quietmean.node.start import Beginning, Closed, OnStart, Received, Started, ignore_start
 from quietmean.node.storage import OUTBOX, Store
-from quietmean.node.tasks import Tasks
+from quietmean.node.tasks import Tasks, first_of
+
+# So long a request of a party that is further waits until this one is bound, too; without limit where it cannot be in another
+# attempt (s).
+_PATIENCE = 15.0
+
+
+class Participant:
+    """:meth:`attach` its links, :meth:`open` it, then :meth:`run`; :meth:`open` and run it again after an outage.
+
+    ``on_start`` is called once it is settled who is in. Everything that others see counts parties as the roster does; what the
+    session sees, as those who are in are numbered.
+    """
+
+    def __init__(
+        self, settings: NodeSettings, store: Store, traffic: Traffic, report: Report, on_start: OnStart = ignore_start
+    ) -> None:
+        self._settings, self._store, self._traffic, self._report = settings, store, traffic, report
+        self._beginning = Beginning(settings, store, report, self.fail, self.refused, on_start)
+        self._current = CurrentSession(settings.waits.round)
+        self._refusals = Refusals()
+        self._begun = asyncio.Event()
+        # What could be read before the session began, and was not answered.
+        self._handed: list[tuple[PartyId, Transfer]] = []
+        # By sender: which message is held, and what is set once another one follows it.
+        self._last_held: dict[PartyId, tuple[Position, asyncio.Event]] = {}
+
+    def attach(
+        self,
+        links: Mapping[PartyId, PeerLink],
+        disconnect: Callable[[Iterable[PartyId]], None] | None = None,
+        closed: Closed | None = None,
+        came: Received = tuple,
+    ) -> None:
+        """``disconnect`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`StartPhase`."""
+        self._links, self._cut_off, self._closed = links, disconnect, closed
+        self._beginning.attach(links, closed, came)
+
+    async def open(self) -> NodeResult | None:
+        """Where this party is, is what its store says. Returns the result if the study is over for it."""
+        await self._beginning.open()
+        if (before := kept_result(self._store)) is not None:
+            return before
+        if self._beginning.started is not None:
+            # From the first moment on: who connects learns where it is.
+            self._begin(self._beginning.started)
+        return None
+
+    async def run(self) -> NodeResult:
+        """From where the store says that this party was, to the result.
+
+        Raises :class:`NotStarted` for a study without this party, and :class:`ProtocolFailure` if it did not start or nothing of
+        it came back.
+        """
+        begun = self._beginning.started is not None
+        started = await self._beginning.run()
+        if not begun:
+            self._begin(started)
+        return await self._current.session.run()
+
+    @property
+    def settings(self) -> NodeSettings:
+        """The settings of this party in the study of who is in, once that is settled."""
+        return self._beginning.settings
+
+    async def stop(self) -> None:
+        """Announce nothing to the others any more."""
+        await self._beginning.stop()
+
+    def _begin(self, started: Started) -> None:
+        links = {index: self._links[member] for index, member in enumerate(started.members) if member in self._links}
+        session = StudySession(
+            started.settings,
+            self._store,
+            links,
+            self._traffic,
+            self._report,
+            self._closed,
+            self._refusals,
+            restarted=self._beginning.restarted,
+        )
+        if (disconnect := self._cut_off) is not None:
+            session.at_gate(lambda parties: disconnect(started.members[index] for index in parties), asyncio.to_thread)
+        elif self._closed is not None:
+            session.at_gate(lambda parties: None, asyncio.to_thread)
+        for sender, transfer in self._handed:
+            if (index := started.place(sender)) is not None:
+                session.handed(index, transfer)
+        self._handed.clear()
+        self._current.follow(session)
+        self._begun.set()
+
+    # --- as the others see it ----------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        return self._current.session.position if self._current.begun else (int(Phase.AGREEMENT), 0)
+
+    @property
+    def closed_to_shares(self) -> bool:
+        """See :attr:`Session.closed_to_shares`."""
+        return self._current.begun and self._current.session.closed_to_shares
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
+        """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
+        if isinstance(request, Start):
+            return self._beginning.handle(sender, request, self.position)
+        if not self._current.begun:
+            if (answer := self._answer_early(sender, request, payload)) is not None:
+                return answer
+            held = await self._held(sender, request)
+            if held is None:
+                return AnswerFrame(request.number, REFUSED, *self.position)
+            request = held
+        index = self._beginning.place(sender)
+        if index is None:
+            raise PeerError("it takes part in a study that has not started with it here")
+        return await self._current.handle(index, request, payload)
+
+    def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
+        """The answer to what need not wait until this party is bound. Raises :class:`PeerError` for what it would never take.
+
+        Where fewer may start, it is not known yet by which plan.
+        """
+        plan, waits_for_all = self._settings.plan, self._settings.start is None
+        match request:
+            case Heartbeat():
+                return AnswerFrame(request.number, ACCEPTED, *self.position)
+            case GateLog() | Vote():
+                # Asked again.
+                return AnswerFrame(request.number, REFUSED, *self.position)
+            case Log() if waits_for_all:
+                decode_log(payload, len(self._settings.names), plan.protocol.rounds)
+                if not self._may_have_begun:
+                    return AnswerFrame(request.number, REFUSED, *self.position)
+            case Transfer() if waits_for_all:
+                read_vector(request, payload, plan.grid)
+                self._beginning.gathering.began(sender, request.agreement)
+        return None
+
+    @property
+    def _may_have_begun(self) -> bool:
+        """Whether others may be further than this party: nobody is before all have committed."""
+        attempt = self._beginning.gathering.progress.attempt
+        return attempt is not None and attempt.all_committed
+
+    async def _held(self, sender: PartyId, request: AnyRequest) -> AnyRequest | None:
+        """The request, once this party is bound: who is goes on at once, and what it said of all others makes this one follow.
+
+        Of the messages of one sender only the last one is held, as in a session: None for one that another one follows.
+        """
+        if not isinstance(request, Transfer):
+            await self._until_begun()
+            return request
+        clock = asyncio.get_running_loop().time
+        came, position = clock(), (request.phase, request.round)
+        before, passed_over = self._last_held.get(sender, (position, asyncio.Event()))
+        if before != position:
+            # Copies of one message have one fate.
+            passed_over.set()
+            passed_over = asyncio.Event()
+        self._last_held[sender] = position, passed_over
+        try:
+            await first_of(self._until_begun(), passed_over.wait())
+        except BaseException:
+            self._note_handed(sender, request)
+            raise
+        if passed_over.is_set():
+            self._note_handed(sender, request)
+            return None
+        return msgspec.structs.replace(request, valid_for=max(0, request.valid_for - int(1000 * (clock() - came))))
+
+    async def _until_begun(self) -> None:
+        try:
+            # What is in a folder is read once, in its order: who bound this party's sender binds this party, too.
+            async with asyncio.timeout(None if self._settings.start is None or self._settings.folder else _PATIENCE):
+                await self._begun.wait()
+        except TimeoutError:
+            raise PeerError("it takes part in a study that has not started with it here") from None
+
+    def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
+        if self._current.begun and (index := self._beginning.place(sender)) is not None:
+            self._current.session.handed(index, transfer)
+        else:
+            self._handed.append((sender, transfer))
+
+    def heard(self, peer: PartyId, position: Position) -> None:
+        """Where a party of the roster says that it is, with a greeting or an answer."""
+        if self._current.begun and (index := self._beginning.place(peer)) is not None:
+            self._current.session.heard(index, position)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Something was refused, by either side; ``peer``: a name or an address."""
+        note_refusal(self._refusals, self._report, peer, reason)
+
+    def fail(self, error: BaseException) -> None:
+        """End what goes on with an error of what goes on beside it."""
+        if self._current.begun and not self._current.session.failed:
+            self._current.fail(error)
+        else:
+            self._beginning.fail(error)
 
 
 async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) -> NodeResult:

@@ -27,7 +27,7 @@ from quietmean.node.net import (
     Route,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.tunnel import Dialer, Role
+from quietmean.node.tunnel import Dialer, Presence
 
 
 class Member(Protocol):
@@ -94,7 +94,7 @@ class Mesh:
         if self._listener is None and self._listening is not None:
             self._listening.close()
 
-    def start(self, role: Role = "attend") -> None:
+    def start(self, role: Presence = "attend") -> None:
         """From now on the others reach this party, if they did not before.
 
         ``role``: with "visit", a study of it that has begun goes first at a relay.

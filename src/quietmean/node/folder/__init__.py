@@ -1,9 +1,8 @@
 """A folder as the wire: sealed and signed files in slots, for parties that no connection joins."""
 
-from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import DiskPlace, FolderStorage, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderSettings, FolderTransport
-from quietmean.node.folder.slot import Parties, Slot, SlotKind, open_file, seal_file
+from quietmean.node.folder.slot import Outbox, Parties, Slot, SlotKind, open_file, seal_file
 from quietmean.node.folder.timetable import Timetable
 
 __all__ = [

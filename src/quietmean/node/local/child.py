@@ -27,7 +27,7 @@ from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
 from quietmean.core.portability import replace_whole
 from quietmean.node.driver import run_party
-from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.local.processes import ChildSettings
 from quietmean.node.monitor import Done, Event, Failed, Report, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster
 from quietmean.node.phase import Phase

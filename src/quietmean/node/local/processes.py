@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import msgspec
+
 # The parties share this machine's cores: one thread each. Numerical libraries read this when they are imported.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -60,3 +62,25 @@ class ExecLauncher:
             pass_fds=[listening.fileno()],
             env=os.environ | ONE_THREAD,
         )
+
+
+class ChildSettings(msgspec.Struct, frozen=True):
+    """Paths are absolute. ``value``: a file of d float64 numbers, little endian. Time-outs are in seconds.
+
+    ``freeze_round``: the process stops itself (SIGSTOP) at the beginning of this mixing round, so that it can be killed there.
+    ``passing``: see :class:`~quietmean.node.session.settings.NodeSettings`.
+    """
+
+    key: str
+    roster: str
+    plan: str
+    value: str
+    weight: float
+    store: str
+    result: str
+    round_timeout: float
+    start_timeout: float
+    gone_timeout: float | None = None
+    freeze_round: int | None = None
+    links: str = "x25519"
+    passing: bool = True

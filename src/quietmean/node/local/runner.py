@@ -23,8 +23,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import refuse_outage
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.reasons import but_for_names, grouped
-from quietmean.node.local.child_settings import ChildSettings
-from quietmean.node.local.processes import PARTY, ExecLauncher, Launcher, PartyProcess
+from quietmean.node.local.processes import PARTY, ChildSettings, ExecLauncher, Launcher, PartyProcess
 from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
 from quietmean.node.session import NodeResult, refusal
 from quietmean.node.tasks import Supervisor, Tasks

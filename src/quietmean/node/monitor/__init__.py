@@ -17,9 +17,23 @@ from quietmean.node.monitor.events import (
     event_fields,
     event_json,
 )
-from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
-from quietmean.node.monitor.status import iso_time, now, process_identity, read_status, status_at, status_path, write_status
-from quietmean.node.monitor.wording import headline, seconds_between, sentence, traffic_text, until
+from quietmean.node.monitor.monitor import (
+    Monitor,
+    NodeView,
+    PeerView,
+    headline,
+    iso_time,
+    now,
+    process_identity,
+    read_status,
+    seconds_between,
+    sentence,
+    status_at,
+    status_path,
+    traffic_text,
+    until,
+    write_status,
+)
 
 __all__ = [
     "AgreementWaits",

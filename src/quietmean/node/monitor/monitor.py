@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Sequence
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from quietmean.core.errors import QuietmeanError
+from quietmean.core.codec import decode_json
+from quietmean.core.errors import InputError, QuietmeanError, reason_of
+from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId
+from quietmean.core.portability import replace_whole
 from quietmean.node.monitor.events import (
     AlreadyOver,
     Event,
@@ -23,9 +31,96 @@ from quietmean.node.monitor.events import (
     event_fields,
     event_json,
 )
-from quietmean.node.monitor.status import now, write_status
-from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer
+from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer, printable
 from quietmean.node.phase import Phase, Position
+
+FORMAT = "quietmean-status-1"
+
+
+def now() -> str:
+    """ISO 8601 in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def iso_time(seconds: float) -> str:
+    """ISO 8601 in UTC, to the second, of a time in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def status_path(store: Path) -> Path:
+    """The path of the status file that belongs to a store."""
+    return store.with_name(store.name + ".status.json")
+
+
+def status_at(store: Path) -> Output:
+    """Where the status beside a store goes: in place of an earlier one, and of nothing else."""
+    return Output(status_path(store), "the status", "--store", own=_is_status)
+
+
+def _is_status(content: bytes) -> bool:
+    return json_object(content).get("format") == FORMAT
+
+
+def write_status(path: Path, status: Mapping[str, Any]) -> None:
+    """Put the status of this process in place of the last one. Raises OSError."""
+    document = {"format": FORMAT, **process_identity(os.getpid()), **status}
+    replace_whole(path, json.dumps(document).encode())
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """A status file, with "alive" as it is now: true, false, or None where this cannot be determined.
+
+    Raises :class:`InputError` if the file is missing, cannot be read, or is not a status file of this version.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"status file {path} does not exist: no node has run with this store") from None
+    except OSError as error:
+        raise _unreadable(path, reason_of(error)) from None
+    document = decode_json(raw, object, partial(_unreadable, path))
+    if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
+        raise InputError(f"file {path} is not a status of this version ({FORMAT}): look with the version that runs the node")
+    document["alive"] = _alive(document)
+    return document
+
+
+def _unreadable(path: Path, reason: str) -> InputError:
+    return InputError(f"status file {path} cannot be read ({reason}): is it one that quietmean join wrote?")
+
+
+def _alive(document: dict[str, Any]) -> bool | None:
+    here = process_identity(document["pid"])
+    if document.get("host") != here["host"]:
+        return None
+    try:
+        os.kill(document["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    except OverflowError:
+        return False
+    if here["process"] is None or document.get("process") is None:
+        return None
+    return bool(here["process"] == document["process"])
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """What distinguishes a process from a later one with the same number: its start time and the boot of the machine.
+
+    ``process`` is None where the system does not provide it (it is in /proc on Linux).
+    """
+    host = platform.node()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # The second field is the name, in brackets, and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return {"host": host, "pid": pid, "process": None}
+    zombie = fields[0] in ("Z", "X")
+    return {"host": host, "pid": pid, "process": "ended" if zombie else f"{boot}:{fields[19]}"}
+
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -281,3 +376,63 @@ class Monitor:
 
 def _label(phase: int) -> str:
     return Phase(phase).label if phase in Phase._value2member_map_ else "unknown"
+
+
+def sentence(event: Mapping[str, Any]) -> str:
+    """An event in words, from its JSON object."""
+    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
+    end = until(event)
+    place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
+    match event["event"]:
+        case "round":
+            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
+        case "late":
+            return f"{place}: went on without {names}"
+        case "waiting":
+            return f"{place}: waiting for {names}{end}"
+        case "refused":
+            return f"refused {event['peer']}: {event['reason']}"
+        case "ended":
+            return f"{event['peer']}: {event['reason']}"
+        case "stalled":
+            return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
+        case "over":
+            return "this party's part is over: the result is from its store"
+        case "agreement" if event.get("past") and names:
+            return f"agreement: waiting for {names}{end}; the time to start has passed: they may have gone on without this party"
+        case kind:
+            return f"{kind}: waiting for {names}{end}" if names else str(kind)
+
+
+def headline(view: NodeView) -> str:
+    """Where a node is, for how long, and whom it waits for."""
+    position = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
+    seconds = seconds_between(view.since, view.updated)
+    waiting = f", waiting for {', '.join(view.waiting_for)}{until({'until': view.until})}" if view.waiting_for else ""
+    return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")
+
+
+def until(event: Mapping[str, Any]) -> str:
+    """When the wait of an event ends at the latest, such as " until 16:40:05"; with the day where that is not today's.
+
+    By the clock of this machine. Empty for an event of no wait.
+    """
+    if not (end := event.get("until")):
+        return ""
+    here = datetime.fromisoformat(end).astimezone()
+    today = here.date() == datetime.now(here.tzinfo).date()
+    return f" until {here:%H:%M:%S}" if today else f" until {here:%Y-%m-%d %H:%M}"
+
+
+def traffic_text(view: NodeView) -> str:
+    """Messages, bytes and the pace of rounds."""
+    pace = f"; a round took {sum(view.seconds) / len(view.seconds):.2f} s" if view.seconds else ""
+    return (
+        f"{view.messages_sent} messages out, {view.messages_received} in; "
+        f"{view.bytes_sent / 1000:.1f} kB out, {view.bytes_received / 1000:.1f} kB in{pace}"
+    )
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Between two times in ISO 8601; never below 0."""
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

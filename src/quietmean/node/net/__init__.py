@@ -1,13 +1,21 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.account_socket import open_account_socket
-from quietmean.node.net.addresses import Address, RelayAddress, format_address, parse_address, parse_place
+from quietmean.node.net.addresses import (
+    Address,
+    RelayAddress,
+    format_address,
+    is_never_dialled,
+    number_of,
+    numbers_to_dial,
+    parse_address,
+    parse_place,
+)
 from quietmean.node.net.duplex import Handler, OnAnswer
-from quietmean.node.net.handshakes import HandshakePool, network_of
-from quietmean.node.net.hosts import is_never_dialled, number_of, numbers_to_dial
 from quietmean.node.net.identity import (
     KEY_PREFIX,
     PASSPHRASE_FILE,
+    Group,
     Identity,
     Purpose,
     format_public_key,
@@ -15,17 +23,13 @@ from quietmean.node.net.identity import (
     parse_public_key,
     public_key_bytes,
 )
-from quietmean.node.net.labels import Group
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
-from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, Listener, open_socket
-from quietmean.node.net.names import require_distinct, require_name, show_hidden
-from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import Roster, RosterEntry, Seal
-from quietmean.node.net.routes import DirectRoute, Route
+from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, HandshakePool, Listener, network_of, open_socket
+from quietmean.node.net.roster import Roster, RosterEntry, Seal, require_distinct, require_name, show_hidden
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
+from quietmean.node.net.transport import Connection, DirectRoute, Endpoint, Refusals, Route, Traffic, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.wire import (
     ACCEPTED,

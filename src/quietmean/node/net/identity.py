@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -182,3 +185,29 @@ def is_signed(public_key: str, purpose: Purpose, content: bytes, signature: byte
     except InvalidSignature:
         return False
     return True
+
+
+# Of a label, in a server name: enough for no two to be the same.
+_DIGITS: Final = 32
+# Never a host of anybody (RFC 2606).
+_ENDING: Final = ".invalid"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The members of one session, as a relay knows them: by a number that says nothing of the session to who does not know it."""
+
+    tag: bytes
+
+    @classmethod
+    def of_session(cls, digest: str) -> Group:
+        """``digest``: hexadecimal, of the sealed study or of the roster."""
+        return cls(hmac.digest(bytes.fromhex(digest), b"quietmean relay group 1", hashlib.sha256))
+
+    def label(self, key: bytes) -> bytes:
+        """The name at the relay of the party with this key (32 bytes)."""
+        return hmac.digest(self.tag, key, hashlib.sha256)
+
+    def server_name(self, key: bytes) -> str:
+        """The name in clear that TLS asks the party for, by which a proxy may tell the studies behind one port apart."""
+        return self.label(key).hex()[:_DIGITS] + _ENDING

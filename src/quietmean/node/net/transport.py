@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Protocol, Self
 
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
-from quietmean.node.net.addresses import Address
-from quietmean.node.net.hosts import numbers_to_dial
-from quietmean.node.net.reader import FrameReader
+from quietmean.node.net.addresses import Address, numbers_to_dial
+from quietmean.node.net.identity import Group, public_key_bytes
+from quietmean.node.net.reader import FrameCipher, FrameReader
 from quietmean.node.net.roster import Roster
-from quietmean.node.net.sealing import FrameCipher
 from quietmean.node.net.stream import ByteStream
-from quietmean.node.net.tls import Credentials
+from quietmean.node.net.tls import Credentials, foreign_issuer
 from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Ending, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
 from quietmean.node.tasks import Fail, report_defect
@@ -204,3 +204,93 @@ async def dial_tcp(address: Address, context: ssl.SSLContext, name: str = "") ->
 def printable(text: str) -> str:
     """A peer's text, safe for one line of a log."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+class Route(Protocol):
+    """The way to one party. ``direct``: nobody stands in between, so "nobody listens" is the sign of an ended process."""
+
+    direct: bool
+
+    async def dial(self, context: ssl.SSLContext) -> ByteStream:
+        """A stream to the party, with the TLS handshake between the parties done. Raises OSError or EOFError."""
+
+
+class DirectRoute:
+    """TCP to the party's address in the roster. ``name``: the server name that is asked for there, if any."""
+
+    direct = True
+
+    def __init__(self, address: Address, name: str = "") -> None:
+        self._address = address
+        self._name = name
+
+    @classmethod
+    def to(cls, roster: Roster, party: PartyId) -> Self:
+        """To one of the roster, also where a proxy leads from its port to several studies."""
+        entry = roster.entries[party]
+        return cls(entry.address, Group.of_session(roster.digest).server_name(public_key_bytes(entry.public_key)))
+
+    async def dial(self, context: ssl.SSLContext) -> ByteStream:
+        return await dial_tcp(self._address, context, self._name)
+
+    async def issuer(self) -> str | None:
+        """Who issued the certificate that is shown at the address, if it is none of a party's. Raises OSError or EOFError.
+
+        Only for telling people what stands in between: nothing is sent there.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        stream = await dial_tcp(self._address, context, self._name)
+        try:
+            return foreign_issuer(stream.certificate or b"")
+        finally:
+            stream.abort()
+
+
+# Limits of causes per peer and of peers; what exceeds them is only counted.
+_CAUSES_PER_PEER = 16
+_PEERS = 256
+_LONGEST = 300
+_PORT = re.compile(r"(?<=.):\d{1,5}$")
+
+
+class Refusals:
+    """Use :meth:`note` for each refusal, :meth:`lines` at the end. Memory: at most about 256 * 16 lines of 300 characters."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[str, int]] = {}
+        self._first: dict[tuple[str, str], str] = {}
+        self._further = 0
+
+    def note(self, peer: str, reason: str) -> tuple[str, str] | None:
+        """Peer and reason to be reported, safe for one line of a log; None for a repetition or beyond the limits.
+
+        ``peer`` is a name or an address. Addresses that differ only in the port are one peer: each connection has its own port.
+        """
+        host, reason = _PORT.sub("", peer), _short(reason)
+        causes = self._counts.get(host)
+        if causes is None and len(self._counts) < _PEERS:
+            causes = self._counts.setdefault(host, {})
+        if causes is None or (reason not in causes and len(causes) >= _CAUSES_PER_PEER):
+            self._further += 1
+            # Once, so that a reader of the log knows that it is not complete.
+            return ("others", "more refusals than are named one by one; they are counted") if self._further == 1 else None
+        causes[reason] = causes.get(reason, 0) + 1
+        if causes[reason] > 1:
+            return None
+        self._first[host, reason] = peer
+        return peer, reason
+
+    def lines(self) -> tuple[str, ...]:
+        """One line for each reported refusal, in order, with its count if above 1; last the number beyond the limits."""
+        lines = [
+            f"{peer}: {reason}" + (f" ({self._counts[host][reason]} times)" if self._counts[host][reason] > 1 else "")
+            for (host, reason), peer in self._first.items()
+        ]
+        return (*lines, f"others: {self._further} further refusals") if self._further else tuple(lines)
+
+
+def _short(reason: str) -> str:
+    # Parts of a reason may have been sent by an unknown peer.
+    text = printable(reason)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

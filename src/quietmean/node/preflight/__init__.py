@@ -1,7 +1,6 @@
 """The check before a study: whether all parties are reachable, agree on study, plan and roster, and have valid data."""
 
-from quietmean.node.preflight.check import CheckSession
-from quietmean.node.preflight.readiness import Agreed, PeerReadiness, Reply
+from quietmean.node.preflight.check import Agreed, CheckSession, PeerReadiness, Reply
 
 __all__ = [
     "Agreed",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from quietmean.node.net import Group
 
 # At most this much of what one connection has sent waits in memory to be sent on, besides one piece that is being read.
 WRITE_BUFFER = 32 * 1024
@@ -93,3 +95,24 @@ class Buckets:
     def _level(self, key: Hashable, now: float) -> float:
         level, then = self._levels.get(key, (self._burst, now))
         return min(self._burst, level + (now - then) * self._rate)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """``sessions``: by the tag of a sealed study's group, the keys (32 bytes) of its members; ``keys``: identities that may meet
+    in any session; ``anybody``: anyone who proves any identity.
+    """
+
+    sessions: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
+    keys: frozenset[bytes] = frozenset()
+    anybody: bool = False
+
+    @classmethod
+    def of(
+        cls, sealed: Mapping[str, frozenset[bytes]], keys: frozenset[bytes] = frozenset(), *, anybody: bool = False
+    ) -> Admission:
+        """``sealed``: the members of sealed studies by their digests (hexadecimal)."""
+        return cls({Group.of_session(digest).tag: members for digest, members in sealed.items()}, keys, anybody)
+
+    def admits(self, group: bytes, key: bytes) -> bool:
+        return self.anybody or key in self.keys or key in self.sessions.get(group, frozenset())

@@ -28,9 +28,8 @@ from quietmean.node.net import (
     inner_request,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead
+from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead, RoundLink, RoundPosition
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.series.place import RoundLink, RoundPosition
 from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
 from quietmean.node.storage import Store
 

@@ -16,8 +16,7 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.node.driver import monitor_of, opened
 from quietmean.node.series.by_folder import RoundsByFolder
 from quietmean.node.series.connections import RoundsOverConnections
-from quietmean.node.series.party import SeriesParty
-from quietmean.node.series.record import RoundEnd, SeriesOver, SeriesProgress
+from quietmean.node.series.party import RoundEnd, SeriesOver, SeriesParty, SeriesProgress
 from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.start import Started
 from quietmean.node.storage import Store, empty

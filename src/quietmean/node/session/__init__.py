@@ -1,11 +1,10 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
 from quietmean.node.session.context import PeerLink
-from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.gate import position_of
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
-from quietmean.node.session.result import NodeResult, note_refusal
+from quietmean.node.session.result import NodeResult, kept_result, note_refusal, refusal
 from quietmean.node.session.retrying import CurrentSession, RetryPolicy, retry
 from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import (
@@ -13,6 +12,7 @@ from quietmean.node.session.settings import (
     LinkKeys,
     NodeSettings,
     Observers,
+    Opening,
     PairKeys,
     PlannedMachine,
     PlannedValue,
@@ -20,6 +20,9 @@ from quietmean.node.session.settings import (
     StartAgreement,
     StartTerms,
     Waits,
+    commitment_hash,
+    public_seed,
+    seed_check,
 )
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "NodeResult",
     "NodeSettings",
     "Observers",
+    "Opening",
     "PairKeys",
     "PeerLink",
     "PlannedMachine",
@@ -39,11 +43,14 @@ __all__ = [
     "StartTerms",
     "StudySession",
     "Waits",
+    "commitment_hash",
     "decode_log",
     "kept_result",
     "note_refusal",
     "position_of",
+    "public_seed",
     "read_vector",
     "refusal",
     "retry",
+    "seed_check",
 ]

@@ -32,10 +32,9 @@ from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
 from quietmean.node.phase import GATE_STAGES, Phase, Position
 from quietmean.node.session.context import Context, Wait
-from quietmean.node.session.finalization import own_log, read_record
-from quietmean.node.session.gossip import PartialLog
-from quietmean.node.session.received import Received
+from quietmean.node.session.logs import PartialLog, Received
 from quietmean.node.session.reconstruction import reconstruct
+from quietmean.node.session.result import own_log, read_record
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
-from quietmean.node.session.gossip import PartialLog
-from quietmean.node.session.logs import PartyLog
+from quietmean.node.session.logs import PartialLog, PartyLog
 
 
 def reconstruct(

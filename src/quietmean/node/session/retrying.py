@@ -19,7 +19,7 @@ from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Report, Stalled, iso_time
 from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Payload
-from quietmean.node.session.failure_detector import LONGEST_WAIT
+from quietmean.node.session.context import LONGEST_WAIT
 from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import NodeSettings
 

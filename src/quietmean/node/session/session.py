@@ -31,20 +31,15 @@ from quietmean.node.net import (
     Transfer,
     Vote,
 )
-from quietmean.node.opening import public_seed, seed_check
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.context import Context, PeerLink
-from quietmean.node.session.failure_detector import FailureDetector
-from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
+from quietmean.node.session.context import Context, FailureDetector, PeerLink
 from quietmean.node.session.gate import Compute, CutOff, Gate, position_of
-from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
-from quietmean.node.session.logs import PartyLog, decode_log
-from quietmean.node.session.received import Received
+from quietmean.node.session.logs import GossipedLogs, PartialLog, PartyLog, Received, decode_log
 from quietmean.node.session.reconstruction import reconstruct
-from quietmean.node.session.result import NodeResult, note_refusal
+from quietmean.node.session.result import NodeResult, encoded_gossip, exchange_logs, keep_refusal, keep_result, note_refusal
 from quietmean.node.session.rounds import PhaseRunner
-from quietmean.node.session.settings import NodeSettings
+from quietmean.node.session.settings import NodeSettings, public_seed, seed_check
 from quietmean.node.storage import IN_DOUBT, Store
 from quietmean.node.tasks import Supervisor
 from quietmean.planning.release_bounds import PossibleReleases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -23,11 +24,37 @@ from quietmean.graphs import Schedule
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Limits, Roster
-from quietmean.node.opening import Opening
 from quietmean.node.storage import Store, input_digest, size_of
 from quietmean.planning import Admitted, Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.randomness import Encapsulated, Seed
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a party commits to: 32 random bytes, its public weight, its X25519 public key for this study."""
+
+    nonce: bytes = field(repr=False)
+    weight: float
+    exchange: bytes
+
+
+def commitment_hash(study: str, party: PartyId, opening: Opening) -> bytes:
+    # It names the party: nobody can present another's commitment as its own.
+    text = f"quietmean commit\n{study}\n{party}\n{opening.weight!r}\n".encode()
+    return hashlib.sha256(text + opening.nonce + opening.exchange).digest()
+
+
+def public_seed(study: str, openings: Mapping[PartyId, Opening]) -> Seed:
+    """The public seed of a study of these parties."""
+    ordered = (openings[party] for party in sorted(openings))
+    labels = [label for commitment in ordered for label in (commitment.nonce, f"{commitment.weight!r}", commitment.exchange)]
+    return Seed.public("schedule", study, *labels)
+
+
+def seed_check(seed: Seed) -> bytes:
+    """What messages say of the public seed that their sender has, so that who got other nonces notices it."""
+    return seed.derive("agreement check").secret[:8]
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,10 @@
 :mod:`.machine` and :mod:`.rules` are pure; :mod:`.gathering` has the clock, the store and the links.
 """
 
-from quietmean.node.start.beginning import Beginning, OnStart, ignore_start
-from quietmean.node.start.machine import Announcement, Attempt, Machine, StartProgress
-from quietmean.node.start.phase import StartPhase
+from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
+from quietmean.node.start.phase import Beginning, OnStart, StartPhase, ignore_start
 from quietmean.node.start.policy import Closed, Received
 from quietmean.node.start.record import load_progress
-from quietmean.node.start.rules import Proposal, Rules, quorum_study
 from quietmean.node.start.started import Started
 
 __all__ = [

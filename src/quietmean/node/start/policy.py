@@ -16,8 +16,7 @@ from quietmean.core.reasons import grouped
 from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
-from quietmean.node.start.machine import Announcement, Machine, StartProgress
-from quietmean.node.start.rules import Proposal
+from quietmean.node.start.machine import Announcement, Machine, Proposal, StartProgress
 from quietmean.node.tasks import Tasks
 
 # Where a party is, is announced again after so many seconds, more of them hours before the start; who was silent three times as

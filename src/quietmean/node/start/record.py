@@ -9,9 +9,8 @@ import msgspec
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Purpose, Revealed, Roster, Start, is_signed
-from quietmean.node.opening import Opening
-from quietmean.node.start.machine import Announcement, Attempt, StartProgress
-from quietmean.node.start.rules import Proposal
+from quietmean.node.session import Opening
+from quietmean.node.start.machine import Announcement, Attempt, Proposal, StartProgress
 
 # So many openings are sent in one frame; a header has no room for those of hundreds of parties.
 _OPENINGS = 32

@@ -1,6 +1,6 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
+from quietmean.node.storage.database import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.node.storage.housekeeping import (
     LAST,
     OUTBOX,

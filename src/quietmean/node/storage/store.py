@@ -18,9 +18,16 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
-from quietmean.node.storage.beside_values import KeptBesideValues
-from quietmean.node.storage.database import StoreDatabase
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
+from quietmean.node.storage.database import (
+    COMMITTED,
+    IN_DOUBT,
+    PENDING,
+    ClosedRound,
+    KeptBesideValues,
+    Outgoing,
+    StoreDatabase,
+    input_digest,
+)
 from quietmean.randomness import Seed
 
 # The first byte of a token of kept bytes: are they in it, or in the table?

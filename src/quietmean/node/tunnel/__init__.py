@@ -1,6 +1,5 @@
 """Ways through a relay: WebSocket outside, through a proxy where one is, and the parties' own TLS unchanged inside."""
 
-from quietmean.node.tunnel.dialer import Dialer, Role
 from quietmean.node.tunnel.messages import (
     CALL_SECONDS,
     HEALTH,
@@ -20,8 +19,7 @@ from quietmean.node.tunnel.messages import (
     encode_message,
     is_proved,
 )
-from quietmean.node.tunnel.route import RelayError
-from quietmean.node.tunnel.web_proxy import is_loopback
+from quietmean.node.tunnel.route import Dialer, Presence, RelayError
 from quietmean.node.tunnel.websocket import (
     BINARY,
     CLOSE,
@@ -33,6 +31,7 @@ from quietmean.node.tunnel.websocket import (
     FrameParser,
     Piece,
     frame,
+    is_loopback,
     upgrade_answer,
 )
 
@@ -59,9 +58,9 @@ __all__ = [
     "Joined",
     "Nonce",
     "Piece",
+    "Presence",
     "Proof",
     "RelayError",
-    "Role",
     "Turned",
     "decode_proof",
     "encode_message",

@@ -8,15 +8,31 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
 from quietmean.core.readable_days import by_this_clock
-from quietmean.node.net import Address, ByteStream, Group, Identity, format_address, numbers_to_dial, printable
+from quietmean.node.net import (
+    Address,
+    ByteStream,
+    DirectRoute,
+    Group,
+    Identity,
+    Listener,
+    RelayAddress,
+    Roster,
+    Route,
+    format_address,
+    numbers_to_dial,
+    open_socket,
+    printable,
+    public_key_bytes,
+)
 from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove
 from quietmean.node.tunnel.stream import RelayStream
-from quietmean.node.tunnel.web_proxy import connect_through, is_loopback, proxy_for
+from quietmean.node.tunnel.websocket import connect_through, is_loopback, proxy_for
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _SHUTDOWN_SECONDS: Final = 1.0
@@ -291,3 +307,61 @@ class Attendance:
             self._answers[call.caller] -= 1
         caller = self._callers[call.caller]
         self._admit(joined, f"a call in the name of {caller} by the relay {self._access.name}", f"relay {caller}")
+
+
+# Whether the party takes all calls from now on, or only where no other process of it does.
+Presence: TypeAlias = Literal["attend", "visit"]
+
+
+class Dialer:
+    """The party of the roster with this identity. Nothing is dialled before it is asked for."""
+
+    def __init__(self, identity: Identity, roster: Roster) -> None:
+        self._identity = identity
+        self._roster = roster
+        self._accesses: dict[RelayAddress, RelayAccess] = {}
+        self._attendance: Attendance | None = None
+
+    def route(self, party: PartyId) -> Route:
+        """The way to a party, whatever kind of address it has."""
+        entry = self._roster.entries[party]
+        if isinstance(entry.address, RelayAddress):
+            return RelayRoute(self._access(entry.address), public_key_bytes(entry.public_key))
+        return DirectRoute.to(self._roster, party)
+
+    def open_socket(self, listen: Address | None = None) -> socket.socket | None:
+        """Listen at an address, by default the party's own; None for a party that is reached at its relay only.
+
+        Raises :class:`InputError` if that is not possible.
+        """
+        address = listen or self._own
+        return None if isinstance(address, RelayAddress) else open_socket(address)
+
+    def attend(self, listener: Listener, trouble: Callable[[str, str], None], role: Presence = "attend") -> None:
+        """From now on ``listener`` takes calls at this party's relay, if its address is at one.
+
+        ``trouble``: called with the relay's name and a sentence, whenever it does not do its part.
+        """
+        if isinstance(self._own, RelayAddress):
+            own = self._identity.public_key
+            callers = {public_key_bytes(each.public_key): each.name for each in self._roster.entries if each.public_key != own}
+            self._attendance = Attendance(self._access(self._own), callers, listener.take, trouble, role, listener.fail)
+            self._attendance.start()
+
+    async def leave(self) -> None:
+        """Take no more calls."""
+        if self._attendance is not None:
+            await self._attendance.close()
+
+    async def close(self) -> None:
+        """Let what waits go out, for at most a second."""
+        await asyncio.gather(*(access.close() for access in self._accesses.values()))
+
+    @property
+    def _own(self) -> Address:
+        return self._roster.entries[self._roster.find(self._identity)].address
+
+    def _access(self, address: RelayAddress) -> RelayAccess:
+        if address not in self._accesses:
+            self._accesses[address] = RelayAccess(address, self._identity, self._roster.digest)
+        return self._accesses[address]
