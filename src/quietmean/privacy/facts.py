@@ -83,11 +83,6 @@ def privacy_facts(
     return *facts, *(() if of_party is None else (whole_party(of_party, delta, unit or "unit", counted),))
 
 
-def fact_of(facts: Sequence[Fact], key: str) -> Fact | None:
-    """The one with this key, if there is one."""
-    return next((fact for fact in facts if fact.key == key), None)
-
-
 def _colluders(terms: CertificateTerms, certificate: Certificate | CoalitionCertificate, parties: int) -> str:
     """Against whom a promise of an execution holds."""
     if not isinstance(certificate, CoalitionCertificate):
