@@ -10,8 +10,8 @@ from exact_intervals import Array
 from pooled_references import Pooled, Truth
 
 from quietmean.statistics import Column, Columns, parse_statistic, read_text
+from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.agreement.study_file import study_text
 
 EPSILON, RECORDS = 8.0, 2000
 # The share of all cells that are missing, as data have them.

@@ -47,10 +47,10 @@ from quietmean.protocols.committee.messages import read_statement
 from quietmean.protocols.committee.result import ResultError, read_result
 from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.protocols.content import ContentError
+from quietmean.studies.agreement.any_study import is_study
 from quietmean.studies.agreement.drop_receipt import DropReceipt
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.agreement.study_file import is_study
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.party import audit
 from support.committee_run import CommitteeRun
@@ -203,7 +203,7 @@ DECODERS = {
     "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),
     "toml": Decoder("core/toml_files.py", in_file(lambda path: read_tables(path, "file")), (InputError,), (STUDY,)),
     "study": Decoder(
-        "studies/agreement/study_file.py",
+        "studies/agreement/any_study.py",
         in_file(lambda path: is_study(path.read_bytes()) and StudyTerms.load(path)),
         (InputError,),
         (STUDY,),

@@ -19,8 +19,7 @@ import quietmean
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.protocols import get_protocol
-from quietmean.studies.agreement.any_study import load_any
-from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.any_study import load_any, study_text
 from support.command_lines import command, ending
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy

@@ -16,7 +16,7 @@ from quietmean.node.phase import Phase
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.any_study import study_text
 from support.command_lines import refused
 from support.pages import commands
 from support.site_policy import write_policy

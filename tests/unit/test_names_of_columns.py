@@ -16,7 +16,7 @@ from quietmean.statistics import Column, Columns, read_text
 from quietmean.statistics.names import in_plain_words, quoted, split, unquoted
 from quietmean.statistics.transforms import Transform
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.any_study import study_text
 
 NAMES = (
     # Of tables as people have them.

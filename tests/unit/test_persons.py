@@ -17,7 +17,7 @@ from quietmean.planning.plan import Plan
 from quietmean.statistics import Workload
 from quietmean.statistics.persons import PersonRows
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.data import FrameOfPersons, Records, read_columns, records
 from quietmean.studies.data.location import Location, SiteMapping
 from quietmean.studies.data.persons import DistinctPersons, KnownNumbers, PersonReader, identities_of

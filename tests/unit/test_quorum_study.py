@@ -15,9 +15,8 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
-from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_any, require_study
+from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_any, require_study, study_text
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.outcome.outcome import StudyOutcome
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.part import require_enough

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement import session_terms as session_terms
     from quietmean.studies.agreement import signed as signed
     from quietmean.studies.agreement import study as study
-    from quietmean.studies.agreement import study_file as study_file
     from quietmean.studies.data import sources as sources
     from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here

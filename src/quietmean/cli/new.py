@@ -145,8 +145,8 @@ def new_command(
         One JSON document on standard output.
     """
     from quietmean.studies import StudyTerms
+    from quietmean.studies.agreement.any_study import is_study, study_text
     from quietmean.studies.agreement.quorum import require_ahead
-    from quietmean.studies.agreement.study_file import is_study, study_text
     from quietmean.studies.outcome.feasible import require_in_general
 
     study_file = output(save, "the study", kind=is_study)

@@ -28,7 +28,7 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.sites import FitSite, OnPaper, site_of
 from quietmean.planning.automatic import AUTO
-from quietmean.studies.agreement.study_file import study_text
+from quietmean.studies.agreement.any_study import study_text
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

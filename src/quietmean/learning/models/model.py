@@ -25,8 +25,8 @@ from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column, Columns, Estimates
+from quietmean.studies.agreement.any_study import study_text
 from quietmean.studies.agreement.session_study import MODEL, SessionStudy
-from quietmean.studies.agreement.study_file import study_text
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.data.sources import parties_of_data
 from quietmean.studies.outcome.forecast import noise_of_total
