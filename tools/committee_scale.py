@@ -30,7 +30,7 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.party import committee_file
 from quietmean.studies.party.committee_file import CommitteeContributor
-from quietmean.studies.party.register import Register
+from quietmean.studies.party.executions import Register
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.committee_liars import ALWAYS, VERIFIED, Liar

@@ -26,10 +26,10 @@ from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Observers, PartyContext
 from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys
 from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_with_others
 from quietmean.studies.party.member_holdings import MemberHoldings
-from quietmean.studies.party.register import Register
 from support.committee_study import CommitteeStudy, soon
 from support.disk import SYSTEM_ERRORS
 

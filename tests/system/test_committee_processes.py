@@ -18,7 +18,7 @@ import pytest
 
 from quietmean.protocols.committee.layout import Layout
 from quietmean.studies.party.committee_file import CommitteeContributor
-from quietmean.studies.party.register import Register
+from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy, soon
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")

@@ -22,7 +22,7 @@ from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.contributing import contribution_digest, contributor_of
-from quietmean.studies.party.register import Register
+from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy, soon
 
 

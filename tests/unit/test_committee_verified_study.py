@@ -19,8 +19,8 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.committee_file import CommitteeContributor
 from quietmean.studies.party.committee_words import CommitteeWords
+from quietmean.studies.party.executions import Register
 from quietmean.studies.party.member_holdings import MemberHoldings
-from quietmean.studies.party.register import Register
 from support.committee_study import CommitteeStudy
 
 COLUMNS = [{"name": "pay", "low": 0.0, "high": 1000.0}, {"name": "job", "levels": ["a", "b", "c"]}]

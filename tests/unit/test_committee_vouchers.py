@@ -35,8 +35,8 @@ from quietmean.studies.agreement.voucher import Registrar, Voucher
 from quietmean.studies.outcome.opened_by_committee import names_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys
-from quietmean.studies.party.register import Register
 from support.committee_run import CommitteeRun
 from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld, identity

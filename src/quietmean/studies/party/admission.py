@@ -35,9 +35,8 @@ from quietmean.studies.party.approval import Consent, ConsentInAdvance, Question
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, origin_of
-from quietmean.studies.party.executions import begun_execution, execution_id, seat_of
+from quietmean.studies.party.executions import begun_execution, execution_id, import_ahead, seat_of
 from quietmean.studies.party.files import PartyContext
-from quietmean.studies.party.imports import import_ahead
 from quietmean.studies.party.payment import ChargedStudy, Payer, StudyCost, account_of, payer_for
 from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy

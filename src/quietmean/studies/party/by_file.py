@@ -32,7 +32,7 @@ from quietmean.studies.agreement.signed import Signed, decode_base64
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys
 from quietmean.studies.outcome.feasible import require_by_file
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
-from quietmean.studies.party.register import ONCE, Register, data_digest, registers
+from quietmean.studies.party.executions import ONCE, Register, data_digest, registers
 
 _IMPOSSIBLE = (
     "what {} released (digest {}) cannot be: no values within their bounds give it, with its weight and noise of the plan's size"

@@ -27,7 +27,7 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.by_file import Charge
-from quietmean.studies.party.register import ONCE, Register, data_digest
+from quietmean.studies.party.executions import ONCE, Register, data_digest
 
 _FORMAT = "quietmean handed in 1"
 

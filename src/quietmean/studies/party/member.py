@@ -36,10 +36,9 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
-from quietmean.studies.party.executions import execution_id
+from quietmean.studies.party.executions import Register, execution_id
 from quietmean.studies.party.files import PartyContext
 from quietmean.studies.party.member_holdings import MemberHoldings, contributions_in, delete_held
-from quietmean.studies.party.register import Register
 
 # Members need not be there at the same moment: so long they wait for enough of them (s).
 _START_TIMEOUT = 3600.0
