@@ -38,10 +38,10 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, read_whole
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.distrust import Distrusted
+from quietmean.studies.party.accounts import people_key
 from quietmean.studies.party.audit import AuditLog, Auditor, Event, verify
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.member_holdings import MemberHoldings
-from quietmean.studies.party.people import people_key
 from support.committee_world import CommitteeWorld, identity
 
 # Whoever is told something cannot be told that it was not so.

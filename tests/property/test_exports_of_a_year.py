@@ -20,8 +20,8 @@ from quietmean.ledger import Ledger
 from quietmean.planning.plan import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.data import account_name
+from quietmean.studies.party.accounts import People, records_for
 from quietmean.studies.party.payment import StudyCost, payer_for
-from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 
 STUDY = StudyTerms.parse(

@@ -18,8 +18,8 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.data import Records
 from quietmean.studies.data.persons import identities_of
 from quietmean.studies.data.records import RowLimit
+from quietmean.studies.party.accounts import People, records_for
 from quietmean.studies.party.payment import StudyCost, payer_for
-from quietmean.studies.party.people import People, records_for
 from quietmean.studies.party.policy import Policy
 
 COLUMNS = [{"name": "sbp", "low": 0, "high": 300, "missing": "indicator"}, {"name": "sex", "levels": ["f", "m"]}]

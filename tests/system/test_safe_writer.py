@@ -322,7 +322,7 @@ WRITERS = {
     "ledger/database.py": "a ledger",
     "studies/party/audit.py": "an audit log, to which lines are added",
     "studies/data/database.py": "reads a database",
-    "studies/party/people.py": "the key of people's sketches, new",
+    "studies/party/accounts.py": "the key of people's sketches, new",
     "drop/box.py": "the folder of a drop: locked, checked when it is opened, and written on in place",
     "studies/party/payment.py": "an empty lock beside a ledger: opened, never written to",
     "studies/party/executions.py": "the register of contributions, in the user's own folder",

@@ -21,7 +21,7 @@ from quietmean.ledger.people import LEAST_COMMON, LEAST_PART, MOST_KEPT, PERSONS
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import records_of
 from quietmean.studies.data.persons import identities_of
-from quietmean.studies.party.people import KEY_NAME, People, people_key
+from quietmean.studies.party.accounts import KEY_NAME, People, people_key
 
 # -- A ledger is made once, however many processes and crashes are at it.
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)

@@ -27,8 +27,8 @@ from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.study_keys import write_private
+from quietmean.studies.party.accounts import people_key
 from quietmean.studies.party.executions import Register
-from quietmean.studies.party.people import people_key
 from support.disk import KINDS, STATEMENT_ERRORS, SYSTEM_ERRORS, Trouble, failing_disk
 
 KEY = Identity.generate().public_key

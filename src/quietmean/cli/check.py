@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.party import Contract, PartyContext, Payer, Policy
-    from quietmean.studies.party.people import People
+    from quietmean.studies.party.accounts import People
     from quietmean.studies.party.session_contract import SessionContract
 
 
@@ -237,8 +237,8 @@ def _look(
 ) -> list[Finding]:
     """What can be found out without the others."""
     from quietmean.studies.party import require_number
+    from quietmean.studies.party.accounts import People
     from quietmean.studies.party.executions import begun_execution
-    from quietmean.studies.party.people import People
 
     plan, fits = contract.plan, "the study fits; before it"
     findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]

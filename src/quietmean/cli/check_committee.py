@@ -170,8 +170,8 @@ class FileCheck:
         from quietmean.studies.data import account_name
         from quietmean.studies.outcome.forecast import Forecast
         from quietmean.studies.party import payer_for, require_number
+        from quietmean.studies.party.accounts import People, records_for
         from quietmean.studies.party.payment import StudyCost
-        from quietmean.studies.party.people import People, records_for
 
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
         payer = payer_for(rules, study.unit, name, self.node, warn)

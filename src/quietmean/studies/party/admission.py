@@ -29,7 +29,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.party.accounts import AccountQuestion
+from quietmean.studies.party.accounts import AccountQuestion, People
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event, LogHead
@@ -38,7 +38,6 @@ from quietmean.studies.party.ending import ended, origin_of
 from quietmean.studies.party.executions import begun_execution, execution_id, import_ahead, seat_of
 from quietmean.studies.party.files import PartyContext
 from quietmean.studies.party.payment import ChargedStudy, Payer, StudyCost, account_of, payer_for
-from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy
 
 Charged = TypeVar("Charged")

@@ -37,8 +37,8 @@ from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.party.accounts import records_for
 from quietmean.studies.party.contract import Contract
-from quietmean.studies.party.people import records_for
 from quietmean.studies.party.session_contract import SessionContract
 
 

@@ -19,13 +19,13 @@ from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, query_statement
 from quietmean.studies.outcome.feasible import feasible_sealed
+from quietmean.studies.party.accounts import records_for
 from quietmean.studies.party.admission import PartyAdmission, Person
 from quietmean.studies.party.audit import Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.contributing import Contributed, contributor_of
 from quietmean.studies.party.files import own_keys
 from quietmean.studies.party.payment import ChargedStudy
-from quietmean.studies.party.people import records_for
 
 
 @dataclass(frozen=True)

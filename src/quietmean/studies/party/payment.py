@@ -27,9 +27,8 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, require_members
 from quietmean.studies.data import GroupedRows, Records
 from quietmean.studies.outcome.outcome import StudyOutcome
-from quietmean.studies.party.accounts import Accounts, opening_account
+from quietmean.studies.party.accounts import Accounts, People, opening_account
 from quietmean.studies.party.executions import execution_id, has_begun, seat_of
-from quietmean.studies.party.people import People
 from quietmean.studies.party.policy import Policy, PolicyBudget
 
 
