@@ -35,8 +35,8 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.party import audit
+from quietmean.studies.party.approval import OwnerApproval
 from quietmean.studies.party.by_file import SharingContributor
-from quietmean.studies.party.owner_approval import OwnerApproval
 from support.meeting import meet
 
 SOURCES = Path(codec.__file__).parents[1]
@@ -124,7 +124,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "approval": Kind(
             Purpose.APPROVAL,
-            "studies/party/owner_approval.py",
+            "studies/party/approval.py",
             in_file(lambda path: (made := OwnerApproval.load(path)).require(made.terms)),
             approval(),
         ),

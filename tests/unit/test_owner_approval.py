@@ -176,14 +176,14 @@ def test_it_is_good_for_nothing_else(
     assert "who is not an approver" in said(given, capsys)
     write_policy(approvers=[key("anna"), key("ben")])
     assert "another party" in said([*join, *sign(capsys, out="b.approval", party="b")], capsys)
-    monkeypatch.setattr("quietmean.studies.party.owner_approval.package_version", lambda: "0.0.1")
+    monkeypatch.setattr("quietmean.studies.party.approval.package_version", lambda: "0.0.1")
     assert "another version" in said(given, capsys)
     monkeypatch.undo()
 
 
 def test_until_its_last_day(join: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     given = [*join, *sign(capsys)]
-    monkeypatch.setattr("quietmean.studies.party.owner_approval._today", lambda: TOMORROW + timedelta(days=1))
+    monkeypatch.setattr("quietmean.studies.party.approval._today", lambda: TOMORROW + timedelta(days=1))
     assert f"was good until {TOMORROW}" in said(given, capsys)
     assert "void since" in said(_approve_options(capsys), capsys)
 

@@ -14,7 +14,7 @@ from quietmean.studies.party.admission import (
     require_places,
 )
 from quietmean.studies.party.agreement import ASSUMED, Agreement, Signatory, place_of, signatories
-from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, require_digest
+from quietmean.studies.party.approval import Consent, ConsentInAdvance, NobodyToAsk, OwnerApproval, require_digest
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, not_started, notes_of
 from quietmean.studies.party.executions import execution_id
@@ -27,7 +27,6 @@ from quietmean.studies.party.files import (
     own_keys,
     start_request,
 )
-from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for
 from quietmean.studies.party.policy import Policy
