@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from quietmean.randomness import BitStream, Seed
 from quietmean.studies.agreement.committee_session import session_of
-from quietmean.studies.party import committee_file
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party import by_file
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -170,7 +170,7 @@ class Day:
         ways = itertools.cycle(VERIFIED if size.verified else ALWAYS)
         content, one_share = b"", 0
         # Each reads the sealed study once; this process would do so for each of them.
-        with mock.patch.object(committee_file, "session_of", return_value=session):
+        with mock.patch.object(by_file, "session_of", return_value=session):
             for name in study.contributors:
                 if name in liars:
                     way = next(ways)

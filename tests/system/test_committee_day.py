@@ -25,7 +25,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Observers, PartyContext
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys
 from quietmean.studies.party.member import MemberFiles, OpenedAtMember, open_with_others

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from quietmean.protocols.committee.layout import Layout
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy, soon
 

@@ -326,7 +326,7 @@ WRITERS = {
     "drop/box.py": "the folder of a drop: locked, checked when it is opened, and written on in place",
     "studies/party/payment.py": "an empty lock beside a ledger: opened, never written to",
     "studies/party/executions.py": "the register of contributions, in the user's own folder",
-    "studies/party/committee_file.py": "the stored contribution to a committee, new",
+    "studies/party/by_file.py": "the stored contribution to a committee, new",
     "studies/party/member.py": "a member's files beside its store",
     "studies/party/member_holdings.py": "the parts that a member took, beside its store",
     # What only programs name, in folders of their own.

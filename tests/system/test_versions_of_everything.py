@@ -31,7 +31,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.segments import segment_front
 from quietmean.sessions import SessionAccount, SessionTerms
 from quietmean.studies.agreement.signed import Signed, read_signed
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
 from support.committee_world import CommitteeWorld

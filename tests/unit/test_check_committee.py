@@ -31,7 +31,7 @@ from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import dropping
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy
 from support.site_policy import write_policy

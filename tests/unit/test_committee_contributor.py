@@ -20,7 +20,7 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, Policy
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.contributing import contribution_digest, contributor_of
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy, soon

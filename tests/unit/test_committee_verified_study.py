@@ -17,7 +17,7 @@ from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.party import Contract
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.committee_words import CommitteeWords
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.member_holdings import MemberHoldings

@@ -34,7 +34,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar, Voucher
 from quietmean.studies.outcome.opened_by_committee import names_of
 from quietmean.studies.party import Contract
-from quietmean.studies.party.committee_file import CommitteeContributor
+from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys
 from support.committee_run import CommitteeRun

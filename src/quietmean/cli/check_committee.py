@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study_keys import StudyKeys
     from quietmean.studies.party import Contract, Policy
-    from quietmean.studies.party.committee_file import CommitteeContributor
+    from quietmean.studies.party.by_file import CommitteeContributor
     from quietmean.studies.party.contributing import Contributor
     from quietmean.studies.party.member import MemberFiles
 
@@ -144,8 +144,7 @@ class FileCheck:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""
         from quietmean.studies.data import query_statement
         from quietmean.studies.party import Contract, Policy
-        from quietmean.studies.party.by_file import SharingContributor
-        from quietmean.studies.party.committee_file import CommitteeContributor
+        from quietmean.studies.party.by_file import CommitteeContributor, SharingContributor
         from quietmean.studies.party.handing_in import contributor_keys, own_place
 
         rules = Policy.load(self.node.policy)

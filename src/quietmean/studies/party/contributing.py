@@ -14,8 +14,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, signed_in
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.outcome.feasible import require_by_file
-from quietmean.studies.party.by_file import SharingContributor
-from quietmean.studies.party.committee_file import CommitteeContributor, Submission
+from quietmean.studies.party.by_file import CommitteeContributor, SharingContributor, Submission
 
 # What was handed in, and a party that hands it in.
 Contributed: TypeAlias = Signed | Submission
