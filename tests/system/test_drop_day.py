@@ -28,9 +28,8 @@ from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Observers, PartyContext, member
 from quietmean.studies.party.by_file import CommitteeContributor
-from quietmean.studies.party.dropping import send_to_drop
 from quietmean.studies.party.executions import Register
-from quietmean.studies.party.handing_in import contributor_keys
+from quietmean.studies.party.handing_in import contributor_keys, send_to_drop
 from support.committee_study import CommitteeStudy, soon
 from support.outside import Authority
 

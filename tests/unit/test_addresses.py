@@ -13,7 +13,7 @@ from quietmean.cli.agreeing import EntryOptions
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Roster, format_address, parse_address, parse_place
 from quietmean.node.relay import parse_entrance
-from quietmean.studies.party.dropping import require_drop
+from quietmean.studies.party.handing_in import require_drop
 
 DIALLED = {
     "site.example:7001": ("site.example", 7001),

@@ -30,7 +30,7 @@ from quietmean.statistics.expectation import Expectation
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.outcome.forecast import Forecast
-from quietmean.studies.party import dropping
+from quietmean.studies.party import handing_in
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from support.committee_study import CommitteeStudy
@@ -179,7 +179,7 @@ def test_what_a_contributor_has_to_mend(
                 raise OSError("connection refused")
             return ServerAnswer(200, body, formatdate(time.time() + ahead, usegmt=True))
 
-        monkeypatch.setattr(dropping, "ask_server", ask)
+        monkeypatch.setattr(handing_in, "ask_server", ask)
     there = of_contributor(study, **places)
     assert wrong_in(there) == [name]
     assert says in there[name]
@@ -188,7 +188,7 @@ def test_what_a_contributor_has_to_mend(
 def test_a_drop_that_is_there_is_in_order(study: CommitteeStudy, monkeypatch: pytest.MonkeyPatch) -> None:
     write_policy(budget=BELOW)
     body = json.dumps({"session": study.sealed.digest, "contributions": 2}).encode()
-    monkeypatch.setattr(dropping, "ask_server", lambda place, seconds: ServerAnswer(200, body, formatdate(usegmt=True)))
+    monkeypatch.setattr(handing_in, "ask_server", lambda place, seconds: ServerAnswer(200, body, formatdate(usegmt=True)))
     there = of_contributor(study, drop="https://drop.example/")
     assert there["drop"] == "https://drop.example/ takes contributions to this study, 2 so far"
 

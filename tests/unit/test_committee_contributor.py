@@ -21,8 +21,8 @@ from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.by_file import CommitteeContributor
-from quietmean.studies.party.contributing import contribution_digest, contributor_of
 from quietmean.studies.party.executions import Register
+from quietmean.studies.party.handing_in import contribution_digest, contributor_of
 from support.committee_study import CommitteeStudy, soon
 
 

@@ -11,7 +11,6 @@ import pytest
 from quietmean.cli import join as join_module
 from quietmean.cli.main import main
 from quietmean.studies import StudyTerms
-from quietmean.studies.party import contributing
 from quietmean.studies.party.member import MemberFiles
 from support.committee_study import CommitteeStudy
 from support.site_policy import write_policy

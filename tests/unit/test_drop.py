@@ -28,8 +28,8 @@ from quietmean.protocols.committee.contribution import ContributionError, excerp
 from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.drop_receipt import DropReceipt
-from quietmean.studies.party import dropping
-from quietmean.studies.party.dropping import require_drop, send_to_drop
+from quietmean.studies.party import handing_in
+from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld
@@ -412,7 +412,7 @@ def test_an_address_that_is_no_drop_is_refused(url: str) -> None:
 
 def answer_of(status: int, content: bytes, monkeypatch: pytest.MonkeyPatch) -> DropReceipt:
     """What a contributor makes of an answer."""
-    monkeypatch.setattr(dropping, "post_file", lambda place, sent, seconds: (status, content))
+    monkeypatch.setattr(handing_in, "post_file", lambda place, sent, seconds: (status, content))
     header = read_header(WORLD.session, FILES[0])
     return send_to_drop("https://drop.example", FILES[0], "ab" * 32, header.contributor, header.digest.hex())
 
@@ -450,7 +450,7 @@ def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(place: str, sent: bytes, seconds: float) -> tuple[int, bytes]:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(dropping, "post_file", unreachable)
+    monkeypatch.setattr(handing_in, "post_file", unreachable)
     with pytest.raises(ProtocolFailure, match="Connection refused"):
         send_to_drop("https://drop.example", b"", "", "", "")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here
     from quietmean.studies.outcome import outcome as outcome
-    from quietmean.studies.party import contributing as contributing
-    from quietmean.studies.party import dropping as dropping
     from quietmean.studies.party import handing_in as handing_in
     from quietmean.studies.party import session_contract as session_contract
 else:

@@ -206,7 +206,7 @@ def contribute_command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.party.dropping import hand_over, require_drop_for
+    from quietmean.studies.party.handing_in import hand_over, require_drop_for
 
     forbid_core_dumps()
     forbid_tracing()
@@ -259,8 +259,7 @@ def write_contribution(
     from quietmean.studies.agreement.any_study import has_committee
     from quietmean.studies.data import account_name
     from quietmean.studies.party import Observers, Person, file_name
-    from quietmean.studies.party.contributing import is_contribution
-    from quietmean.studies.party.handing_in import contributor_keys, hand_in, own_place
+    from quietmean.studies.party.handing_in import contributor_keys, hand_in, is_contribution, own_place
 
     keys = contributor_keys(sealed, identity, key, store)
     name = own_place(sealed, identity, keys, key)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.study_keys import StudyKeys
     from quietmean.studies.party import Contract, Policy
     from quietmean.studies.party.by_file import CommitteeContributor
-    from quietmean.studies.party.contributing import Contributor
+    from quietmean.studies.party.handing_in import Contributor
     from quietmean.studies.party.member import MemberFiles
 
 # Clocks that differ by less are alike (s), whatever the study's grace.
@@ -283,7 +283,7 @@ def _contributions(own: MemberFiles, folder: Path) -> Finding:
 
 def _drop(url: str, sealed: Sealed) -> Finding:
     from quietmean.core.errors import ProtocolFailure
-    from quietmean.studies.party.dropping import look_at_drop
+    from quietmean.studies.party.handing_in import look_at_drop
 
     try:
         there = look_at_drop(url, sealed)
