@@ -18,7 +18,7 @@ from quietmean.statistics import Encoded
 from quietmean.studies.agreement.committee_session import session_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.by_file import CommitteeContributor
-from quietmean.studies.party.committee_words import CommitteeWords
+from quietmean.studies.party.contract import CommitteeWords
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy

@@ -230,7 +230,7 @@ class _PlannedStudy:
 
 def _of_committee(committee: CommitteeTerms, workload: Workload) -> Iterator[str]:
     """Who must not collude, and what the members check and admit."""
-    from quietmean.studies.party.committee_words import CommitteeWords
+    from quietmean.studies.party.contract import CommitteeWords
 
     words = CommitteeWords(committee, None, workload)
     yield f"against {words.against}; {words.otherwise}; {words.liars}"
