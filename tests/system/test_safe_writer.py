@@ -18,7 +18,7 @@ from quietmean.cli.main import COMMANDS, make_app
 from quietmean.core.errors import InputError, StorageError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
-from quietmean.sessions.account import SessionAccount
+from quietmean.sessions.session import SessionAccount
 from quietmean.studies.agreement.session_terms import SessionTerms
 from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, site_in, state
 

@@ -2,24 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Protocol, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.json_file import read_json
 from quietmean.core.keywords import python_call
-from quietmean.core.party import PartyId
+from quietmean.core.output import Output, json_object, require_version
+from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.core.readable import count_of, epsilon_text
-from quietmean.sessions.account import SessionAccount
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.accuracy import stated_variance
+from quietmean.planning.gate import decide
+from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+from quietmean.randomness.stacked import StackedNoise
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector, numbers_of
-from quietmean.sessions.engine import Engine, MemoryEngine
 from quietmean.sessions.round_mean import RoundMean
 from quietmean.studies.agreement.session_terms import SessionTerms, TermsKeywords
+
+FORMAT = "quietmean-session-account-1"
+
+
+class SessionAccount:
+    """Counts the rounds that began. With a ``store``, a small file that is rewritten before each round, it outlives the process.
+
+    Raises :class:`InputError` for a store of a session with other terms.
+    """
+
+    def __init__(self, terms: SessionTerms, store: Path | None = None) -> None:
+        self.terms = terms
+        self._store = None if store is None else Output(store, "the session's account", "store", own=self._is_own, private=True)
+        self._begun = 0
+        if store is not None and self._store is not None:
+            if store.exists():
+                self._begun = self._read(store)
+            self._store.require_free()
+
+    @property
+    def begun(self) -> int:
+        """How many rounds began; each is paid for, whatever came of it."""
+        return self._begun
+
+    @property
+    def left(self) -> int:
+        return self.terms.rounds - self._begun
+
+    @property
+    def spent(self) -> Charge:
+        """What all rounds so far cost at most. Those that never begin cost nothing."""
+        return self.terms.charge(self._begun)
+
+    @property
+    def epsilon(self) -> float:
+        """What all rounds so far cost at the session's delta; rounded up."""
+        return self.terms.spent_epsilon(self._begun)
+
+    def begin(self) -> int:
+        """Pay for one more round, and its number from 1. Raises :class:`InputError` if the budget has no more rounds."""
+        if self.left <= 0:
+            raise InputError(
+                f"the session's {count_of(self.terms.rounds, 'round is', 'rounds are')} over and its budget is spent: "
+                "keep what it has, or agree anew"
+            )
+        if self._store is not None:
+            self._store.write_json({"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})
+        self._begun += 1
+        return self._begun
+
+    def _is_own(self, content: bytes) -> bool:
+        fields = json_object(content)
+        return (fields.get("format"), fields.get("terms")) == (FORMAT, self.terms.digest)
+
+    def _read(self, store: Path) -> int:
+        raw = read_json(store)
+        require_version(raw.get("format"), FORMAT, f"file {store}")
+        if raw.get("format") != FORMAT or not isinstance(raw.get("begun"), int) or raw["begun"] < 0:
+            raise InputError(f"file {store} is not an account of a session of this version: name another file")
+        if raw.get("terms") != self.terms.digest:
+            raise InputError(f"file {store} belongs to a session with other terms: give it the same ones, or name another file")
+        return int(raw["begun"])
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRelease:
+    """What a round released: the mean (d,) of the vectors counted, and the execution that says what happened."""
+
+    mean: Vector
+    execution: Execution
+
+    @property
+    def counted(self) -> Mask:
+        """The parties whose vectors are in the mean, shape (n,)."""
+        return self.execution.contributors()
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise in each coordinate of the mean."""
+        return stated_variance(self.execution)
+
+
+class Engine(Protocol):
+    """Carries out rounds of all parties in this process; of one party between machines see :mod:`.joined`."""
+
+    def exchange(
+        self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
+    ) -> RoundRelease:
+        """One round of a session. ``values``: of the parties that are there, each (d,); ``weights``, (n,), are public.
+
+        ``leaves``: parties that are gone for the rest of this round after so many steps of the protocol. Raises
+        :class:`ProtocolFailure` if the round has no result.
+        """
+
+
+class MemoryEngine:
+    """All parties in this process: the same programs as between machines, each with noise of its own.
+
+    ``noise``: of the n parties in a round, fresh from the operating system by default.
+    """
+
+    def __init__(self, noise: Callable[[int, int], PopulationNoise] | None = None) -> None:
+        self._noise = noise
+
+    def exchange(
+        self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
+    ) -> RoundRelease:
+        parties, dimension, protocol = plan.target.parties, plan.target.dimension, plan.protocol
+        rows = np.zeros((parties, dimension))
+        for party, value in values.items():
+            rows[party] = value
+        trace = ExecutionTrace.everyone(protocol.rounds, parties)
+        for party in range(parties):
+            last = leaves.get(party, protocol.rounds) if party in values else 0
+            trace.online[last + 1 :, party] = False
+        execution = plan.execution(Seed.from_os(), trace, weights)
+        if plan.gated and not decide(plan.target, execution).passes:
+            raise ProtocolFailure("the round has no result: what was seen of it would be more than the session allows")
+        noise = StackedNoise.from_os(parties) if self._noise is None else self._noise(round_, parties)
+        releases = protocol.batch(execution.schedule, trace, rows, weights, noise)
+        by = releases.by
+        if not protocol.traits.releases_are_public:
+            # Every party has the result; that of the first is taken for all.
+            by = by & (by.cumsum() == 1)
+        weight = float(releases.weight[by].sum())
+        if not weight > 0:
+            there = len(values)
+            raise ProtocolFailure(
+                f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left; wait for more"
+            )
+        return RoundRelease(execution.decode(releases.vector[by].sum(axis=0), weight), execution)
+
 
 # A party's vector (d,), or its records (N, d); None for a party that misses the round.
 Given = ArrayLike | None
