@@ -17,7 +17,7 @@ from quietmean.flower.party import Stored, round_seed
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import SecureNoise, Seed
-from quietmean.sessions.clipping import clipped_vector
+from quietmean.sessions.round_mean import clipped_vector
 
 FIRST_NODE = 1000
 # Of a site that keeps account elsewhere.

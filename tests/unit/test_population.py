@@ -29,7 +29,7 @@ from quietmean.protocols.packed_sharing.spec import ANY, BALL, LARGE_PRIME, SMAL
 from quietmean.randomness import BitStream, SecureNoise, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.randomness.layered_gaussian import LayeredStream, layered_gaussian
-from quietmean.sessions.clipping import shortened
+from quietmean.sessions.round_mean import shortened
 from quietmean.testing import example_execution
 from quietmean.transcript import run_lockstep
 from quietmean.transcript.numbers import NoTerms, NumericReading, NumericRows, NumericTerms, WholeRows

@@ -15,7 +15,7 @@ import quietmean as qm
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.privacy import Charge, compose
 from quietmean.sessions import MemoryEngine, SessionTerms
-from quietmean.sessions.clipping import clipped_rows, clipped_vector, norms
+from quietmean.sessions.round_mean import clipped_rows, clipped_vector, norms
 from support.effort import examples
 
 PARTIES = 6

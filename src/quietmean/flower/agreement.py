@@ -26,7 +26,7 @@ from quietmean.node.net import public_key_bytes
 from quietmean.planning import Plan
 from quietmean.privacy import compose
 from quietmean.randomness import Seed, fresh_bytes
-from quietmean.sessions.clipping import checked_clip
+from quietmean.sessions.round_mean import checked_clip
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
 from quietmean.studies.agreement.session_terms import BudgetKeywords, SessionTerms
 

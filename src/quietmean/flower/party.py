@@ -31,8 +31,8 @@ from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_p
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
-from quietmean.sessions.clipping import clipped_vector
 from quietmean.sessions.receipt import settle
+from quietmean.sessions.round_mean import clipped_vector
 from quietmean.studies.party import Grant
 
 # The update (d,) of this client for the round that begins.

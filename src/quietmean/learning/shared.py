@@ -28,7 +28,7 @@ from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
 from quietmean.learning.kept import packed, unpacked
 from quietmean.learning.trees import Tree
-from quietmean.sessions.clipping import norms, shortened
+from quietmean.sessions.round_mean import norms, shortened
 
 # How fast C moves, Andrew et al. section 3.
 _RATE = 0.2

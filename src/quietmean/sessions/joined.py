@@ -23,9 +23,8 @@ from quietmean.node import RoundEnd, Series
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
 from quietmean.planning.possible import require_possible
-from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.sessions.receipt import receipt_at, settle
-from quietmean.sessions.round_mean import RoundMean
+from quietmean.sessions.round_mean import RoundMean, checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.party import NodeAdmission, NodeGrant, PartyContext, Person, not_started, require_places
 from quietmean.studies.party.admission import require_account

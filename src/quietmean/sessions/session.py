@@ -26,8 +26,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.stacked import StackedNoise
-from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector, numbers_of
-from quietmean.sessions.round_mean import RoundMean
+from quietmean.sessions.round_mean import RoundMean, checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.studies.agreement.session_terms import SessionTerms, TermsKeywords
 
 FORMAT = "quietmean-session-account-1"
