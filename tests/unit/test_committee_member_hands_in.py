@@ -11,6 +11,7 @@ import pytest
 from quietmean.cli import join as join_module
 from quietmean.cli.main import main
 from quietmean.studies import StudyTerms
+from quietmean.studies.party import handing_in
 from quietmean.studies.party.member import MemberFiles
 from support.committee_study import CommitteeStudy
 from support.site_policy import write_policy
@@ -93,7 +94,7 @@ def test_a_member_that_is_late_with_its_data_takes_part_without_them(
         def now(cls, zone: Any = UTC) -> Any:
             return datetime.now(zone) + timedelta(hours=2)
 
-    for module in (join_module, contributing):
+    for module in (join_module, handing_in):
         monkeypatch.setattr(module, "datetime", Later)
     said = refused(study, monkeypatch, capsys, "--contributions", "box", "--data", "m1.csv")
     assert "nothing was charged" in said

@@ -39,17 +39,17 @@ def contribute(
     sealed, path = rooms.sealed.Sealed.load(Path(study)), Path(out)
     rooms.distrust.Distrusted().refuse(sealed.holders())
     if drop is not None:
-        rooms.dropping.require_drop_for(sealed, drop)
+        rooms.handing_in.require_drop_for(sealed, drop)
     identity = identity_at(Path(key), site.get("passphrase"))
     keys = rooms.handing_in.contributor_keys(sealed, identity, Path(key), path_of(store))
     rooms.handing_in.own_place(sealed, identity, keys, Path(key))
-    Output(path, "the contribution", "out", own=partial(rooms.contributing.is_contribution, None)).require_free()
+    Output(path, "the contribution", "out", own=partial(rooms.handing_in.is_contribution, None)).require_free()
     name = site.get("account") or (rooms.data.account_name(data) if isinstance(data, str | Path) else "")
     if not name and not site.get("no_ledger"):
         raise InputError("a data frame does not say which data set it is of: give account, or no_ledger=True")
     handed = rooms.handing_in.hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))
-    own = partial(rooms.contributing.is_contribution, handed.contribution.digest)
+    own = partial(rooms.handing_in.is_contribution, handed.contribution.digest)
     Output(path, "the contribution", "out", own=own).write(handed.contribution.to_file())
     if drop is not None:
-        rooms.dropping.hand_over(drop, sealed, identity.public_key, handed.contribution, path)
+        rooms.handing_in.hand_over(drop, sealed, identity.public_key, handed.contribution, path)
     return handed

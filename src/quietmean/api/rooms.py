@@ -39,10 +39,10 @@ else:
         "node": "monitor",
         "sessions": "joined round_mean",
         "studies": "data party",
-        "studies.agreement": "any_study distrust sealed session_study session_terms signed study study_file",
+        "studies.agreement": "any_study distrust sealed session_study session_terms signed study",
         "studies.data": "sources",
         "studies.outcome": "feasible here outcome",
-        "studies.party": "contributing dropping handing_in session_contract",
+        "studies.party": "handing_in session_contract",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}
     __getattr__ = importer(__name__, {}, _PLACES)

@@ -155,7 +155,7 @@ class Study:
 
         Raises :class:`InputError` for a file that exists.
         """
-        Output(Path(path), "the study", "").write(rooms.study_file.study_text(self._terms).encode())
+        Output(Path(path), "the study", "").write(rooms.any_study.study_text(self._terms).encode())
 
     @python_call
     def plan(self, parties: int) -> Plan:
