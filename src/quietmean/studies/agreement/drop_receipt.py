@@ -17,7 +17,7 @@ from quietmean.studies.agreement.signed import Signed, signed_in
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ReceiptBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contributor: str
     digest: str
     drop: str
@@ -40,7 +40,7 @@ class DropReceipt:
     @classmethod
     def sign(cls, drop: Identity, session: str, contributor: str, digest: str, time: float) -> Self:
         """Sign a receipt, the same for the same contribution and time, in seconds since 1970."""
-        body = _Body(contributor, digest, drop.public_key, session, datetime.fromtimestamp(time, UTC).isoformat())
+        body = _ReceiptBody(contributor, digest, drop.public_key, session, datetime.fromtimestamp(time, UTC).isoformat())
         return cls.verified(Signed.sign(Purpose.COMMITTEE_RECEIPT, msgspec.to_builtins(body), drop))
 
     @classmethod
@@ -51,7 +51,7 @@ class DropReceipt:
     @classmethod
     def verified(cls, signed: Signed) -> Self:
         """Raises :class:`InputError` unless the drop that it names signed it."""
-        body = signed.decode(_Body)
+        body = signed.decode(_ReceiptBody)
         if not signed.is_by(body.drop):
             raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")
         wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")

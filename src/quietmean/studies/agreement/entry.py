@@ -43,7 +43,7 @@ class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``encapsulation``: not in entries to studies whose links are X25519, which stay what they were.
 
     ``member``: of a committee. A contributor to one has no keys but its identity.
@@ -104,7 +104,7 @@ class Entry:
         if before is not None:
             signature = before.sign(Purpose.ROTATION, public_key_bytes(identity.public_key))
             rotation = _Rotation(before.public_key, base64.b64encode(signature).decode())
-        body = _Body(
+        body = _EntryBody(
             address=address,
             exchange=base64.b64encode(public.get("exchange", b"")).decode(),
             formerly=rotation,
@@ -131,7 +131,7 @@ class Entry:
     @classmethod
     def verified(cls, signed: Signed) -> Entry:
         """Raises :class:`InputError`, with the party's name, if its identity did not sign it so, or for an impossible part."""
-        body = signed.decode(_Body)
+        body = signed.decode(_EntryBody)
         party = f"the entry of {show_hidden(body.name)}"
         if not signed.is_by(body.identity):
             raise InputError(f"{party} is not as its key {body.identity} signed it: it was changed on the way, ask for it again")
