@@ -29,8 +29,7 @@ from quietmean.node.net.identity import Purpose
 from quietmean.studies.agreement.contribution import Contribution
 from quietmean.studies.agreement.distrust import revocation, revoked_key
 from quietmean.studies.agreement.drop_receipt import DropReceipt
-from quietmean.studies.agreement.entry import Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.voucher import Voucher
@@ -100,7 +99,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "entry": Kind(
             Purpose.ENTRY,
-            "studies/agreement/entry.py",
+            "studies/agreement/invitation.py",
             lambda signed, folder: (made := Entry.verified(signed)).in_roster() and made.fields(),
             meeting.keys["north"].entry.signed,
         ),

@@ -17,8 +17,7 @@ from quietmean.node.net import Identity
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size
 from quietmean.studies.agreement.any_study import study_text
-from quietmean.studies.agreement.entry import Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.agreement.study import StudyTerms

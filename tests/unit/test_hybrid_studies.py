@@ -14,8 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.report import Stamps
 from quietmean.studies.agreement.any_study import any_of_tables, study_text
-from quietmean.studies.agreement.entry import Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party import Contract

@@ -19,8 +19,7 @@ from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import any_of_tables, study_text
 from quietmean.studies.agreement.distrust import Distrusted, revocation, revoked_key
-from quietmean.studies.agreement.entry import Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path

@@ -163,7 +163,7 @@ def accept_command(
 
 def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     """Whether a file is the entry of this identity for this invitation."""
-    from quietmean.studies.agreement.entry import Entry
+    from quietmean.studies.agreement.invitation import Entry
 
     with suppress(InputError):
         entry = Entry.of_file(content)

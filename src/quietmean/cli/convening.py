@@ -233,8 +233,7 @@ def seal_command(
         One JSON document on standard output.
     """
     from quietmean.studies.agreement.distrust import Distrusted
-    from quietmean.studies.agreement.entry import Entry
-    from quietmean.studies.agreement.invitation import Invitation
+    from quietmean.studies.agreement.invitation import Entry, Invitation
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.outcome.feasible import require_sealable
 

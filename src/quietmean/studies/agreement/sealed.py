@@ -19,8 +19,7 @@ from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
 from quietmean.planning.automatic import Choice
 from quietmean.randomness import fresh_bytes
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
-from quietmean.studies.agreement.entry import Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.signed import Signed, SignedParts, decode_base64, from_parts, is_signed_document, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys

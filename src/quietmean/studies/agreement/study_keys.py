@@ -27,8 +27,7 @@ from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.any_study import has_committee
-from quietmean.studies.agreement.entry import X25519_BYTES, Entry
-from quietmean.studies.agreement.invitation import Invitation
+from quietmean.studies.agreement.invitation import X25519_BYTES, Entry, Invitation
 from quietmean.studies.agreement.signed import Signed, SignedParts, decode_base64, from_parts, read_bounded
 from quietmean.studies.agreement.voucher import Voucher
 
