@@ -43,7 +43,7 @@ from quietmean.statistics.columns import Column
 from quietmean.statistics.features import ColumnBlock, Vertex
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.statistic import Feature, presence_of
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 
 PAGE = DOCS / "committee-bars.md"
 EPSILON, DELTA, CONTRIBUTORS, COORDINATES, RUNS = 1.0, 1e-6, 60, 2000, 8

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.randomness import BitStream, Seed
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.party import by_file
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register

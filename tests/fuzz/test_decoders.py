@@ -48,7 +48,7 @@ from quietmean.protocols.committee.result import ResultError, read_result
 from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.protocols.content import ContentError
 from quietmean.studies.agreement.any_study import is_study
-from quietmean.studies.agreement.drop_receipt import DropReceipt
+from quietmean.studies.agreement.contribution import DropReceipt
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher

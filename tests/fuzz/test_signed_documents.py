@@ -26,9 +26,8 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity
 from quietmean.node.net.identity import Purpose
-from quietmean.studies.agreement.contribution import Contribution
+from quietmean.studies.agreement.contribution import Contribution, DropReceipt
 from quietmean.studies.agreement.distrust import revocation, revoked_key
-from quietmean.studies.agreement.drop_receipt import DropReceipt
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
@@ -135,7 +134,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "receipt": Kind(
             Purpose.COMMITTEE_RECEIPT,
-            "studies/agreement/drop_receipt.py",
+            "studies/agreement/contribution.py",
             in_file(lambda path: DropReceipt.of_file(path.read_bytes())),
             DropReceipt.sign(HOSTILE, "ab" * 32, DROP.public_key, "cd" * 32, 1.0).signed,
         ),

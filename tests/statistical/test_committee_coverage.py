@@ -15,7 +15,7 @@ from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Estimates, Workload, read_text
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 from statistical.test_statistic_coverage import CASES, COLUMNS, Case, draw
 from support.coverage import Coverage
 

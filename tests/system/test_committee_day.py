@@ -20,7 +20,7 @@ from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.studies.agreement import study_keys
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy

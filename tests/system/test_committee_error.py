@@ -15,7 +15,7 @@ from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.simulation import simulate
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 
 
 def parameters(contributors: int, dimension: int, committee: Committee) -> CommitteeParameters:

@@ -12,7 +12,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import largest_file
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.sealed import Sealed
 from support.committee_study import soon
 from support.pages import commands

@@ -14,7 +14,7 @@ from quietmean.node.rehearsal import rehearse
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.statistics import Answer, registry
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 from support.every_kind import COLUMNS, all_statistics
 
 Array = NDArray[np.float64]

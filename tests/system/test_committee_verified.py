@@ -27,7 +27,7 @@ from quietmean.protocols.committee.state import CommitteeState
 from quietmean.randomness import Seed
 from quietmean.statistics import Columns, Statistic, Workload
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 from support.committee_liars import VERIFIED, Liar
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise

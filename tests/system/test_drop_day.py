@@ -22,8 +22,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.site_options import SiteOptions
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import read_header
-from quietmean.studies.agreement.committee_session import session_of
-from quietmean.studies.agreement.drop_receipt import DropReceipt
+from quietmean.studies.agreement.contribution import DropReceipt, session_of
 from quietmean.studies.agreement.voucher import Registrar
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 from quietmean.studies.party import Observers, PartyContext, member

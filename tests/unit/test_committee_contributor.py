@@ -17,7 +17,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.contribution import excerpt, open_excerpt, read_header
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.statistics import Encoded
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.by_file import CommitteeContributor

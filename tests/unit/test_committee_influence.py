@@ -11,7 +11,7 @@ from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.layout import layout_of
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 from quietmean.studies.outcome.influence import StudyInfluence
 
 COLUMNS = [{"name": "pay", "low": 0.0, "high": 1000.0}]

@@ -15,7 +15,7 @@ from quietmean.protocols.committee.checks import check_numbers, fitting
 from quietmean.protocols.committee.encoding import decode
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.statistics import Encoded
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.party import Contract
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.contract import CommitteeWords

@@ -28,7 +28,7 @@ from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.protocols.content import ContentError
 from quietmean.randomness import Seed
 from quietmean.report import ReportFacts
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.agreement.voucher import Registrar, Voucher

@@ -27,7 +27,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, make_noise, read_header, read_whole
 from quietmean.protocols.committee.segments import read_segment, record, segment_front
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.drop_receipt import DropReceipt
+from quietmean.studies.agreement.contribution import DropReceipt
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings

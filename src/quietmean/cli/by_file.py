@@ -363,7 +363,7 @@ def result_command(
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.protocols.committee.result import check_result, merge_results, read_result
     from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.contribution import session_of
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.agreement.signed import read_bounded

@@ -276,7 +276,7 @@ def drop_command(
         import_extra(module, "desk", "a drop")
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
     from quietmean.node.relay import outer_tls, parse_entrance
-    from quietmean.studies.agreement.committee_session import session_of
+    from quietmean.studies.agreement.contribution import session_of
     from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.outcome.feasible import feasible_sealed

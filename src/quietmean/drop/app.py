@@ -16,7 +16,7 @@ from quietmean.drop.box import BATCH, DropBox, Dropped, WholeContribution
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.studies.agreement.drop_receipt import DropReceipt
+from quietmean.studies.agreement.contribution import DropReceipt
 
 # Where contributions go.
 PLACE = "/contributions"

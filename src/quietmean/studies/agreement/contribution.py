@@ -6,16 +6,24 @@ import base64
 import binascii
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Self
 
 import msgspec
 
+from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId, Release
+from quietmean.node.committee import PublicKeys
 from quietmean.node.net import Identity, Purpose, VectorCodec, show_hidden
 from quietmean.planning.plan import Plan
+from quietmean.protocols.committee.mechanism import CommitteeSharing
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.signed import Signed, read_signed
+from quietmean.studies.agreement.signed import Signed, read_signed, signed_in
+from quietmean.studies.agreement.voucher import vouching_of
 
 # Of a contribution's file, besides its vector.
 _MOST_BESIDES = 4096
@@ -103,3 +111,79 @@ def _release(body: _Body, plan: Plan, name: str) -> Release:
     if not (math.isfinite(body.weight) and body.weight >= 0):
         raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number of at least 0: ask for it again")
     return Release(vector, body.weight)
+
+
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _ReceiptBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    contributor: str
+    digest: str
+    drop: str
+    session: str
+    time: str
+
+
+@dataclass(frozen=True)
+class DropReceipt:
+    """``contributor`` and ``drop``: identity keys; ``digest``: of the contribution's header; ``session``: of the sealed study;
+    both are hexadecimal. ``time``: when the first contribution of this contributor came, by the drop's clock."""
+
+    signed: Signed
+    contributor: str
+    digest: str
+    drop: str
+    session: str
+    time: datetime
+
+    @classmethod
+    def sign(cls, drop: Identity, session: str, contributor: str, digest: str, time: float) -> Self:
+        """Sign a receipt, the same for the same contribution and time, in seconds since 1970."""
+        body = _ReceiptBody(contributor, digest, drop.public_key, session, datetime.fromtimestamp(time, UTC).isoformat())
+        return cls.verified(Signed.sign(Purpose.COMMITTEE_RECEIPT, msgspec.to_builtins(body), drop))
+
+    @classmethod
+    def of_file(cls, content: bytes) -> Self:
+        """From what a file or an answer holds. Raises :class:`InputError`."""
+        return cls.verified(signed_in(Purpose.COMMITTEE_RECEIPT, content))
+
+    @classmethod
+    def verified(cls, signed: Signed) -> Self:
+        """Raises :class:`InputError` unless the drop that it names signed it."""
+        body = signed.decode(_ReceiptBody)
+        if not signed.is_by(body.drop):
+            raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")
+        wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")
+        time = convert(body.time, _Time, lambda reason: wrong)
+        try:
+            in_words(time)
+        except OverflowError:
+            raise wrong from None
+        return cls(signed, body.contributor, body.digest, body.drop, body.session, time)
+
+    @property
+    def came(self) -> str:
+        """When, in words."""
+        return in_words(self.time)
+
+
+def sharing_of(plan: Plan) -> CommitteeSharing:
+    """What the plan of a study with a committee has. Raises :class:`InputError` for another one."""
+    if not isinstance(plan.protocol, CommitteeSharing):
+        raise InputError(f"the plan is of {plan.protocol.name}, and the study has a committee: plan the study")
+    return plan.protocol
+
+
+def session_of(sealed: Sealed, plan: Plan) -> CommitteeSession:
+    """All that is public about the session of a sealed study, by the plan for all who may contribute."""
+    sharing = sharing_of(plan)
+    return CommitteeSession(
+        bytes.fromhex(sealed.digest),
+        sharing.parameters(plan.target.parties),
+        tuple(entry.identity for entry in sealed.computing),
+        tuple(base64.b64decode(entry.mailbox) for entry in sealed.computing),
+        {entry.identity: sharing.largest_weight for entry in sealed.entries},
+        PublicKeys(),
+        plan.input_domain.statement if sharing.verified else None,
+        vouching_of(sealed.invitation),
+    )

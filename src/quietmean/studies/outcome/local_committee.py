@@ -11,7 +11,7 @@ from quietmean.node.rehearsal import rehearse
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Encoded, Workload
-from quietmean.studies.agreement.committee_session import sharing_of
+from quietmean.studies.agreement.contribution import sharing_of
 from quietmean.studies.outcome.local import LocalStudy, choose_dropouts, truth_of
 from quietmean.studies.outcome.opened_by_committee import outcome_of
 

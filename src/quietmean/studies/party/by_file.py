@@ -33,8 +33,7 @@ from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
-from quietmean.studies.agreement.committee_session import session_of
-from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution
+from quietmean.studies.agreement.contribution import AnotherStudyError, Contribution, session_of
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, decode_base64
 from quietmean.studies.agreement.study_keys import GivenContribution, StudyKeys, write_private

@@ -32,7 +32,7 @@ from quietmean.protocols.committee.result import CheckedResult, check_result, re
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.state import CommitteeState
 from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.committee_session import session_of
+from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.deadlines import in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
