@@ -26,7 +26,7 @@ def plan(dimension: int) -> Plan:
 
 
 def breakdown(directory: Path) -> tuple[float, str]:
-    """Of a measured run, sums over all parties: processor seconds, and a table with the time spent waiting beside them."""
+    """Where a measured run spends its time, over all parties: processor seconds, and a table with waiting beside them."""
     times = [json.loads(path.read_text()) for path in directory.glob("*.times")]
     assert len(times) == PARTIES
     lines, total = [], 0.0

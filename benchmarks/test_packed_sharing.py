@@ -140,7 +140,7 @@ def test_dealing_as_parties_grow(table: Callable[[str], None]) -> None:
 
 @pytest.mark.slow
 def test_receipts_as_parties_grow(table: Callable[[str], None]) -> None:
-    """Of a usual run in which one in ten leaves: nothing is sent after the fifth round."""
+    """Receipts of a usual run in which one in ten leaves: nothing is sent after the fifth round."""
     for parties in (30, 100, 300, 1000):
         protocol = planned(parties // 10, LARGE_PRIME, parties)
         schedule = protocol.draw_schedule(parties, Seed.public("benchmark"))

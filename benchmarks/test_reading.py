@@ -280,7 +280,7 @@ def test_a_small_table_of_a_large_database(tmp_path: Path, table: Callable[[str]
 
 
 def test_persons_take_little_memory(tmp_path: Path, table: Callable[[str], None], bar: Bar) -> None:
-    """Of a table whose rows are not kept: 64 MiB of rows at a time, and 40 bytes for each person."""
+    """Memory of a table whose rows are not kept: 64 MiB of rows at a time, and 40 bytes for each person."""
     taken = {}
     for rows in (ROWS, 4 * ROWS):
         frame = pl.concat([table_of(ROWS, part) for part in range(rows // ROWS)])

@@ -64,7 +64,7 @@ HEADER = f"{'':<44} {'server':>11} {'offline':>12} {'client':>12} {'sent':>12} {
 
 
 def values() -> Vector:
-    """The same public test data as on the other side."""
+    """Public test data, as on the other side."""
     return np.sin(np.arange(DIMENSION)[None, :] + 7.0 * np.arange(PARTIES)[:, None])
 
 

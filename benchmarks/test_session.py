@@ -241,7 +241,7 @@ print(json.dumps([before, memory("VmHWM")]))
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", [100_000, 1_000_000, 10_000_000, pytest.param(100_000_000, marks=pytest.mark.long)])
 def test_memory_of_a_round(tmp_path: Path, dimension: int, table: Callable[[str], None], bar: Bar) -> None:
-    """Of one of three parties, in the second of two rounds, beside what it has when the session only stands."""
+    """Memory of one of three parties, in the second of two rounds, beside what it has when the session only stands."""
     asked = LARGE | {"dimension": dimension, "rounds": 2, "round_timeout": 3000.0, "start_timeout": 3000.0}
     peaks = [found for (found,) in parties_of(tmp_path, 3, MEMORY, asked)]
     before, most = peaks[0]

@@ -95,7 +95,7 @@ def error_row(asked: ErrorBar) -> tuple[str, ...]:
 
 
 def simulated_over_predicted(plan: Plan, dropouts: float) -> tuple[float, float]:
-    """Of the squared error, given who came; with its standard error."""
+    """Simulated over predicted squared error, given who came; with its standard error."""
     values = np.tile(np.linspace(0, 1, COORDINATES), (CONTRIBUTORS, 1))
     squares = []
     for seed in range(RUNS):
@@ -244,7 +244,7 @@ def floor_rows() -> list[tuple[str, ...]]:
 
 
 def least(*rows: tuple[str, ...]) -> tuple[str, ...]:
-    """Of each column the least time: what else the machine does only adds to it."""
+    """The least time of each column: what else the machine does only adds to it."""
     columns = zip(*rows, strict=True)
     return tuple(
         min(column, key=lambda text: float(text.split()[0])) if column[0].endswith(" ms") else column[0] for column in columns

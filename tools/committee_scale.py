@@ -93,7 +93,7 @@ class Member:
         return text in self.err.read_text()
 
     def ended(self) -> bool:
-        """Whether its process is no more; what it used is added up then."""
+        """Whether its process has ended; what it used is added up then."""
         if self.process is None:
             return True
         pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
@@ -160,7 +160,7 @@ class Day:
         )
 
     def contribute(self) -> Contributed:
-        """All files, those of liars among them, in a folder; members take them meanwhile."""
+        """Put all files, those of liars too, in a folder; members take them meanwhile."""
         size, study = self.size, self.study
         session = session_of(study.sealed, study.plan)
         counts, spent, bytes_ = np.zeros(size.dimension), 0.0, 0

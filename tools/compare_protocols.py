@@ -70,7 +70,7 @@ class Row:
 
 
 def count_traffic(plan: Plan) -> Traffic:
-    """Of one run of the real machines in which everybody stays and, where releases are public, tells them to all others."""
+    """Count one run of the real machines in which everybody stays and, where releases are public, tells them to all others."""
     target = plan.target
     rounds = plan.protocol.rounds
     execution = plan.execution(Seed.public("traffic"), ExecutionTrace.everyone(rounds, target.parties))
@@ -160,7 +160,7 @@ def rows_of(target: Target, name: str, quick: bool, folder: Path | None) -> list
 
 
 def kept_rows(folder: Path | None, target: Target, name: str, quick: bool) -> list[Row] | str:
-    """The same, measured once."""
+    """The rows of a protocol, measured once."""
 
     def measure() -> str:
         found = rows_of(target, name, quick, folder)
@@ -171,7 +171,7 @@ def kept_rows(folder: Path | None, target: Target, name: str, quick: bool) -> li
 
 
 def make_rows(target: Target, quick: bool, folder: Path | None) -> tuple[list[Row], dict[str, str]]:
-    """Rows, least simulated error first, and why a protocol is not among them."""
+    """Rows, least simulated error first, and why a protocol has none."""
     rows, missing = list[Row](), dict[str, str]()
     for name, protocol in registry().items():
         if not protocol.TRAITS.private:

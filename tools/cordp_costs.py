@@ -39,7 +39,7 @@ EPSILON, DELTA = 2.0, 1e-5
 BASE, MORE_PARTIES, MORE_COORDINATES = (32, 16_384), (64, 16_384), (32, 32_768)
 # Times are the least of so many runs.
 TIMES = 3
-# The protocols of the table; a party of the first two that collects stands for the server, one receiver for that of local DP.
+# The protocols of the table; a party of the first two that collects is the server, one receiver for that of local DP.
 OPTIONS: dict[str, dict[str, Any]] = {"local-dp": {}, "secagg": {}, "cordp-dme": {"aggregator": 0}}
 # SecAgg sends masked inputs in its fifth round; what comes before needs no value.
 MASKED = {"secagg": 5}
@@ -51,7 +51,7 @@ SERVER = 0
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one run in which everybody stays; of users a mean. Seconds of processor time, bytes."""
+    """What one run costs in which everybody stays; of users a mean. Seconds of processor time, bytes."""
 
     rounds: int
     seconds: dict[str, float]
@@ -154,7 +154,7 @@ def measured(name: str, parties: int, dimension: int) -> Costs:
 
 
 def least(name: str, parties: int, dimension: int) -> Costs:
-    """Of several runs: bytes are the same in all, of times the least."""
+    """The costs of several runs: bytes are the same in all, of times the least."""
     found = [measured(name, parties, dimension) for _ in range(TIMES)]
     seconds = {who: min(one.seconds[who] for one in found) for who in ("user", "server")}
     return replace(found[0], seconds=seconds)
@@ -237,7 +237,7 @@ def costs_of_partners(colluding: int) -> list[float]:
 
 
 def optimised(partners: int) -> float:
-    """The same with nobody colluding, where each step of the ring has a variance of its own, on the best of many graphs.
+    """Error over the least, nobody colluding, with a variance of its own for each step of the ring, on the best of many graphs.
 
     The graph looks alike from every place, so that all parties leak alike: the mean of the inverse eigenvalues of the covariance.
     """

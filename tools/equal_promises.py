@@ -42,7 +42,7 @@ class Promised:
 
     @property
     def promise_of_usual(self) -> str:
-        """Of the plan that is made by default: is its epsilon promised, or only told once it has happened?"""
+        """Whether the epsilon of the plan that is made by default is promised, or only known once it has happened."""
         if self.usual is self.kept:
             return self.how
         return f"as it happened; a priori {self.usual.epsilon_a_priori:.3g}"

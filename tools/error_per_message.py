@@ -41,10 +41,10 @@ PARTIES = (10, 60, 200, 1000)
 MEMBERS = Committee(9, 2, 2)
 # Of the papers, and beside them. ADQSP is planned for parties that all stay, since it has no other plan.
 PROTOCOLS = ("inca", "cordp-dme", "consensus", "gopa", "muffliato", "packed-sharing", "local-dp", "central-dp")
-TOLD, COMMITTEE = "inca, as it happened", "committee"
+HAPPENED, COMMITTEE = "inca, as it happened", "committee"
 NAMES = {
     "inca": "IncA, promised",
-    TOLD: "IncA, as it happened",
+    HAPPENED: "IncA, as it happened",
     "cordp-dme": "CorDP-DME",
     "consensus": "ADQSP, nobody leaves",
     "gopa": "GOPA",
@@ -70,7 +70,7 @@ def measured(
     for name in protocols:
         target = target_of(parties, 0.0 if name == "consensus" else DROPOUTS)
         if name == "inca" and as_it_happened and parties > PARTIES[0]:
-            yield _row(TOLD, planned(target, name, None, folder))
+            yield _row(HAPPENED, planned(target, name, None, folder))
             continue
         try:
             plans = promised(target, name, folder)
@@ -78,7 +78,7 @@ def measured(
             continue
         yield _row(name, plans.kept)
         if name == "inca" and plans.usual is not plans.kept:
-            yield _row(TOLD, plans.usual)
+            yield _row(HAPPENED, plans.usual)
     yield _row(
         COMMITTEE, calibrate(replace(target_of(parties), colluding=MEMBERS.colluding, committee=MEMBERS), CommitteeSharing())
     )
@@ -89,8 +89,8 @@ def _row(name: str, plan: Plan) -> Row:
     # Of the target that is asked for: a plan with more own noise is for a smaller epsilon.
     curator = central(replace(target, epsilon=EPSILON))
     numbers = (candidate_of(plan).messages, error(plan) / curator, plan.epsilon_a_priori)
-    told = (target.parties, target.colluding, f"{target.dropouts:g}", name, *(f"{number:.4g}" for number in numbers))
-    return dict(zip(COLUMNS, map(str, told), strict=True))
+    cells = (target.parties, target.colluding, f"{target.dropouts:g}", name, *(f"{number:.4g}" for number in numbers))
+    return dict(zip(COLUMNS, map(str, cells), strict=True))
 
 
 def read() -> list[Row]:
@@ -130,7 +130,7 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
                     marker=MARKERS[(place + 2 * (place // len(COLOURS))) % len(MARKERS)],
                     markersize=6,
                     color=colour,
-                    markerfacecolor="white" if protocol in (TOLD, "consensus") else colour,
+                    markerfacecolor="white" if protocol in (HAPPENED, "consensus") else colour,
                 )
     grid(axes)
 

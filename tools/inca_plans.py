@@ -28,7 +28,7 @@ BEGIN, END = "<!-- plans: written by tools/inca_plans.py -->", "<!-- end of plan
 EPSILON, DELTA, DROPOUTS, SEED = 1.0, 1e-6, 0.1, 20_261_125
 # Parties and colluders.
 PLACES = ((20, 2), (30, 3), (50, 5), (100, 10), (200, 20), (1000, 100))
-# Simulated runs, by the number of parties: more where a ratio of 1.05 is to be told from 1, fewer where each takes long.
+# Simulated runs, by the number of parties: more where a ratio of 1.05 is to be distinguished from 1, fewer where each takes long.
 RUNS = {20: 10_000, 30: 10_000, 50: 10_000, 100: 10_000, 200: 20_000, 1000: 2000}
 
 HEAD = f"""
@@ -64,7 +64,7 @@ def line(plan: Plan, how: str, target: Target) -> str:
         f"{target.parties}, {target.colluding}",
         how,
         f"{plan.epsilon_a_priori:.3g}",
-        told(plan, target),
+        certified(plan, target),
         f"{predicted:.3g}",
         f"{mse:.3g} ± {deviation:.1g}",
         f"{mse / predicted:.2f} ± {deviation / predicted:.2f}",
@@ -72,7 +72,7 @@ def line(plan: Plan, how: str, target: Target) -> str:
     return row(cells) + "\n"
 
 
-def told(plan: Plan, target: Target) -> str:
+def certified(plan: Plan, target: Target) -> str:
     """The epsilon of one history in which as many leave as planned."""
     if target.parties > MOST_GATED:
         return "-"

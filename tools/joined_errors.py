@@ -46,7 +46,7 @@ WHOLE = 1
 WHOLE_PART = 0.999
 # Of intervals for the root mean square.
 LEVEL = 0.999
-# What an error may be where there is no noise, in units of what is estimated.
+# What an error may be without noise, in units of what is estimated.
 EXACT = 1e-6
 NOBODY, RESTARTED, GONE = "nobody", "restarted", "gone"
 DIFFERENT = "parties have different results"
@@ -116,7 +116,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Story:
-    """What happened in a study, and its values; ``failed`` is what the parties said where there is no result."""
+    """What happened in a study, and its values; ``failed`` is what the parties said where they have none."""
 
     protocol: str
     study: int
@@ -135,8 +135,8 @@ class Story:
     @classmethod
     def read(cls, line: str) -> Story:
         raw = json.loads(line)
-        told = {name: tuple(raw.get(name, ())) for name in ("counted", "failed", "parts")}
-        return cls(**{**raw, **told, "values": tuple(Value(**one) for one in raw["values"])})
+        given = {name: tuple(raw.get(name, ())) for name in ("counted", "failed", "parts")}
+        return cls(**{**raw, **given, "values": tuple(Value(**one) for one in raw["values"])})
 
 
 def joinable(name: str) -> bool:
@@ -196,7 +196,7 @@ def _unbounded(kind: type[Mechanism]) -> list[str]:
 
 
 def _servers(asked: Asked, name: str, dropouts: float, parties: int) -> frozenset[int]:
-    """Parties without whom there is no result."""
+    """Parties that a result needs."""
     return planned(asked, name, dropouts, parties).protocol.traits.indispensable
 
 
@@ -241,8 +241,8 @@ def _values(asked: Asked, document: dict[str, Any], records: Array) -> tuple[lis
     return found, unknown
 
 
-def _of(told: Any, term: str) -> Any:
-    return told.get(term) if isinstance(told, dict) else told
+def _of(given: Any, term: str) -> Any:
+    return given.get(term) if isinstance(given, dict) else given
 
 
 # --- running -----------------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Mean:
 
     @classmethod
     def of(cls, studies: Iterable[Sequence[float]]) -> Mean | None:
-        """Of the values of each study. None where there are none; no interval of a single study."""
+        """The mean of the values of each study. None where there are none; no interval of a single study."""
         found = [np.square(one) for one in studies if len(one)]
         if not found:
             return None
@@ -325,61 +325,61 @@ def noisy(value: Value) -> bool:
 
 def of_population(value: Value) -> bool:
     cell = value.kind == "crosstab" and ":" in value.term
-    told = value.total_error is not None and math.isfinite(value.population)
-    return told and not cell and value.kind not in OF_THE_RECORDS and value.term != "missing"
+    given = value.total_error is not None and math.isfinite(value.population)
+    return given and not cell and value.kind not in OF_THE_RECORDS and value.term != "missing"
 
 
-def errors(told: Iterable[Story]) -> Mean | None:
-    """Of (estimate - truth) / standard error of the noise."""
-    return Mean.of([value.z for value in story.values if noisy(value)] for story in told)
+def errors(given: Iterable[Story]) -> Mean | None:
+    """Mean square of (estimate - truth) / standard error of the noise."""
+    return Mean.of([value.z for value in story.values if noisy(value)] for story in given)
 
 
-def total_errors(told: Iterable[Story]) -> Mean | None:
-    """Of (estimate - that of the whole data set) / standard error for the population."""
+def total_errors(given: Iterable[Story]) -> Mean | None:
+    """Mean square of (estimate - that of the whole data set) / standard error for the population."""
     return Mean.of(
         [(value.estimate - value.population) / (value.total_error or math.nan) for value in story.values if of_population(value)]
-        for story in told
+        for story in given
     )
 
 
-def held(told: Iterable[Story]) -> str:
+def held(given: Iterable[Story]) -> str:
     """How often the interval of the noise holds the truth."""
     found = [
         value.noise[0] - EXACT * abs(value.truth) <= value.truth <= value.noise[1] + EXACT * abs(value.truth)
-        for story in told
+        for story in given
         for value in story.values
         if value.noise is not None
     ]
     return f"{100 * float(np.mean(found)):.1f} %" if found else "-"
 
 
-def protocol_line(name: str, told: Sequence[Story]) -> str:
+def protocol_line(name: str, given: Sequence[Story]) -> str:
     """One line of the first table."""
-    whole, part = [one for one in told if not in_part(one)], [one for one in told if in_part(one)]
-    killed = [sum(one.struck and one.trouble == trouble for one in told) for trouble in (RESTARTED, GONE)]
-    lost = sum(not one.values for one in told)
+    whole, part = [one for one in given if not in_part(one)], [one for one in given if in_part(one)]
+    killed = [sum(one.struck and one.trouble == trouble for one in given) for trouble in (RESTARTED, GONE)]
+    lost = sum(not one.values for one in given)
     measured, apart, total = errors(whole), errors(part), total_errors(whole)
     if measured is None:
         most = max((abs(v.estimate - v.truth) / max(abs(v.truth), 1.0) for one in whole for v in one.values), default=math.inf)
         root, verdict, values = f"no noise; error at most {most:.0e}", most <= EXACT, sum(len(one.values) for one in whole)
     else:
         root, verdict, values = str(measured), measured.kept, measured.values
-    cells = [f"`{name}`", len(told), *killed, lost, values, root, held(whole), total or "-", apart or "-"]
+    cells = [f"`{name}`", len(given), *killed, lost, values, root, held(whole), total or "-", apart or "-"]
     return row([*cells, "kept" if verdict else "**not kept**"])
 
 
-def kind_line(kind: str, told: Iterable[Story]) -> str:
+def kind_line(kind: str, given: Iterable[Story]) -> str:
     """One line of the second table."""
-    own = [replace(one, values=tuple(value for value in one.values if value.kind == kind)) for one in told]
+    own = [replace(one, values=tuple(value for value in one.values if value.kind == kind)) for one in given]
     measured, total = errors(own), total_errors(own)
     return row((f"`{kind}`", measured.values if measured else 0, measured or "-", held(own), total or "-"))
 
 
-def page(told: Sequence[Story]) -> str:
-    names = sorted({one.protocol for one in told})
-    whole = [one for one in told if not in_part(one) and any(map(noisy, one.values))]
+def page(given: Sequence[Story]) -> str:
+    names = sorted({one.protocol for one in given})
+    whole = [one for one in given if not in_part(one) and any(map(noisy, one.values))]
     kinds = sorted({value.kind for one in whole for value in one.values})
-    first = [protocol_line(name, [one for one in told if one.protocol == name]) for name in names]
+    first = [protocol_line(name, [one for one in given if one.protocol == name]) for name in names]
     return HEAD + "\n".join(first) + KINDS + "\n".join(kind_line(kind, whole) for kind in kinds) + "\n"
 
 

@@ -97,13 +97,13 @@ ARMS: dict[str, Callable[[int], dict[str, Any]]] = {
 # Bounds twice as wide as the grey values, 0 to 16, scale them to [0, 1].
 DIGITS: dict[str, Any] = {"bounds": (-16, 16), "classes": range(10), "delta": 1e-5}
 BY_PARTY = {"unit": "party", "rounds": 5, "local_steps": 100, "local_rate": 0.5, "clip": 3.0}
-# The rates are those with which the curator did best among 4, 8 and 16.
+# The rates are those with which the curator did best of 4, 8 and 16.
 BY_RECORD = {"unit": "record", "rounds": 40, "clip": 1.0}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One table: what is protected, among how many parties, at which epsilon."""
+    """One table: what is protected, with how many parties, at which epsilon."""
 
     title: str
     parties: int
@@ -126,7 +126,7 @@ def digits() -> tuple[Array, Labels]:
 
 
 def holders(labels: Labels, parties: int, rng: np.random.Generator) -> Labels:
-    """Of each class a part to each party that is drawn from a Dirichlet distribution; nobody is left without a record."""
+    """Who holds each record: a Dirichlet part of each class to each party; nobody is left without a record."""
     holder = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
@@ -249,8 +249,8 @@ def fair_part(found: Mapping[tuple[str, str], list[Measure]]) -> Iterator[str]:
     best = min((way for way in FAIR_WAYS if way != "one shot"), key=lambda way: _mean(found[way, "together"], "loss"))
     for name, label in (("auc", "area under the curve, points"), ("loss", "log loss")):
         apart = [one[name] - two[name] for one, two in zip(found[best, "together"], found["one shot", "together"], strict=True)]
-        told = interval(apart, 1 if name == "auc" else 3)
-        yield f"The rounds with the best log loss ({best}) less one shot, both together: {label} {told}.\n"
+        difference = interval(apart, 1 if name == "auc" else 3)
+        yield f"The rounds with the best log loss ({best}) less one shot, both together: {label} {difference}.\n"
     yield "It was expected that rounds are not better than one shot.\n"
 
 
@@ -274,16 +274,18 @@ def bars(found: Mapping[tuple[int, str], list[Measure]]) -> Iterator[Line]:
 
     for place, points, above in ((0, None, 20), (1, 2, 40), (2, 1, 4), (3, 2, 20)):
         title = SETTINGS[place].title
-        mean, error, told = apart(place, "curator of the same variance")
+        mean, error, difference = apart(place, "curator of the same variance")
         what = f"{title}: less a curator of the same variance"
         reason = "more than chance allows: the noise of the protocol is not what is stated"
-        yield Line(what, "0, within 2 standard errors", told, abs(mean) <= 2 * error, reason)
+        yield Line(what, "0, within 2 standard errors", difference, abs(mean) <= 2 * error, reason)
         if points is not None:
-            mean, error, told = apart(place, "curator")
+            mean, error, difference = apart(place, "curator")
             kept = mean >= -points
-            yield Line(f"{title}: less a curator", f"no more than {points} below", told, kept, "its noise is larger, see above")
-        mean, error, told = apart(place, "local")
-        yield Line(f"{title}: above local", f"{above} or more", told, mean >= above, FEW)
+            yield Line(
+                f"{title}: less a curator", f"no more than {points} below", difference, kept, "its noise is larger, see above"
+            )
+        mean, error, difference = apart(place, "local")
+        yield Line(f"{title}: above local", f"{above} or more", difference, mean >= above, FEW)
 
 
 def page(seeds: int, jobs: int) -> str:

@@ -105,9 +105,9 @@ def _kept(sections: Mapping[str, str]) -> str:
     """Which figures have rows, and what these took."""
     known = {name: row for name, row in made().items() if name in sections}
     hours = sum(float(row["processor_seconds"]) for row in known.values()) / 3600
-    told = f"The rows of {len(known)} figures are kept at full size: {hours:.2g} hours of processor time."
+    kept_rows = f"The rows of {len(known)} figures are kept at full size: {hours:.2g} hours of processor time."
     missing = ", ".join(f"`{name}`" for name in sorted(set(sections) - set(known)))
-    return told + (f" Rows are missing of {missing}: what is here of them is of an earlier run.\n" if missing else "\n")
+    return kept_rows + (f" Rows are missing of {missing}: what is here of them is of an earlier run.\n" if missing else "\n")
 
 
 def sections_of(text: str) -> dict[str, str]:

@@ -67,15 +67,17 @@ def figures(page: str) -> dict[str, float]:
 def made_from(text: str) -> dict[str, float]:
     """What a page says that it is made from. Raises :class:`ValueError` where it does not say."""
     (found,) = re.findall(f"^{BEGIN}(.*){END}", text, re.MULTILINE)
-    told: dict[str, float] = json.loads(found)
-    return told
+    stated: dict[str, float] = json.loads(found)
+    return stated
 
 
 def changed(page: str) -> list[str]:
     """Which figures are not those that the page is made from."""
-    told, now = made_from((DOCS / page).read_text(encoding="utf-8")), figures(page)
+    stated, now = made_from((DOCS / page).read_text(encoding="utf-8")), figures(page)
     return [
-        what for what in sorted(told | now) if not math.isclose(told.get(what, math.nan), now.get(what, math.nan), rel_tol=CLOSE)
+        what
+        for what in sorted(stated | now)
+        if not math.isclose(stated.get(what, math.nan), now.get(what, math.nan), rel_tol=CLOSE)
     ]
 
 
@@ -127,7 +129,7 @@ def scale() -> Found:
 
 
 def calibrations() -> Found:
-    """Of a few small executions, which are accounted for as many large ones are."""
+    """Noise levels of a few small executions, which are accounted for as many large ones are."""
     target = Target(40, 0.2, 1e-5, colluding=4, dropouts=0.1)
     template = IncA(rounds=10, schedule="uniform").template(target)
     scenarios = [draw_scenario(target, template, Seed.public("page", str(number)), 1) for number in range(3)]
@@ -153,7 +155,7 @@ def _plans(names: Iterable[str], target: Target, options: Mapping[str, Any] = Ma
 
 
 def performance() -> Found:
-    """Plans that the benchmarks run, the error of secure aggregation beside Flower among them."""
+    """Plans that the benchmarks run, and the error of secure aggregation beside Flower."""
     target = Target(100, 2.0, 1e-5, 100_000, 2.0, 1, 0.1)
     yield from _plans(("secagg-plus", "cordp-dme"), target)
     yield from _plans(("packed-sharing",), Target(10, 1.0, 1e-6, 1_000_000, 2.0, 1))
@@ -168,7 +170,8 @@ def learning_tables() -> Found:
 
     asked = [(one.title, one.parties, {**tool.DIGITS, **one.asked, "epsilon": one.epsilon}) for one in tool.SETTINGS]
     fair = [
-        (f"fair, {way}", tool.FAIR["parties"], {**tool.FAIR, **told, "accept_wide": True}) for way, told in tool.FAIR_WAYS.items()
+        (f"fair, {way}", tool.FAIR["parties"], {**tool.FAIR, **stated, "accept_wide": True})
+        for way, stated in tool.FAIR_WAYS.items()
     ]
     for what, parties, options in asked + fair:
         rows = tool.fair()[0] if what.startswith("fair") else tool.digits()[0]
@@ -196,7 +199,7 @@ def real_data_bars() -> Found:
 
 
 def _widths(columns: Columns, text: str, records: NDArray[np.float64], epsilon: float) -> float:
-    """Of both intervals of all terms that are known: what a curator's noise makes of the answer for these records."""
+    """Widths of both intervals of all terms that are known: what a curator's noise makes of the answer for these records."""
     from held_intervals import decoded, workload_of
 
     workload = workload_of(columns, text)

@@ -18,7 +18,7 @@ _STAR, _DELTA = 3.0, 8.0
 
 
 def figure(parties: int, colluding: int) -> str:
-    """mu at most, in one history of ``inca`` in which one party in ten leaves, whoever colludes."""
+    """mu at most, in one history of ``inca`` in which one party in ten leaves, against any coalition."""
     target = Target(parties, 1.0, 1e-6, colluding=colluding, dropouts=0.1)
     protocol = configure("inca").template(target).with_noise(_STAR, _DELTA)
     execution = draw_execution(target, protocol, Seed.public("stamp"), target.dropouts)

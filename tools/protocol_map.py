@@ -85,7 +85,7 @@ class Cell(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Of a protocol in a cell: errors over the curator's, as planned by default and with the promise, and how it is kept."""
+    """What a protocol reaches in a cell: errors over the curator's, by default and with the promise, and how that is kept."""
 
     usual: float
     epsilon: float

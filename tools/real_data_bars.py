@@ -200,7 +200,7 @@ def wine() -> DataSet:
 
 
 SETS = (kidney, rossi, regimes, elections, tumours, wine)
-# Terms that libraries tell, too, and this page does not ask: what is missing, and what is told in other units.
+# Terms that libraries tell, too, and this page does not ask: what is missing, and what is said in other units.
 _NOT_ASKED = ("(Intercept)", "missing", "smd", "cohen-d")
 
 

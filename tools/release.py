@@ -114,7 +114,7 @@ def says(python: str, wheel: Path, scratch: Path) -> str:
 
 
 def pythons() -> list[str]:
-    """Those that are here and answer: a shim of pyenv may stand for one that is not chosen."""
+    """Those that are here and answer: a shim of pyenv may be of one that is not chosen."""
     found = [which for version in PYTHONS if (which := shutil.which(f"python{version}"))]
     return [one for one in found if not subprocess.run([one, "--version"], capture_output=True, check=False).returncode]
 

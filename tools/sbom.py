@@ -56,7 +56,7 @@ def installed(extras: Iterable[str]) -> dict[str, Distribution]:
 
 
 def digest(found: Distribution) -> str:
-    """Of its list of files, but for what only this machine has."""
+    """Digest of its list of files, but for what only this machine has."""
     lines = (found.read_text("RECORD") or "").splitlines()
     kept = sorted(line for line in lines if line.split(",")[1:2] not in ([""], []))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
@@ -64,14 +64,14 @@ def digest(found: Distribution) -> str:
 
 def component(name: str, found: Distribution) -> dict[str, Any]:
     metadata = found.metadata.json
-    told = str(metadata.get("license_expression") or metadata.get("license") or "")
+    license_ = str(metadata.get("license_expression") or metadata.get("license") or "")
     return {
         "type": "library",
         "name": name,
         "version": found.version,
         "purl": f"pkg:pypi/{name}@{found.version}",
         "hashes": [{"alg": "SHA-256", "content": digest(found)}],
-        **({"licenses": [{"license": {"name": told.splitlines()[0][:80]}}]} if told else {}),
+        **({"licenses": [{"license": {"name": license_.splitlines()[0][:80]}}]} if license_ else {}),
     }
 
 

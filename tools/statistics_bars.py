@@ -221,7 +221,7 @@ def clinics(seeds: int) -> Iterator[Line]:
         mean = workload.of_records(bmi).mean(axis=0)
         exactly = decoded(workload, mean, 0.0, 442.0).value[0]
         found = [noisy(workload, mean, 2.0, 442.0, rng) for rng in generators(seeds, low)]
-        # Where noise hides the variance there is no estimate.
+        # Where noise hides the variance it is not estimated.
         scores = np.array([(one.value[0] - exactly) / one.standard_error[0] for one in found if np.isfinite(one.value[0])])
         error = float(np.median([one.standard_error[0] for one in found]))
         measured = f"z-scores {scores.std():.3f} of {len(scores)} estimates, standard error {error:.2f}"

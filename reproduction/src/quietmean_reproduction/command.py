@@ -100,8 +100,8 @@ def command(
             numbers = [
                 f"{word} {value:.4g}" for word, value in (("paper", claim.paper), ("ours", claim.ours)) if value is not None
             ]
-            told = f" ({', '.join(numbers)})" if numbers else ""
-            out.print(f"  {claim.verdict}: {claim.text}{told}")
+            shown = f" ({', '.join(numbers)})" if numbers else ""
+            out.print(f"  {claim.verdict}: {claim.text}{shown}")
     out.print(f"written to {out_ / 'summary.md'}")
 
 

@@ -60,7 +60,7 @@ class Claim:
     be decided here; ``why`` says why numbers differ, or how they were found. ``paper`` and ``ours`` are in ``unit``.
 
     ``interval``: the 95 % interval of ``ours`` where it is an estimate. With ``accepted``, the numbers with which the statement
-    holds, it decides: the statement holds if all of the interval is among them, and fails if none of it is.
+    holds, it decides: the statement holds if all of the interval is within them, and fails if none of it is.
     """
 
     text: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SWEEPS = ".sweeps"
 # Beside its table: the processor time of all its tasks.
 PROCESSOR_SECONDS = "processor_seconds"
-# Told at every task: which figure, how many tasks are done, of how many.
+# Called at every task: which figure, how many tasks are done, of how many.
 Progress = Callable[[str, int, int], None]
 
 

@@ -1,4 +1,4 @@
-"""How the figures of papers look: legible at the width of a column, told apart without colour."""
+"""How the figures of papers look: legible at the width of a column, distinct without colour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Okabe and Ito: told apart by colour-blind readers too.
+# Okabe and Ito: distinct for colour-blind readers too.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
     "#000000",
     "#e69f00",
@@ -33,7 +33,7 @@ DPI = 300
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """The same figure on every machine, whatever its matplotlib settings are."""
+    """Settings for one figure on every machine, whatever its matplotlib settings are."""
     import matplotlib as mpl
 
     with mpl.rc_context():

@@ -65,7 +65,7 @@ def shrinking(*, seed: int, theta: float, sigma_z: float, graph: int, samples: i
 
 
 def _slope(mse: Array) -> float:
-    """Of the logarithm of the mean over runs of the error, (T + 1, runs), in the last iterations."""
+    """Slope of the logarithm of the mean over runs of the error, (T + 1, runs), in the last iterations."""
     return float(np.polyfit(np.arange(_FITTED), np.log10(mse[-_FITTED:].mean(axis=1)), 1)[0])
 
 

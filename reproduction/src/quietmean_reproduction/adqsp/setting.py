@@ -144,7 +144,7 @@ def draw_curve(axes: Axes, part: pl.DataFrame, colour: str, label: str, dashed: 
 
 
 def overload_claim(summary: pl.DataFrame) -> Claim:
-    """Of simulations with 2 bits."""
+    """Claim about overloads in simulations with 2 bits."""
     shares = {theta: float(numbers(summary.filter(theta=theta), "overloads").max()) for theta in THETAS}
     return Claim(
         f"{BITS} bits are enough",

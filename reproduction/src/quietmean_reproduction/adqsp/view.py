@@ -26,7 +26,7 @@ def view_of_pair(protocol: Consensus, values: Vector, pair: tuple[PartyId, Party
     """From the messages of the real machines on ``values`` (n, N): three numbers for each of N runs, shape (N, 3).
 
     For the pair i < j these are s_i - z_{i|j}, s_j + z_{j|i} and z_{i|j} - z_{j|i}, the view of the paper's Theorem 2: nothing
-    else about s_i or s_j follows from unicast messages. Both need a neighbour among the others.
+    else about s_i or s_j follows from unicast messages. Both need another neighbour.
     """
     noise = InsecurePopulationNoise(seed, protocol.parties)
     execution = execution_of(protocol)

@@ -52,7 +52,7 @@ def formulae(*, seed: int, correlations: list[float]) -> list[dict[str, Any]]:
 
 
 def measured(*, seed: int, rho: float, runs: int) -> list[dict[str, Any]]:
-    """The same from messages of the protocol, in which all values are 0, and mu of the accountant over that of the target."""
+    """These lengths from messages of the protocol, all values being 0, and mu of the accountant over that of the target."""
     unit = gaussian_variance(EPSILON, DELTA, REPLACEMENT)
     variance = unit / (1.0 - rho**2)
     protocol = CorDPDME(sigma_own=math.sqrt(variance * (1.0 + rho)), sigma_pair=math.sqrt(-rho * variance))

@@ -64,7 +64,7 @@ def formulae(*, seed: int, points: int) -> list[dict[str, Any]]:
 
 
 def crossings(*, seed: int, epsilons: list[float]) -> list[dict[str, Any]]:
-    """From how many responders on CorDP-DME at sensitivity 2 has a smaller error than PrivUnitG; 101 stands for never."""
+    """From how many responders on CorDP-DME at sensitivity 2 has a smaller error than PrivUnitG; 101 means never."""
     del seed
     rows = []
     for epsilon in epsilons:

@@ -61,7 +61,7 @@ def _is_connected(here: NDArray[np.int64], there: NDArray[np.int64], size: int) 
 def expected_isolated(parties: int, corrupt: int, rounds: int) -> float:
     """Expected number of honest parties without any unseen exchange after T rounds with a new receiver each (k = 1).
 
-    Exact: party i sends to T distinct others, all of them corrupt, and each of the other honest parties misses i among its T
+    Exact: party i sends to T distinct others, all of them corrupt, and each of the other honest parties misses i in its T
     distinct receivers. It bounds the probability that somebody is isolated, and all but equals that of being disconnected.
     """
     if rounds > corrupt or rounds > parties - 1:

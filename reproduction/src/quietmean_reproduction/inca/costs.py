@@ -225,7 +225,7 @@ def over_repeats(rows: pl.DataFrame, statistic: Callable[[pl.DataFrame], float |
 
 
 def _growth(rows: pl.DataFrame, method: str, y: str) -> float:
-    """Of a column from the fewest parties to the most."""
+    """Growth of a column from the fewest parties to the most."""
     part = summarised(rows.filter(dimension=1000), "parties").with_columns(waiting=pl.col("runtime") - pl.col("seconds"))
     found = numbers(part.filter(method=method).sort("parties"), y)
     return float(found[-1] / found[0])
@@ -293,11 +293,11 @@ def _ratios(found: pl.DataFrame) -> dict[str, str]:
     mine, theirs = found.filter(method="inca"), found.filter(method="secagg")
     both = mine.join(theirs, on="dimension", suffix="_other").sort("dimension")
     powers = np.log10(numbers(both, "dimension")).round().astype(int)
-    told = {}
+    texts = {}
     for y in ("megabytes_sent", "runtime"):
         ratios = numbers(both, y) / numbers(both, f"{y}_other")
-        told[y] = ", ".join(f"{ratio:.2g} at d = 1e{power}" for ratio, power in zip(ratios, powers, strict=True))
-    return told
+        texts[y] = ", ".join(f"{ratio:.2g} at d = 1e{power}" for ratio, power in zip(ratios, powers, strict=True))
+    return texts
 
 
 def _told(where: float | None) -> str:
@@ -338,7 +338,7 @@ def claims_rounds(rows: pl.DataFrame) -> list[Claim]:
 
 
 def _gap(rows: pl.DataFrame, y: str) -> float:
-    """Of IncA with 40 rounds over secure aggregation."""
+    """Cost of IncA with 40 rounds over that of secure aggregation."""
     found = summarised(rows, "rounds")
     return float(found.filter(method="inca", rounds=40)[y].item() / found.filter(method="secagg")[y].item())
 

@@ -47,7 +47,7 @@ def rounds_of(schedule: Schedule, trace: ExecutionTrace) -> Iterator[Round]:
 
 
 def hidden_information(schedule: Schedule, trace: ExecutionTrace, honest: Ints) -> InformationMatrix:
-    """Of values that only the noise that cancels hides, at unit standard deviation, from the view of all but ``honest``.
+    """Information about values that only cancelling noise hides, of unit standard deviation, for the view of all but ``honest``.
 
     Dropouts are for good. A Kalman filter of what the honest parties hold but for the noise that they take out again in the next
     round: that noise is fresh, independent, and gone after one message. ``spread`` is its covariance given the values, ``slope``
@@ -57,11 +57,11 @@ def hidden_information(schedule: Schedule, trace: ExecutionTrace, honest: Ints) 
     place, adversary = np.zeros(schedule.parties, dtype=np.int64), np.ones(schedule.parties, dtype=np.bool_)
     place[honest], adversary[honest] = np.arange(size), False
     spread, slope = np.zeros((size, size)), portion * np.eye(size)
-    told: list[Array] = []
+    learned: list[Array] = []
     for step in rounds_of(schedule, trace):
         corrupt: Mask = np.logical_or.reduce(step.delivered[honest] & adversary[step.neighbours[honest]], axis=1)
         sends = step.online[honest]
-        told.append(_condition(spread, slope, np.flatnonzero(sends & corrupt)))
+        learned.append(_condition(spread, slope, np.flatnonzero(sends & corrupt)))
         unseen = np.flatnonzero(sends & ~corrupt)
         spread[unseen, unseen] += 1.0
         sender, receiver = _exchanges(step, honest[unseen], place)
@@ -75,7 +75,7 @@ def hidden_information(schedule: Schedule, trace: ExecutionTrace, honest: Ints) 
         slope = np.asarray(move @ slope)
         slope[sends, sends] += portion
     finished = np.flatnonzero(trace.finished[honest])
-    noisy = _after_release(np.concatenate(told), spread[np.ix_(finished, finished)], slope[finished])
+    noisy = _after_release(np.concatenate(learned), spread[np.ix_(finished, finished)], slope[finished])
     return InformationMatrix.of_noisy_values(tuple(honest.tolist()), noisy, 1.0)
 
 
@@ -85,18 +85,18 @@ def _condition(spread: Array, slope: Array, seen: Ints) -> Array:
         return np.zeros((0, len(slope)))
     innovation = spread[np.ix_(seen, seen)] + np.eye(seen.size)
     triangle = cholesky(innovation, lower=True, check_finite=False)
-    gain, told = (solve_triangular(triangle, matrix[seen], lower=True, check_finite=False) for matrix in (spread, slope))
+    gain, learned = (solve_triangular(triangle, matrix[seen], lower=True, check_finite=False) for matrix in (spread, slope))
     spread -= gain.T @ gain
-    slope -= gain.T @ told
-    return told
+    slope -= gain.T @ learned
+    return learned
 
 
-def _after_release(told: Array, spread: Array, slope: Array) -> Array:
+def _after_release(learned: Array, spread: Array, slope: Array) -> Array:
     """The information about values that carry extra noise of unit variance, after releases without noise of their own."""
-    posterior = np.linalg.inv(np.eye(told.shape[1]) + told.T @ told)
+    posterior = np.linalg.inv(np.eye(learned.shape[1]) + learned.T @ learned)
     moved = slope @ posterior
     gain = solve_triangular(cholesky(spread + moved @ slope.T, lower=True, check_finite=False), moved, lower=True)
-    noisy: Array = np.eye(told.shape[1]) - posterior + gain.T @ gain
+    noisy: Array = np.eye(learned.shape[1]) - posterior + gain.T @ gain
     return noisy
 
 

@@ -18,7 +18,7 @@ _WEIGHT_BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Meter:
-    """Of each party: ``seconds`` of processor time of one thread, and bytes ``sent``, payload only; shape (n,)."""
+    """Meters of each party: ``seconds`` of processor time of one thread, and bytes ``sent``, payload only; shape (n,)."""
 
     seconds: NDArray[np.float64]
     sent: NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Figure 2 for many runs at once: when honest parties are connected, all fractions of corrupt parties on one schedule.
 
-Sets of fractions are bits: the corrupt parties of a smaller fraction are among those of a larger one, so the bits of a party, of
-an exchange and of what a party has had so far are always the lowest ones.
+Sets of fractions are bits: the corrupt parties of a smaller fraction are some of those of a larger one, so the bits of a party,
+of an exchange and of what a party has had so far are always the lowest ones.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _cheapest_alone(sure: list[int | None], possible: list[int | None]) -> bool 
 
 
 def _shares(rows: pl.DataFrame, adversary: str, column: str) -> Array:
-    """Of each k and number of rounds, (5, 5)."""
+    """A column by k and number of rounds, (5, 5)."""
     return np.array([numbers(rows.filter(adversary=adversary, out_degree=k).sort("rounds"), column) for k in NEIGHBOURS])
 
 

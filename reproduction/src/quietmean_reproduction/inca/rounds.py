@@ -32,7 +32,7 @@ _LIMIT = 22
 def connect(*, seed: int, parties: int, runs: int, block: int) -> list[dict[str, Any]]:
     """How many of ``runs`` runs first connect after T rounds, for each share of corrupt parties.
 
-    The corrupt parties of a smaller share are among those of a larger one, and all shares see the same schedules.
+    The corrupt parties of a smaller share are some of those of a larger one, and all shares see the same schedules.
     """
     del block
     corrupt = [round(share * parties) for share in SHARES]

@@ -47,16 +47,16 @@ def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: i
     rows = []
     for calibration in CALIBRATIONS:
         star, delta = account.levels(calibration)
-        told, published = (parts @ [SPREAD, star**2, delta**2]).T
+        after, published = (parts @ [SPREAD, star**2, delta**2]).T
         rows.append(
             {
                 "method": "inca",
                 "calibration": calibration,
                 "corrupt": corrupt,
                 "dropouts": dropouts,
-                "mse": told.mean(),
-                "mse_standard_error": told.std(ddof=1) / np.sqrt(runs),
-                "mse_spread": told.std(ddof=1),
+                "mse": after.mean(),
+                "mse_standard_error": after.std(ddof=1) / np.sqrt(runs),
+                "mse_spread": after.std(ddof=1),
                 "mse_without_telling": published.mean(),
                 "sigma_star2": star**2,
                 "sigma_delta2": delta**2,
@@ -150,7 +150,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
     growth, growth_theirs = (found[:, -1] / found[:, 0] for found in (ours, theirs))
     part = rows.filter(method="inca", calibration="paper")
     spread = float((numbers(part, "mse_spread") / numbers(part, "mse")).mean())
-    told = numbers(part, "mse") / numbers(part, "mse_without_telling")
+    after = numbers(part, "mse") / numbers(part, "mse_without_telling")
     relative = numbers(part, "mse_standard_error") / numbers(part, "mse")
     return [
         _rises(rows, "the corrupted fraction", 0),
@@ -179,12 +179,12 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
         Claim(
             "IncA is less stable, because of the gossip at the end",
             None,
-            float(told.mean()),
+            float(after.mean()),
             None,
             f"error after gossip over that of the released values' mean; the expected errors of runs differ by {spread:.0%} "
             "(standard deviation over mean), secure aggregation's not at all in this formula",
             "x",
-            interval_of(float(told.mean()), float(np.linalg.norm(relative * told)) / told.size),
+            interval_of(float(after.mean()), float(np.linalg.norm(relative * after)) / after.size),
             (1.0, math.inf),
         ),
     ]

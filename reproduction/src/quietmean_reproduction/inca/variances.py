@@ -114,7 +114,7 @@ def _costs(execution: Execution) -> Array:
 
 def _unit_transcript(execution: Execution) -> tuple[Transcript, list[NDArray[np.int64]]]:
     """At unit noise levels; and for each noise term the columns of the parties' draws of it, none where nobody drew it."""
-    # The guard is not among the variances that are chosen.
+    # The guard is none of the variances that are chosen.
     protocol = replace(cast("IncA", execution.protocol), sigma_guard=0.0)
     reading = program_symbols(protocol, execution.schedule, execution.trace)
     columns = [reading.noise.columns(NoiseGroup.CANCELLING, index + 1) for index in range(protocol.injections.noise_terms)]

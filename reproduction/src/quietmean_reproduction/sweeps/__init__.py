@@ -1,7 +1,7 @@
 """Sweeps: many independent tasks, spread over processes, stopped and continued at will, collected in one table.
 
-A finished task is written down at once. Whoever stops a sweep loses at most the tasks in flight, and the next run does only what
-is missing. What the table holds depends on the tasks and the seed alone: not on the workers, or interruptions.
+A finished task is written down at once. Anyone who stops a sweep loses at most the tasks in flight, and the next run does only
+what is missing. What the table holds depends on the tasks and the seed alone: not on the workers, or interruptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quietmean_reproduction.sweeps.task import VERSION, Row, Task
 
 __all__ = ["Sweep", "Task", "Workers", "run_sweep"]
 
-# Told after every task: how many are done, of how many, how many of them had been done before.
+# Called after every task: how many are done, of how many, how many of them had been done before.
 Progress = Callable[[int, int, int], None]
 
 

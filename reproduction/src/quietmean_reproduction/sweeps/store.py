@@ -19,7 +19,7 @@ _METADATA = "quietmean"
 
 
 class SweepStore:
-    """A directory. Whatever happens to the process, a task's file is there in full or not at all."""
+    """A directory. When a process dies at any moment, a task's file is there in full or not at all."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -73,7 +73,7 @@ def table(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """What :func:`write_table` was told."""
+    """What :func:`write_table` was given."""
     found: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)[_METADATA])
     return found
 
