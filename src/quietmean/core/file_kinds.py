@@ -97,13 +97,9 @@ _BEGINNINGS = {
     b'{"entry":': FileKind.AUDIT,
     b"qmcommi": FileKind.COMMITTEE_CONTRIBUTION,
     b"qmfile": FileKind.MESSAGE,
-    b"PAR1": FileKind.DATA,
-    b"PK\x03\x04": FileKind.DATA,
-    b"$FL": FileKind.DATA,
-    b"<stata_dta>": FileKind.DATA,
-    b"ARROW1": FileKind.DATA,
-    b"FEA1": FileKind.DATA,
-    b"HEADER RECORD*******LIB": FileKind.DATA,
+    **dict.fromkeys(
+        (b"PAR1", b"PK\x03\x04", b"$FL", b"<stata_dta>", b"ARROW1", b"FEA1", b"HEADER RECORD*******LIB"), FileKind.DATA
+    ),
 }
 
 

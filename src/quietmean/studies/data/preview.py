@@ -26,16 +26,7 @@ from quietmean.studies.data.table import Cells, Table, joined
 # The most unreadable texts that are shown; rows at either end; and characters of a cell.
 _SPELLINGS, _ROWS, _LONGEST = 5, 3, 40
 # Other settings that are tried, each by itself.
-_OTHER_WAYS = (
-    {"decimal": "comma"},
-    {"decimal": "point"},
-    {"dates": "day-first"},
-    {"dates": "month-first"},
-    {"dates": "excel"},
-    {"dates": "sas"},
-    {"dates": "stata"},
-    {"dates": "unix"},
-)
+_OTHER_WAYS = {"decimal": ("comma", "point"), "dates": ("day-first", "month-first", "excel", "sas", "stata", "unix")}
 # And of how records are read, which are tried where a note names them.
 _OTHER_RECORDS = {"multiline": ("true",), "rownames": ("true", "false")}
 
@@ -204,11 +195,10 @@ def _proposal(
     """The settings with which more cells are understood and in no column fewer; and how many more."""
     numeric = [(column, now) for column, now in zip(columns, understood, strict=True) if column.numeric]
     best: dict[str, tuple[int, str]] = {}
-    for way in _OTHER_WAYS:
-        ((name, value),) = way.items()
+    for name, value in ((name, value) for name, values in _OTHER_WAYS.items() for value in values):
         if location.settings.get(name) == value:
             continue
-        other = replace(location, settings={**location.settings, **way})
+        other = replace(location, settings={**location.settings, name: value})
         # A setting of dates changes no number, and one of numbers no date.
         concerned = [(column, now) for column, now in numeric if (name == "dates") == bool(column.since)]
         after = _understood(table, [column for column, _ in concerned], other)

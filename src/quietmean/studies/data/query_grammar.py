@@ -179,12 +179,13 @@ _READ: Final[dict[str, str]] = {
     "level": "materialized query_node",
     "entry": "key value",
 }
+_OF_A_FUNCTION: Final = {"schema": ("", "a function of a schema"), "catalog": ("", "a function of a catalog")}
+_BEHIND_FROM: Final[dict[str, tuple[Any, str]]] = {
+    "sample": (None, "TABLESAMPLE"),
+    "column_name_alias": ([], "names of columns behind a table"),
+}
 _AS_HERE: Final[dict[str, dict[str, tuple[Any, str]]]] = {
-    "FUNCTION": {
-        "schema": ("", "a function of a schema"),
-        "catalog": ("", "a function of a catalog"),
-        "export_state": (False, "EXPORT_STATE"),
-    },
+    "FUNCTION": {**_OF_A_FUNCTION, "export_state": (False, "EXPORT_STATE")},
     "STAR": {
         "replace_list": ([], "* REPLACE"),
         "columns": (False, "COLUMNS()"),
@@ -194,16 +195,13 @@ _AS_HERE: Final[dict[str, dict[str, tuple[Any, str]]]] = {
     },
     "TYPE": {"catalog": ("", "a type of a catalog"), "schema": ("", "a type of a schema")},
     "WINDOW": {
-        "schema": ("", "a function of a schema"),
-        "catalog": ("", "a function of a catalog"),
+        **_OF_A_FUNCTION,
         "start": ("UNBOUNDED_PRECEDING", "a frame of a window"),
         "end": ("CURRENT_ROW_RANGE", "a frame of a window"),
-        "start_expr": (None, "a frame of a window"),
-        "end_expr": (None, "a frame of a window"),
+        **dict.fromkeys(("start_expr", "end_expr"), (None, "a frame of a window")),
         "offset_expr": (None, "an offset of a window"),
         "default_expr": (None, "a default of a window"),
-        "ignore_nulls": (False, "IGNORE NULLS"),
-        "has_ignore_nulls": (False, "IGNORE NULLS"),
+        **dict.fromkeys(("ignore_nulls", "has_ignore_nulls"), (False, "IGNORE NULLS")),
         "filter_expr": (None, "FILTER of a window"),
         "exclude_clause": ("NO_OTHER", "EXCLUDE of a window"),
         "distinct": (False, "DISTINCT in a window"),
@@ -213,16 +211,14 @@ _AS_HERE: Final[dict[str, dict[str, tuple[Any, str]]]] = {
     "SET_OPERATION_NODE": {
         "setop_type": ("UNION", "a set operation other than UNION ALL"),
         "setop_all": (True, "UNION without ALL"),
-        "left": (None, "a set operation other than UNION ALL"),
-        "right": (None, "a set operation other than UNION ALL"),
+        **dict.fromkeys(("left", "right"), (None, "a set operation other than UNION ALL")),
     },
     "BASE_TABLE": {
-        "sample": (None, "TABLESAMPLE"),
-        "column_name_alias": ([], "names of columns behind a table"),
+        **_BEHIND_FROM,
         "catalog_name": ("", "a table of a catalog"),
         "at_clause": (None, "AT of a table"),
     },
-    "SUBQUERY": {"sample": (None, "TABLESAMPLE"), "column_name_alias": ([], "names of columns behind a table")},
+    "SUBQUERY": _BEHIND_FROM,
     "JOIN": {
         "sample": (None, "TABLESAMPLE"),
         "ref_type": ("REGULAR", "a join without ON or USING"),
@@ -239,8 +235,7 @@ _AS_HERE: Final[dict[str, dict[str, tuple[Any, str]]]] = {
     "argument": {"name": ("", "an argument by its name")},
     "level": {
         "aliases": ([], "names of columns behind WITH"),
-        "key_targets": ([], "USING KEY"),
-        "payload_aggregates": ([], "USING KEY"),
+        **dict.fromkeys(("key_targets", "payload_aggregates"), ([], "USING KEY")),
     },
 }
 
