@@ -105,7 +105,7 @@ def _kept(sections: Mapping[str, str]) -> str:
     """Which figures have rows, and what these took."""
     known = {name: row for name, row in made().items() if name in sections}
     hours = sum(float(row["processor_seconds"]) for row in known.values()) / 3600
-    kept_rows = f"The rows of {len(known)} figures are kept at full size: {hours:.2g} hours of processor time."
+    kept_rows = f"The rows of {len(known)} figures are kept at full size: {hours:.2f} hours of processor time."
     missing = ", ".join(f"`{name}`" for name in sorted(set(sections) - set(known)))
     return kept_rows + (f" Rows are missing of {missing}: what is here of them is of an earlier run.\n" if missing else "\n")
 
