@@ -24,6 +24,12 @@ from quietmean.randomness.insecure import insecure_seed
 _BACKOFF = 0.05
 
 
+def closed_to_shares(participant: Participant) -> bool:
+    """Whether it reads no share of a mixing round any more, since a gate follows."""
+    session = participant._session
+    return session is not None and session._gate.closed
+
+
 @dataclass(frozen=True)
 class Partition:
     """Between ``begin`` and ``end`` (seconds) nothing passes between the parties of ``side`` and the others."""
@@ -122,7 +128,7 @@ class MemoryNetwork:
             session = self.sessions.get(receiver)
             if session is None or self.deaths[receiver] != lives[1] or self._happens(self._conditions.loss):
                 return
-            if session.closed_to_shares and isinstance(request, Transfer) and request.phase == Phase.MIXING:
+            if closed_to_shares(session) and isinstance(request, Transfer) and request.phase == Phase.MIXING:
                 # Its connection was dropped, or the request is older than what its sender said on it since.
                 return
             if isinstance(request, Transfer):
@@ -202,7 +208,7 @@ class MemoryLink:
         own, other = (self._network.sessions.get(one) for one in (self._party, self._peer))
         if own is None or other is None:
             return
-        connection = self._network.deaths[self._peer], other.closed_to_shares
+        connection = self._network.deaths[self._peer], closed_to_shares(other)
         if connection != self._connected_to:
             self._connected_to = connection
             own.heard(self._peer, other.position)

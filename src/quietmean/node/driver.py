@@ -39,7 +39,6 @@ from quietmean.node.net import (
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import (
-    CurrentSession,
     NodeResult,
     NodeSettings,
     PeerLink,
@@ -72,7 +71,9 @@ class Participant:
     ) -> None:
         self._settings, self._store, self._traffic, self._report = settings, store, traffic, report
         self._beginning = Beginning(settings, store, report, self.fail, self.refused, on_start)
-        self._current = CurrentSession(settings.waits.round)
+        # Another one follows after each outage.
+        self._session: StudySession | None = None
+        self._follows = asyncio.Event()
         self._refusals = Refusals()
         self._begun = asyncio.Event()
         # What could be read before the session began, and was not answered.
@@ -111,7 +112,13 @@ class Participant:
         started = await self._beginning.run()
         if not begun:
             self._begin(started)
-        return await self._current.session.run()
+        return await self._current.run()
+
+    @property
+    def _current(self) -> StudySession:
+        if self._session is None:
+            raise RuntimeError("the session has not begun")
+        return self._session
 
     @property
     def settings(self) -> NodeSettings:
@@ -142,25 +149,21 @@ class Participant:
             if (index := started.place(sender)) is not None:
                 session.handed(index, transfer)
         self._handed.clear()
-        self._current.follow(session)
+        self._session = session
+        self._follows.set()
         self._begun.set()
 
     # --- as the others see it ----------------------------------------------------------------------------------------
 
     @property
     def position(self) -> Position:
-        return self._current.session.position if self._current.begun else (int(Phase.AGREEMENT), 0)
-
-    @property
-    def closed_to_shares(self) -> bool:
-        """See :attr:`Session.closed_to_shares`."""
-        return self._current.begun and self._current.session.closed_to_shares
+        return (int(Phase.AGREEMENT), 0) if self._session is None else self._session.position
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of ``sender``, a party of the roster. Raises as :meth:`Session.handle`."""
         if isinstance(request, Start):
             return self._beginning.handle(sender, request, self.position)
-        if not self._current.begun:
+        if self._session is None:
             if (answer := self._answer_early(sender, request, payload)) is not None:
                 return answer
             held = await self._held(sender, request)
@@ -170,6 +173,15 @@ class Participant:
         index = self._beginning.place(sender)
         if index is None:
             raise PeerError("it takes part in a study that has not started with it here")
+        if self._current.failed:
+            # A party whose machine stalls is there for the others: it says where it is, and whatever else they ask waits for the
+            # next session, as long as a round does.
+            if isinstance(request, Heartbeat):
+                return AnswerFrame(request.number, ACCEPTED, *self.position)
+            self._follows.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.waits.round):
+                    await self._follows.wait()
         return await self._current.handle(index, request, payload)
 
     def _answer_early(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame | None:
@@ -234,15 +246,15 @@ class Participant:
             raise PeerError("it takes part in a study that has not started with it here") from None
 
     def _note_handed(self, sender: PartyId, transfer: Transfer) -> None:
-        if self._current.begun and (index := self._beginning.place(sender)) is not None:
-            self._current.session.handed(index, transfer)
+        if self._session is not None and (index := self._beginning.place(sender)) is not None:
+            self._session.handed(index, transfer)
         else:
             self._handed.append((sender, transfer))
 
     def heard(self, peer: PartyId, position: Position) -> None:
         """Where a party of the roster says that it is, with a greeting or an answer."""
-        if self._current.begun and (index := self._beginning.place(peer)) is not None:
-            self._current.session.heard(index, position)
+        if self._session is not None and (index := self._beginning.place(peer)) is not None:
+            self._session.heard(index, position)
 
     def refused(self, peer: str, reason: str) -> None:
         """Something was refused, by either side; ``peer``: a name or an address."""
@@ -250,8 +262,8 @@ class Participant:
 
     def fail(self, error: BaseException) -> None:
         """End what goes on with an error of what goes on beside it."""
-        if self._current.begun and not self._current.session.failed:
-            self._current.fail(error)
+        if self._session is not None and not self._session.failed:
+            self._session.fail(error)
         else:
             self._beginning.fail(error)
 

@@ -5,7 +5,7 @@ from quietmean.node.session.gate import position_of
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
 from quietmean.node.session.result import NodeResult, kept_result, note_refusal, refusal
-from quietmean.node.session.retrying import CurrentSession, RetryPolicy, retry
+from quietmean.node.session.retrying import RetryPolicy, retry
 from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import (
     Brought,
@@ -27,7 +27,6 @@ from quietmean.node.session.settings import (
 
 __all__ = [
     "Brought",
-    "CurrentSession",
     "LinkKeys",
     "NodeResult",
     "NodeSettings",

@@ -7,7 +7,6 @@ What is on the disk counts, those who were not answered send again, and the rest
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
@@ -16,11 +15,8 @@ from typing import TypeVar
 
 from quietmean.core.errors import StorageError
 from quietmean.core.outage import outage_of
-from quietmean.core.party import PartyId
 from quietmean.node.monitor import Report, Stalled, iso_time
-from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Payload
 from quietmean.node.session.context import LONGEST_WAIT
-from quietmean.node.session.session import StudySession
 from quietmean.node.session.settings import NodeSettings
 
 Result = TypeVar("Result")
@@ -48,48 +44,6 @@ class RetryPolicy:
         self._pause = min(2 * self._pause, _LAST_PAUSE)
         self._left -= pause
         await asyncio.sleep(pause)
-
-
-class CurrentSession:
-    """The session of a party, whichever it is: another one follows after each outage.
-
-    A party whose machine stalls is there for the others: it tells where it is, and whatever else they ask waits for the next
-    session, as long as a round does.
-    """
-
-    def __init__(self, round_timeout: float) -> None:
-        self._round_timeout = round_timeout
-        self._session: StudySession | None = None
-        self._follows = asyncio.Event()
-
-    @property
-    def begun(self) -> bool:
-        return self._session is not None
-
-    @property
-    def session(self) -> StudySession:
-        if self._session is None:
-            raise RuntimeError("the session has not begun")
-        return self._session
-
-    def follow(self, session: StudySession) -> StudySession:
-        self._session = session
-        self._follows.set()
-        return session
-
-    def fail(self, error: BaseException) -> None:
-        self.session.fail(error)
-
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
-        """As :meth:`Session.handle`."""
-        if self.session.failed:
-            if isinstance(request, Heartbeat):
-                return AnswerFrame(request.number, ACCEPTED, *self.session.position)
-            self._follows.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._round_timeout):
-                    await self._follows.wait()
-        return await self.session.handle(sender, request, payload)
 
 
 async def retry(

@@ -132,11 +132,6 @@ class StudySession:
         self._gate.disconnect, self._gate.compute = disconnect, compute
 
     @property
-    def closed_to_shares(self) -> bool:
-        """Whether no share of a mixing round is read any more, since a gate follows."""
-        return self._gate.closed
-
-    @property
     def _mixing_is_over(self) -> bool:
         stored = self._store.state()
         return stored is not None and (stored[0], stored[1]) > (int(Phase.MIXING), self._rounds)
