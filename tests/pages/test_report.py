@@ -18,7 +18,7 @@ from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
-from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
+from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
 from quietmean.studies.outcome.local import LocalStudy
 from support.outcomes import studied

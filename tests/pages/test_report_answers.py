@@ -15,8 +15,8 @@ from quietmean.cli.answers import print_answers
 from quietmean.core.readable import UNKNOWN, p_text
 from quietmean.report import StudyReport
 from quietmean.report.answers import answer_sections
-from quietmean.report.forest import forest
 from quietmean.report.page import render
+from quietmean.report.pictures import forest
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up

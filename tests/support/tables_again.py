@@ -13,7 +13,7 @@ from typing import Any
 import docx
 
 from quietmean.studies.outcome.tables import Line, tables_of, write_tables
-from quietmean.studies.outcome.tables.writing import MADE_BY
+from quietmean.studies.outcome.tables.documents import MADE_BY
 
 Read = list[tuple[list[list[str]], list[str]]]
 

@@ -294,7 +294,7 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     for changed, said in (
         ({"words": "abandon " * 8}, "not the words"),
         ({"account": " "}, "Type what the ledger"),
-        ({"until": "soon"}, "no date"),
+        ({"until": "soon"}, "not a date"),
         ({"until": "2020-01-01"}, "not over"),
         ({"passphrase": "wrong"}, "passphrase"),
     ):

@@ -23,7 +23,7 @@ from quietmean.cli.answers import write_privacy_page, write_report
 from quietmean.cli.console import print_privacy
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.desk.in_short import in_short
+from quietmean.desk.views import in_short
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Roster
 from quietmean.planning import Plan

@@ -343,7 +343,7 @@ WRITERS = {
     "learning/estimators/kmeans.py": "into memory",
     "learning/models/newton.py": "into memory",
     "learning/shared.py": "into memory",
-    "report/style.py": "into memory",
+    "report/canvas.py": "into memory",
 }
 _MAKES = {
     "write_text", "write_bytes", "rename", "touch", "hardlink_to", "symlink_to", "link_to", "symlink", "link", "replace_durably",

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.desk.in_short import in_short
-from quietmean.desk.inbox import State, convener_of, decide_by, inbox, is_member
-from quietmean.desk.languages import preferred
-from quietmean.desk.rendering import templates
-from quietmean.desk.site_folder import SiteFolder
+from quietmean.desk.rendering import preferred, templates
+from quietmean.desk.site_folder import SiteFolder, State, convener_of, decide_by, inbox, is_member
 from quietmean.desk.starting import Here, Starter
+from quietmean.desk.views import in_short
 from quietmean.node.net import Identity
 from support.committee_study import CommitteeStudy, soon
 

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 import quietmean.desk
 from quietmean.core.errors import InputError
 from quietmean.desk.forms import SENTENCES, Form, FormMistakes
-from quietmean.desk.inbox import State, inbox
-from quietmean.desk.languages import CODES, ENGLISH, language_of, preferred
-from quietmean.desk.rendering import templates
-from quietmean.desk.site_folder import SiteFolder
+from quietmean.desk.rendering import CODES, ENGLISH, language_of, preferred, templates
+from quietmean.desk.site_folder import SiteFolder, State, inbox
 from quietmean.node.monitor import NodeView
 from quietmean.report.pictures import pictures_of
 from support.meeting import AGES, meet

@@ -25,8 +25,8 @@ from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import FORMATS, ResultTable, tables_of, write_tables
-from quietmean.studies.outcome.tables.model import clean, mark
-from quietmean.studies.outcome.tables.rendered import latex
+from quietmean.studies.outcome.tables.build import clean, mark
+from quietmean.studies.outcome.tables.documents import latex
 from support.every_kind import COLUMNS, all_statistics
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished

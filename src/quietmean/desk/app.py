@@ -19,13 +19,10 @@ from starlette.types import ASGIApp
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
 from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes
-from quietmean.desk.in_short import in_short
-from quietmean.desk.inbox import convener_of, decide_by, inbox, is_member, part_name
-from quietmean.desk.languages import preferred
-from quietmean.desk.rendering import shown, templates
-from quietmean.desk.results import result_of
-from quietmean.desk.site_folder import SiteFolder, words_of
+from quietmean.desk.rendering import preferred, shown, templates
+from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
 from quietmean.desk.starting import Here, Starter
+from quietmean.desk.views import in_short, result_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from quietmean.core.errors import InputError
 from quietmean.core.http_server import HTTP_SERVER
 from quietmean.core.portability import open_private
-from quietmean.desk.access import LinkAccess
+from quietmean.desk.access import LinkAccess, ProxyAccess, require_no_node_key
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.behind_proxy import ProxyAccess, require_no_node_key
 from quietmean.desk.site_folder import SiteFolder
 from quietmean.desk.starting import Here, Starter
 from quietmean.node.net import open_account_socket, open_socket

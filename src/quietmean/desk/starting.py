@@ -14,8 +14,7 @@ from typing import IO
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.desk.inbox import part_name
-from quietmean.desk.site_folder import SiteFolder
+from quietmean.desk.site_folder import SiteFolder, part_name
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee

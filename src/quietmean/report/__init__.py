@@ -5,8 +5,7 @@ from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.officer import OfficerPage, officer_page_at, write_officer_page
 from quietmean.report.page import report_at, write_study_report
-from quietmean.report.released import ReportFacts
-from quietmean.report.stamps import Stamps
+from quietmean.report.released import ReportFacts, Stamps
 
 __all__ = [
     "OfficerPage",

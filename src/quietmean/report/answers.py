@@ -11,10 +11,10 @@ import numpy as np
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, number_text, percent_text
 from quietmean.core.readable_days import day_text
 from quietmean.core.schema import parameters_of
+from quietmean.report.canvas import inline_svg
 from quietmean.report.facts import facts_of
-from quietmean.report.forest import KINDS, forest
+from quietmean.report.pictures import KINDS, forest
 from quietmean.report.plots import correlations, plot
-from quietmean.report.style import inline_svg
 from quietmean.report.words import listed
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.findings import finding

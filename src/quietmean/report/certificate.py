@@ -18,15 +18,14 @@ from quietmean.core.readable import count_of
 from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
+from quietmean.report.canvas import inline_svg
 from quietmean.report.curves import coalitions_figure, curve_caption
-from quietmean.report.exchange import exchange_figure
+from quietmean.report.exchange import MOST_PARTIES, exchange_figure, message_table, statement
 from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import bars
 from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
-from quietmean.report.style import inline_svg
-from quietmean.report.traffic import MOST_PARTIES, message_table, statement
 from quietmean.statistics.printed import capital
 
 _MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.report.explain import EpsilonAtSize
-from quietmean.report.style import (
+from quietmean.report.canvas import (
     COALITION,
     ESTIMATE,
     MUTED,
@@ -22,6 +21,7 @@ from quietmean.report.style import (
     house_style,
     level_lines,
 )
+from quietmean.report.explain import EpsilonAtSize
 from quietmean.report.words import listed, rounded_up
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.report.stamps import Stamps
+from quietmean.report.released import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.flags_and_tests import Z

@@ -14,14 +14,13 @@ from quietmean.core.output import Output
 from quietmean.core.readable import count_of, interval_text
 from quietmean.report import summary_card, words
 from quietmean.report.answers import answer_sections
+from quietmean.report.canvas import inline_svg
 from quietmean.report.data import StudyReport
-from quietmean.report.exchange import exchange_figure
+from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, exchange_figure, message_table, rounds_used, statement
 from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
 from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
-from quietmean.report.style import inline_svg
-from quietmean.report.traffic import MOST_PARTIES, MessageTraffic, message_table, rounds_used, statement
 from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
 
 _NEIGHBOURS = {

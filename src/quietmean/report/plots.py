@@ -16,9 +16,23 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import UNKNOWN, fixed, plain
-from quietmean.report.canvas import LEFT, WIDE, canvas, dates_below, drawable, quiet, wider_ends
+from quietmean.report.canvas import (
+    COALITION,
+    ESTIMATE,
+    INK,
+    LEFT,
+    MUTED,
+    OVER,
+    QUIET,
+    RULE,
+    WIDE,
+    canvas,
+    dates_below,
+    drawable,
+    quiet,
+    wider_ends,
+)
 from quietmean.report.data import LARGEST
-from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE
 from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.kinds.survival import QUANTILES
