@@ -1,4 +1,4 @@
-"""Run one party of a study, from the first connection to the result."""
+"""Run one party of a study, from the first connection to the result: in the attempts to start, then in the session."""
 
 from __future__ import annotations
 

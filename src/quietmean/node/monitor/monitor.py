@@ -1,4 +1,7 @@
-"""The state of a running node, for a display and for the status file. It holds nothing secret."""
+"""The state of a running node, for a display and for the status file, and its events in words. It holds nothing secret.
+
+Other processes read the status file, since the store is locked by the node's; it is replaced atomically, for its owner alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The identity of a party: an Ed25519 key pair. The private key is kept in one file that only its owner may read."""
+"""The identity of a party: an Ed25519 key pair, and the label that it is called by where strangers may read.
+
+The private key is kept in one file that only its owner may read.
+"""
 
 from __future__ import annotations
 

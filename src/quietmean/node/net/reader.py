@@ -1,4 +1,10 @@
-"""Frames put together from the bytes of one connection."""
+"""Frames put together from the bytes of one connection, and opened where they are sealed.
+
+A sealed frame is ``4 bytes header length | 4 bytes payload length | AES-256-GCM of header and payload, 16 bytes longer``. The
+lengths are those of what is sealed, and are authenticated with it. The nonce is the number of the frame in its direction of this
+connection, which nobody sends: a frame that is repeated, left out, or moved does not open. Each direction of each connection has
+a key of its own, so no number comes twice under one key.
+"""
 
 from __future__ import annotations
 

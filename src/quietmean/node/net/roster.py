@@ -1,4 +1,8 @@
-"""The roster: who takes part, where, and under which key. A party's id is its position in the file."""
+"""The roster: who takes part, where, and under which key. A party's id is its position in the file.
+
+People tell parties apart by their names, so no two names of a roster may look alike, and none may change what a screen shows of
+the text around it.
+"""
 
 from __future__ import annotations
 

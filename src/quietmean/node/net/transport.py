@@ -1,4 +1,4 @@
-"""One connection between two parties, frame by frame, and what all connections of a node share."""
+"""One connection between two parties, frame by frame, how it is reached, and what all connections of a node share."""
 
 from __future__ import annotations
 

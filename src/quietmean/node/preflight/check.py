@@ -216,7 +216,7 @@ class CheckSession:
     def listen(self, address: Address | None = None) -> None:
         """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
 
-        A path is the runtime folder of a port that several studies share. Raises :class:`InputError` if that is not possible.
+        Raises :class:`InputError` if that is not possible.
         """
         self._mesh.bind(address)
         self._answers = True

@@ -1,4 +1,4 @@
-"""One party in a series of rounds, as its store has it, whatever carries its messages."""
+"""One party in a series of rounds, as its store has it: a small record of where it is, and the last mean beside it."""
 
 from __future__ import annotations
 

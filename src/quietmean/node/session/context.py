@@ -1,4 +1,4 @@
-"""The state that the parts of a running session share, and the one way in which all of them wait for other parties."""
+"""The state that the parts of a running session share, whom it suspects, and the one way in which all wait for other parties."""
 
 from __future__ import annotations
 

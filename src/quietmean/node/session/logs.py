@@ -1,4 +1,8 @@
-"""The log of a party's mixing rounds, which it sends to all others at the end."""
+"""Logs of the mixing rounds: what a party sends of its own at the end, what is gossiped before, and what came of others.
+
+Each message carries the logs that its sender has, its own up to the previous round: they are what the others know of a party that
+never comes back.
+"""
 
 from __future__ import annotations
 

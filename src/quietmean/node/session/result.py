@@ -1,4 +1,9 @@
-"""The result of a study at one party: the released total, the real execution, and what could not be settled."""
+"""The result of a study at one party: the released total, the real execution, and what could not be settled.
+
+Before it all parties exchange their logs, so that each can certify the execution that really happened. A log is durable before it
+is acknowledged, and the result is durable before this party leaves: one that crashes here goes on from its store, and one that is
+started again after the end returns the same result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Who was in at the start of a study, and what one of them is in it: the one place where parties are numbered anew."""
+"""Who was in at the start of a study, and what one of them is in it: the one place where parties are numbered anew.
+
+With hybrid links each two share something besides X25519: the one with the lower number encapsulates to the other's ML-KEM key,
+that of its entry, and sends that with its commitment. It is on disk before it is sent, or before the commitment counts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The SQLite file of a party and study, and the file of what is large beside it, changed in transactions that span both."""
+"""The SQLite file of a party and study, and the file of what is large beside it, changed in transactions that span both.
+
+Beside values it keeps logs, the site's audit log, votes at the gate, and secrets of pairs.
+"""
 
 from __future__ import annotations
 
