@@ -1,4 +1,4 @@
-"""When the rounds of a study through a folder end."""
+"""When a study starts and its rounds end: with those who are there, and by deadlines of a folder."""
 
 from __future__ import annotations
 
