@@ -48,8 +48,8 @@ def invite_command(
     """
     from quietmean.node.net import Purpose
     from quietmean.studies.agreement.any_study import load_any
+    from quietmean.studies.agreement.deadlines import require_ahead
     from quietmean.studies.agreement.invitation import Invitation
-    from quietmean.studies.agreement.quorum import require_ahead
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_document
     from quietmean.studies.outcome.feasible import require_in_general

@@ -146,7 +146,7 @@ def new_command(
     """
     from quietmean.studies import StudyTerms
     from quietmean.studies.agreement.any_study import is_study, study_text
-    from quietmean.studies.agreement.quorum import require_ahead
+    from quietmean.studies.agreement.deadlines import require_ahead
     from quietmean.studies.outcome.feasible import require_in_general
 
     study_file = output(save, "the study", kind=is_study)

@@ -17,7 +17,7 @@ from quietmean.ledger import Account
 from quietmean.node import SeriesProgress, Started
 from quietmean.planning import Plan
 from quietmean.privacy import Charge, compose
-from quietmean.studies.agreement.quorum import minimum_of
+from quietmean.studies.agreement.deadlines import minimum_of
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Grant
 from quietmean.studies.party.session_contract import PartOfSession, SessionContract

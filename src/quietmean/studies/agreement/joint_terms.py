@@ -14,8 +14,7 @@ from quietmean.core.file_kinds import FileKind
 from quietmean.core.toml_files import fault, read_tables
 from quietmean.core.waits import LONGEST_SECONDS, SHORTEST_SECONDS
 from quietmean.planning.automatic import AUTO
-from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset
-from quietmean.studies.agreement.quorum import require_start_by
+from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, require_start_by
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

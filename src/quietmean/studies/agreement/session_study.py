@@ -15,8 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
+from quietmean.studies.agreement.deadlines import for_quorum, minimum_of, parties_that_could
 from quietmean.studies.agreement.joint_terms import JointTerms
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could
 from quietmean.studies.agreement.session_terms import SessionTerms
 
 TABLE = "session"

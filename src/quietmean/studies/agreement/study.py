@@ -31,9 +31,8 @@ from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.deadlines import Deadlines, in_hours, in_words
+from quietmean.studies.agreement.deadlines import Deadlines, for_quorum, in_hours, in_words, minimum_of, parties_that_could
 from quietmean.studies.agreement.joint_terms import JointTerms
-from quietmean.studies.agreement.quorum import for_quorum, minimum_of, parties_that_could
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -14,7 +14,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.mechanism import is_private, require_privacy
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
-from quietmean.studies.agreement.quorum import require_ahead, require_alike
+from quietmean.studies.agreement.deadlines import require_ahead, require_alike
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import require_private

@@ -26,7 +26,7 @@ from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.agreement.any_study import AnyStudy
-from quietmean.studies.agreement.quorum import start_text
+from quietmean.studies.agreement.deadlines import start_text
 from quietmean.studies.agreement.sealed import Sealed
 
 # What a contract calls a line that is an assumption.
