@@ -37,7 +37,7 @@ from quietmean.privacy.charge import Charge
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, read_whole
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.distrust import Distrusted
+from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.party.accounts import people_key
 from quietmean.studies.party.audit import AuditLog, Auditor, Event, verify
 from quietmean.studies.party.executions import Register

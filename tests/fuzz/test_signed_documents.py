@@ -27,10 +27,10 @@ from quietmean.core.errors import InputError
 from quietmean.node.net import Identity
 from quietmean.node.net.identity import Purpose
 from quietmean.studies.agreement.contribution import Contribution, DropReceipt
-from quietmean.studies.agreement.distrust import revocation, revoked_key
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
+from quietmean.studies.agreement.study_keys import revocation, revoked_key
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.party import audit
 from quietmean.studies.party.approval import OwnerApproval
@@ -116,7 +116,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "revocation": Kind(
             Purpose.REVOCATION,
-            "studies/agreement/distrust.py",
+            "studies/agreement/study_keys.py",
             in_file(revoked_key),
             read_signed(Purpose.REVOCATION, written(folder, revocation(HOSTILE))),
         ),

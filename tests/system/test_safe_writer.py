@@ -338,7 +338,7 @@ WRITERS = {
     "node/folder/place.py": "messages in a shared folder, here or far away",
     "node/local/runner.py": "a scratch folder",
     "node/net/tls.py": "a key for the library, overwritten and removed",
-    "studies/agreement/distrust.py": "refused keys, read before they are written again",
+    "studies/agreement/study_keys.py": "refused keys, read before they are written again",
     "studies/agreement/study_keys.py": "keys of a study, read before they are written again",
     "learning/estimators/kmeans.py": "into memory",
     "learning/models/newton.py": "into memory",

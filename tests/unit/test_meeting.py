@@ -18,11 +18,10 @@ from quietmean.node import Identity
 from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import any_of_tables, study_text
-from quietmean.studies.agreement.distrust import Distrusted, revocation, revoked_key
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, read_signed
-from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, revocation, revoked_key
 from support.kinds import KINDS, Kind
 from support.meeting import Meeting, meet
 

@@ -25,8 +25,7 @@ from quietmean.node.folder.slot import Outbox
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.randomness import Seed
-from quietmean.studies.agreement.distrust import Distrusted
-from quietmean.studies.agreement.study_keys import write_private
+from quietmean.studies.agreement.study_keys import Distrusted, write_private
 from quietmean.studies.party.accounts import people_key
 from quietmean.studies.party.executions import Register
 from support.disk import KINDS, STATEMENT_ERRORS, SYSTEM_ERRORS, Trouble, failing_disk

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from quietmean.studies import data as data
     from quietmean.studies import party as party
     from quietmean.studies.agreement import any_study as any_study
-    from quietmean.studies.agreement import distrust as distrust
     from quietmean.studies.agreement import sealed as sealed
     from quietmean.studies.agreement import session_study as session_study
     from quietmean.studies.agreement import session_terms as session_terms

@@ -115,10 +115,9 @@ def accept_command(
         One JSON document on standard output.
     """
     from quietmean.node.net import Purpose
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.invitation import Invitation
     from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+    from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
     from quietmean.studies.party import file_name
 
     invitation_terms = Invitation.load(invitation)
@@ -348,7 +347,7 @@ def distrust_command(key: str | None = None, *, json: bool = False) -> None:
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.study_keys import Distrusted
 
     here = Distrusted()
     added = None if key is None else here.add(key)

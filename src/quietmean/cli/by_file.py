@@ -204,8 +204,8 @@ def contribute_command(
     """
     from quietmean.cli.identity import load_identity
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.party.handing_in import hand_over, require_drop_for
 
     forbid_core_dumps()
@@ -304,8 +304,8 @@ def combine_command(
     from quietmean.core.errors import ProtocolFailure
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.outcome.forecast import Forecast
     from quietmean.studies.party.by_file import combine
 
@@ -364,9 +364,9 @@ def result_command(
     from quietmean.protocols.committee.result import check_result, merge_results, read_result
     from quietmean.studies import save_impossible
     from quietmean.studies.agreement.contribution import session_of
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
     from quietmean.studies.agreement.signed import read_bounded
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
 
     begun = time.monotonic()

@@ -232,9 +232,9 @@ def seal_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.invitation import Entry, Invitation
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.outcome.feasible import require_sealable
 
     path = save or invitation.with_suffix(".sealed")
@@ -321,8 +321,8 @@ def words_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.party import own_keys
 
     sealed = Sealed.load(study)

@@ -70,7 +70,7 @@ def keygen_command(
 def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
     """A new identity in a file of its own, and the revocation of its key beside it. Raises :class:`InputError`."""
     from quietmean.node import Identity
-    from quietmean.studies.agreement.distrust import revocation
+    from quietmean.studies.agreement.study_keys import revocation
 
     identity = Identity.generate()
     output(key, "the key", "--key")

@@ -187,7 +187,7 @@ def take_part_as_member(
     from quietmean.cli.identity import load_identity
     from quietmean.planning.possible import ImpossibleResult
     from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.distrust import Distrusted
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.outcome.feasible import feasible_sealed
     from quietmean.studies.outcome.opened_by_committee import OpenedStudy
     from quietmean.studies.party import Contract, Observers, PartyContext, Policy, auditor_for, ended, file_name

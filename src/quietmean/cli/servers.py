@@ -192,9 +192,9 @@ def _admission(files: Sequence[Path], host: str) -> Admission:
 def _members(path: Path) -> tuple[str | None, list[str]]:
     """The session, None for any, and public keys."""
     from quietmean.node.net import KEY_PREFIX, Roster
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.signed import is_signed_document
+    from quietmean.studies.agreement.study_keys import Distrusted
 
     if is_signed_document(path):
         sealed = Sealed.load(path)
@@ -277,8 +277,8 @@ def drop_command(
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
     from quietmean.node.relay import outer_tls, parse_entrance
     from quietmean.studies.agreement.contribution import session_of
-    from quietmean.studies.agreement.distrust import Distrusted
     from quietmean.studies.agreement.sealed import sealed_with_committee
+    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.outcome.feasible import feasible_sealed
 
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):

@@ -19,9 +19,9 @@ from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.studies.agreement.any_study import AnyStudy
-from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy, file_name
 from quietmean.studies.party.audit import LogHead, heads_in
 from quietmean.studies.party.fingerprint import Fingerprint, fingerprint

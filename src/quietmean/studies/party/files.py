@@ -28,12 +28,11 @@ from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
 from quietmean.studies.agreement.any_study import AnyStudy, load_any, require_study
-from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
 from quietmean.studies.data import GroupedRows, Records, Source
 from quietmean.studies.outcome.feasible import feasible
 from quietmean.studies.outcome.forecast import Forecast

@@ -23,10 +23,9 @@ from quietmean.protocols.committee.contribution import header_digest
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.contribution import DropReceipt
-from quietmean.studies.agreement.distrust import Distrusted
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed, is_document, is_signed_document, signed_in
-from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
+from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.data import Source, query_statement
 from quietmean.studies.outcome.feasible import feasible_sealed, require_by_file
