@@ -37,7 +37,7 @@ def contribute(
     :class:`ProtocolFailure` where the drop does not acknowledge it.
     """
     sealed, path = rooms.sealed.Sealed.load(Path(study)), Path(out)
-    rooms.distrust.Distrusted().refuse(sealed.holders())
+    rooms.study_keys.Distrusted().refuse(sealed.holders())
     if drop is not None:
         rooms.handing_in.require_drop_for(sealed, drop)
     identity = identity_at(Path(key), site.get("passphrase"))

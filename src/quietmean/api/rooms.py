@@ -38,7 +38,7 @@ else:
         "node": "monitor",
         "sessions": "joined round_mean",
         "studies": "data party",
-        "studies.agreement": "any_study distrust sealed session_study session_terms signed study",
+        "studies.agreement": "any_study sealed session_study session_terms signed study study_keys",
         "studies.data": "sources",
         "studies.outcome": "feasible here outcome",
         "studies.party": "handing_in session_contract",
