@@ -11,7 +11,7 @@ from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.flower.agreement import FORMAT, FlowerAgreement
 from quietmean.node import Identity
-from quietmean.sessions import SessionTerms
+from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Signatory, place_of
 from quietmean.studies.party.agreement import ContractFact
 from quietmean.studies.party.session_contract import SessionContract
