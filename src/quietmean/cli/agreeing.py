@@ -209,7 +209,7 @@ def contract_command(
         One JSON document on standard output.
     """
     from quietmean.cli.identity import load_identity, show_contract
-    from quietmean.flower.contract import FlowerContract, is_flower_agreement
+    from quietmean.flower.agreement import FlowerContract, is_flower_agreement
     from quietmean.studies.party import Contract, PartyContext, Policy
     from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
     from quietmean.studies.party.session_contract import SessionContract
@@ -292,7 +292,7 @@ def approve_command(
         One JSON document on standard output.
     """
     from quietmean.cli.identity import AtTerminal, load_identity, show_contract
-    from quietmean.flower.contract import FlowerContract, is_flower_agreement
+    from quietmean.flower.agreement import FlowerContract, is_flower_agreement
     from quietmean.node.net import Purpose
     from quietmean.studies.agreement.signed import is_document
     from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest

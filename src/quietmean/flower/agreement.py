@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -22,6 +22,7 @@ from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
+from quietmean.node import Identity
 from quietmean.node.net import public_key_bytes
 from quietmean.planning import Plan
 from quietmean.privacy import compose
@@ -29,6 +30,9 @@ from quietmean.randomness import Seed, fresh_bytes
 from quietmean.sessions.round_mean import checked_clip
 from quietmean.studies.agreement.session_study import TABLE, SessionStudy
 from quietmean.studies.agreement.session_terms import BudgetKeywords, SessionTerms
+from quietmean.studies.party import Signatory, place_of
+from quietmean.studies.party.agreement import ContractFact
+from quietmean.studies.party.session_contract import SessionContract
 
 FORMAT = "quietmean-flower-1"
 USUAL_NAME = "flower"
@@ -152,3 +156,48 @@ def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
     if len(set(distinct)) < len(distinct) or list(distinct) != sorted(distinct):
         raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
     return distinct
+
+
+@dataclass(frozen=True, eq=False)
+class FlowerContract(SessionContract):
+    """An agreement of Flower's clients, which have no names but their numbers; its digest is what a yes is about."""
+
+    agreement: FlowerAgreement = field(kw_only=True)
+
+    @classmethod
+    def of(cls, agreement: FlowerAgreement, party: PartyId) -> FlowerContract:
+        """For one of the clients."""
+        parties = tuple(Signatory(f"client {number}", key) for number, key in enumerate(agreement.identities))
+        return cls(agreement.study, parties, party, agreement=agreement)
+
+    @classmethod
+    def by_key(cls, path: Path, identity: Identity) -> FlowerContract:
+        """From an agreement's file. Raises :class:`InputError` as :meth:`FlowerAgreement.load`, and for the key of no client."""
+        agreement = FlowerAgreement.load(path)
+        return cls.of(agreement, agreement.party_of(identity.public_key))
+
+    @classmethod
+    def by_name(cls, path: Path, name: str | None) -> FlowerContract:
+        """Return the contract for the client of this name."""
+        contract = cls.of(FlowerAgreement.load(path), 0)
+        return replace(contract, party=place_of(name, contract.parties))
+
+    @cached_property
+    def terms_by_size(self) -> dict[int, SessionTerms]:
+        return {len(self.parties): self.agreement.terms}
+
+    @cached_property
+    def digest(self) -> str:
+        return self.agreement.digest
+
+    def _together(self) -> list[ContractFact]:
+        through = "Flower's SuperLink, which decides what arrives, learns who takes part and each mean, and reads nothing else"
+        return [ContractFact("goes through", through, through="flower")]
+
+
+def is_flower_agreement(path: Path) -> bool:
+    """Whether a file holds an agreement of Flower's clients; not where it cannot be read."""
+    try:
+        return bool(read_json(path).get("format") == FORMAT)
+    except InputError:
+        return False

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import locked, open_private, replace_durably
-from quietmean.flower.agreement import FlowerAgreement
-from quietmean.flower.contract import FlowerContract
+from quietmean.flower.agreement import FlowerAgreement, FlowerContract
 from quietmean.node.net import Identity
 
 AGREEMENT, IDENTITY, SITE = "agreement.json", "identity.pem", "site.toml"
