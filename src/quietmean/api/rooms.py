@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement import session_terms as session_terms
     from quietmean.studies.agreement import signed as signed
     from quietmean.studies.agreement import study as study
+    from quietmean.studies.agreement import study_keys as study_keys
     from quietmean.studies.data import sources as sources
     from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here
