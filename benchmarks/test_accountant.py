@@ -24,7 +24,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution, theorem41
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean.transcript import Transcript
 from support.bars import Bar
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from quietmean.planning import Target
+from quietmean.planning.accuracy import Scenario, draw_scenario
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import choose_levels, draw_fewer_gone
-from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
 

@@ -15,9 +15,9 @@ from page_parts import DOCS, between, resume_folder, resumed, row
 from page_stamp import stamp
 
 from quietmean.core.threads import one_thread
+from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
-from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import Target
 from quietmean.randomness import Seed

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from page_parts import DOCS
 
 from quietmean.core.threads import one_thread
+from quietmean.planning.accuracy import draw_scenario
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import choose_levels
-from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.cordp_dme.design import least_error

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, make_schedule
+from quietmean.planning.accuracy import draw_scenario as planned_scenario
 from quietmean.planning.accuracy import linear_estimate
-from quietmean.planning.scenarios import draw_scenario as planned_scenario
 from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.gopa.accounting import pairwise_sigma
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean_reproduction import Claim, Effort, Figure, choose, registry
 from quietmean_reproduction.inca import accounts, connectivity, costs, machines, pairwise, preconditions, rounds
 from quietmean_reproduction.inca.setting import random_coalition

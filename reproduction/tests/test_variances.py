@@ -10,16 +10,15 @@ from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
 from quietmean.planning import Target
-from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.accuracy import draw_execution, draw_scenario, noise_variance
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import MARGIN, choose_levels
-from quietmean.planning.scenarios import draw_execution, draw_scenario
 from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean_reproduction.inca.variances import optimal_variances
 
 COALITIONS = [frozenset({0}), frozenset({3})]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core import late
+from quietmean.core import lazy
 from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from quietmean.core.errors import QuietmeanError as QuietmeanError
     from quietmean.core.input_domain import InputDomain as InputDomain
     from quietmean.planning import Plan as Plan
+    from quietmean.planning.automatic import propose as propose
     from quietmean.planning.candidates import Ranking as Ranking
     from quietmean.planning.candidates import rank as rank
-    from quietmean.planning.ways import propose as propose
     from quietmean.protocols import Target as Target
     from quietmean.protocols.central_dp import CentralDP as CentralDP
     from quietmean.protocols.committee import Committee as Committee
@@ -98,7 +98,7 @@ _PLACES = {
     "join": "api.joining",
     "joined": "api.sessions",
     "plan": "api.functions",
-    "propose": "planning.ways",
+    "propose": "planning.automatic",
     "rank": "planning.candidates",
     "session": "api.sessions",
     "simulate": "api.functions",
@@ -123,5 +123,5 @@ def __dir__() -> list[str]:
 
 
 # Methods of values in layers below.
-late.calibrate.provide("planning.calibrate", "calibrate")
-late.simulate.provide("simulation", "simulate")
+lazy.calibrate.provide("planning.calibrate", "calibrate")
+lazy.simulate.provide("simulation", "simulate")

@@ -31,7 +31,7 @@ from quietmean.core.file_kinds import kind_of_content
 from quietmean.core.json_file import read_json
 from quietmean.core.output import json_object
 from quietmean.core.toml_files import read_tables
-from quietmean.flower import requests
+from quietmean.flower import sealing
 from quietmean.flower.sealing import SealedHello, read_hello
 from quietmean.graphs import Schedule
 from quietmean.node.folder import post
@@ -136,7 +136,7 @@ def signed() -> tuple[bytes, ...]:
 LOG = PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1), ((1, 2, 3),), (), b"head", ((1, b"d" * 32),))
 RELAYED = (Nonce(b"n"), Attending(), Call(b"t" * 16, b"k" * 32), Joined(), Turned("away", True))
 PROOF = Proof("answer", b"g" * 32, b"l" * 32, b"k" * 32, "relay", b"t" * 16, b"s" * 64)
-MESSAGES = (requests.AskHello(), requests.BeginRequest(1, (b"h",)), requests.Deliver(1, 1, {0: b"f"}, (1,)), requests.Finish(1))
+MESSAGES = (sealing.AskHello(), sealing.BeginRequest(1, (b"h",)), sealing.Deliver(1, 1, {0: b"f"}, (1,)), sealing.Finish(1))
 DECODERS = {
     "frame": Decoder("node/net/wire.py", plain(wire.decode_header), (PeerError,), frames()),
     "log": Decoder("node/session/logs.py", plain(lambda raw: decode_log(raw, 5, 4)), (PeerError,), (encode_log(LOG),)),
@@ -150,13 +150,13 @@ DECODERS = {
     "proof": Decoder("node/tunnel/messages.py", plain(decode_proof), (PeerError,), (msgspec.msgpack.encode(PROOF),)),
     "folder": Decoder("node/folder/post.py", plain(post._decode), (PeerError,), (msgspec.msgpack.encode([1, b"h", b"p"]),)),
     "request": Decoder(
-        "flower/requests.py", plain(requests.read_request), (InputError,), tuple(requests.write(one) for one in MESSAGES)
+        "flower/sealing.py", plain(sealing.read_request), (InputError,), tuple(sealing.write(one) for one in MESSAGES)
     ),
     "answer": Decoder(
-        "flower/requests.py",
-        plain(requests.read_answer),
+        "flower/sealing.py",
+        plain(sealing.read_answer),
         (InputError,),
-        (requests.write(requests.ClientAnswer(b"h", 1, {0: b"f"}, True, b"m" * 16, 2.0)),),
+        (sealing.write(sealing.ClientAnswer(b"h", 1, {0: b"f"}, True, b"m" * 16, 2.0)),),
     ),
     "hello": Decoder(
         "flower/sealing.py", plain(hello), (InputError,), (msgspec.msgpack.encode(SealedHello(1, b"k" * 32, b"s" * 64)),)

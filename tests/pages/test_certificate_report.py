@@ -18,7 +18,7 @@ from quietmean.report.certificate import write_certificate_report
 from quietmean.report.explain import Explanation, explain, has_static_neighbours
 from quietmean.report.words import rounded_up
 from quietmean.testing import example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.pages import words_of
 
 DELTA = 1e-6

@@ -19,11 +19,9 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import make_schedule
 from quietmean.ledger import Ledger
 from quietmean.planning import Plan, Target
-from quietmean.planning.automatic import AUTO, PREFERRED, choose, choose_from
-from quietmean.planning.calibrate import calibrate
+from quietmean.planning.automatic import AUTO, PREFERRED, choose, choose_from, where_more_is_promised
+from quietmean.planning.calibrate import calibrate, searched
 from quietmean.planning.candidates import Candidate, Ranking, rank
-from quietmean.planning.explain import where_more_is_promised
-from quietmean.planning.search import searched
 from quietmean.privacy import Charge
 from quietmean.protocols import registry
 from quietmean.protocols.inca import IncA

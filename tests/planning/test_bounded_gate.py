@@ -9,10 +9,10 @@ import pytest
 
 from quietmean.core.threads import one_thread
 from quietmean.planning import bounded_gate
+from quietmean.planning.accuracy import draw_estimates, draw_execution
 from quietmean.planning.bounded_gate import BoundedGate, levels_at_gate
 from quietmean.planning.gate import as_recorded, worst_bound
 from quietmean.planning.levels import ChosenLevels
-from quietmean.planning.scenarios import draw_estimates, draw_execution
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target, configure
 from quietmean.protocols.mechanism import with_guard

@@ -18,7 +18,7 @@ from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.consensus import Consensus
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.consensus_runs import make, normal_values, run
 from support.every_option import every_option
 

@@ -18,11 +18,10 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.graphs import ExecutionTrace, Schedule, churn
+from quietmean.planning.accuracy import draw_execution, worst_mu
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.gate import decide
-from quietmean.planning.large import worst_mu
 from quietmean.planning.plan import Plan
-from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import Adversary, information_matrix, mu_of_budget
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols import Target, configure, get_protocol, registry

@@ -30,7 +30,7 @@ from quietmean.protocols.mechanism import hidden_variance
 from quietmean.protocols.push_sum.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
 

@@ -16,13 +16,12 @@ import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
-from quietmean.planning.accuracy import linear_estimate, noise_variance
+from quietmean.planning.accuracy import draw_scenario, linear_estimate, noise_variance
+from quietmean.planning.automatic import why_first
 from quietmean.planning.calibrate import calibrate, gate_trials
 from quietmean.planning.candidates import configured, general_protocols, rank
 from quietmean.planning.choices import CalibrationMethod
-from quietmean.planning.explain import why_first
 from quietmean.planning.levels import required_delta
-from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import Mechanism, configure, get_protocol

@@ -20,7 +20,7 @@ from quietmean.protocols.cordp_dme.sparse import sparse_leakage
 from quietmean.protocols.gopa import GOPA
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 
 # -- Plans of CorDP-DME keep their target, with the complete graph and with a sparse one.

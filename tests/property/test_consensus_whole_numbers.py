@@ -22,7 +22,7 @@ from quietmean.protocols.consensus.spec import ALL
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean.testing.strategies import executions
 from quietmean.transcript import run_lockstep
 from support.effort import examples

@@ -15,8 +15,7 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.core.schema import Configured, parameter
 from quietmean.protocols import Mechanism, get_protocol, registry
-from quietmean.testing.documents import documents
-from quietmean.testing.strategies import PARAMETERS
+from quietmean.testing.strategies import PARAMETERS, documents
 from support.effort import examples
 
 PARTIES = 8

@@ -22,7 +22,7 @@ from quietmean.protocols.inca.worst_case import Stars
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution, theorem41
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean.testing.strategies import executions, values
 from quietmean.transcript import Transcript
 from support.effort import examples

@@ -14,8 +14,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning import Target
+from quietmean.planning.accuracy import draw_estimates
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.scenarios import draw_estimates
 from quietmean.privacy import Adversary
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
@@ -27,7 +27,7 @@ from quietmean.protocols.gopa.party import HERE, GopaPeer
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 DELTA = 1e-6
 EXCHANGE, RELEASE = 1, 2

@@ -17,7 +17,7 @@ from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism import hidden_variance
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.enumeration import EPSILONS, LOST, SMOOTHING, bound, distributions, true_deltas
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid
 from quietmean.statistics import Statistic, Workload
 from quietmean.statistics.persons import Grouped, PersonRows
-from quietmean.testing.sensitivity import ROUNDING, farthest_records, longest_record
+from quietmean.testing.statistic_conformance import ROUNDING, farthest_records, longest_record
 from support.every_kind import COLUMNS, all_statistics
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from quietmean.statistics import Column, ColumnBlock, Columns, PrefixTable, Stat
 from quietmean.statistics.features import Axis, Moments, Vertex
 from quietmean.statistics.features.moments import maximum_cut
 from quietmean.testing import check_sensitivity
-from quietmean.testing import sensitivity as searches
+from quietmean.testing import statistic_conformance as searches
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.conditions import RowCondition
 from quietmean.testing import check_statistic, theorem41
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 # -- The solver by rounds and the iterative bounds against the sparse solver and against Theorem 4.1, on random executions.
 CASES, BLOCKS = 240, 8

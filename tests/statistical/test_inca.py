@@ -23,7 +23,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.simulation import SimulationResult, simulate
 from quietmean.testing import assert_mean, assert_rate, assert_standard_normal, assert_variance, example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 # -- 10 000 runs of IncA: coordinates of one execution have independent noise, so each coordinate is a run.
 RUNS = 10_000

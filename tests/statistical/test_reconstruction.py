@@ -14,7 +14,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.reconstruction import component_sums, record
 
 # Parties 2 and 5 cut the graph into {0, 1}, {3, 4} and {6, 7, 8}.

@@ -23,7 +23,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 APP = _ROOT / "examples" / "flower"
 # A client that is away raises for everything that is asked of it in that round: Flower reports it as failed.
 _AWAY = """
-from quietmean.flower.requests import read_request
+from quietmean.flower.sealing import read_request
 
 AWAY = {away!r}
 

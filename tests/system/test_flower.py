@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Step, Vector
 from quietmean.flower import FlowerAgreement, Home, StarParty, workflow
 from quietmean.flower.home import AGREEMENT, SESSION
-from quietmean.flower.requests import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
+from quietmean.flower.sealing import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
 from quietmean.planning.influence import planned_influence
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.party import PackedSharingParty

@@ -17,7 +17,7 @@ import pytest
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.learning import GeneralizedLinearModel
-from quietmean.learning.models.agreed import model_of
+from quietmean.learning.models.glm import model_of
 from quietmean.learning.models.model import VERSION
 from quietmean.ledger import Ledger
 from quietmean.statistics import Column

@@ -15,9 +15,8 @@ import polars as pl
 import pytest
 
 import quietmean as qm
-from quietmean.core.argument_types import WrongTypeError
 from quietmean.core.errors import QuietmeanError
-from quietmean.core.keywords import python_call
+from quietmean.core.keywords import WrongTypeError, python_call
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 from quietmean.testing import example_execution

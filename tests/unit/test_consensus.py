@@ -23,7 +23,7 @@ from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_protocol
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.consensus_runs import make, normal_values, run
 
 GEOMETRIC = make_graph("geometric", 30, Seed.public("consensus test", 1))

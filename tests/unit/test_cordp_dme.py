@@ -38,7 +38,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.effort import examples
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))

@@ -20,7 +20,7 @@ from quietmean.privacy.information.round_recursion import private_diagonal, recu
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean.transcript import TranscriptBuilder
 
 # -- Cases whose privacy loss is known by thought: limits of the noise, of the adversary and of the graph.

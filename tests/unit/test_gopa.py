@@ -28,7 +28,7 @@ from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing import check_batch, check_transcript, example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 # (party, first round in which it is away for good)
 STORIES: dict[str, dict[int, int]] = {

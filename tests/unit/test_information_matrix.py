@@ -22,7 +22,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 # -- The information matrix as a value: against explicit inverses and determinants of small dense Gaussians.

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.learning import GeneralizedLinearModel, ProportionalHazards
-from quietmean.learning.models.designs import ModelDesign
-from quietmean.learning.models.formulas import FormulaTerms
+from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.statistics import Column, Columns

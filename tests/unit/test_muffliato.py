@@ -26,7 +26,7 @@ from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_round
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 GRAPHS = [("ring", 12, 1), ("ring", 7, 2), ("complete", 6, 1), ("hypercube", 16, 1), ("random-static", 11, 3), ("ring", 6, 3)]
 

@@ -20,7 +20,7 @@ from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 from support.effort import examples
 
 Matrix = NDArray[np.float64]

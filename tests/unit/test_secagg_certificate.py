@@ -35,7 +35,7 @@ from quietmean.simulation import attack
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.outcome.outcome import conclude
-from quietmean.testing.privacy import certificate_of
+from quietmean.testing.examples import certificate_of
 
 Array = NDArray[np.float64]
 DELTA = 1e-5

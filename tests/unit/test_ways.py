@@ -14,8 +14,8 @@ import quietmean as qm
 from quietmean.cli import plan
 from quietmean.cli.main import main
 from quietmean.planning import Plan, candidates
+from quietmean.planning.automatic import USUAL, Way, compare_ways, propose
 from quietmean.planning.candidates import Ranking, rank
-from quietmean.planning.ways import USUAL, Way, compare_ways, propose
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
 

@@ -21,9 +21,9 @@ from quietmean.statistics import Column
 
 SOURCE = Path(qm.__file__).parent
 OF_COMMANDS = {
-    "flower/mod.py", "ledger/database.py", "ledger/departures.py", "ledger/filter.py", "ledger/ledger.py",
+    "flower/workflow.py", "ledger/database.py", "ledger/departures.py", "ledger/filter.py", "ledger/ledger.py",
     "node/preflight/check.py",
-    "node/relay/exchange.py", "node/tunnel/route.py", "planning/ways.py", "protocols/secagg/spec.py",
+    "node/relay/exchange.py", "node/tunnel/route.py", "planning/automatic.py", "protocols/secagg/spec.py",
 }  # fmt: skip
 # Sentences that name a command with its options are about that command, in Python too.
 _OF_COMMAND = re.compile(r"(quietmean [a-z]+|\{command\}|_command\(name\)\})[^:;]*$")

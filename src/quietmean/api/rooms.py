@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from quietmean import node as node
     from quietmean import statistics as statistics
     from quietmean.api import result as result
-    from quietmean.learning import kept as kept
+    from quietmean.learning import sites as sites
     from quietmean.node import monitor as monitor
     from quietmean.sessions import joined as joined
     from quietmean.sessions import round_mean as round_mean
@@ -35,7 +35,7 @@ else:
     _ROOMS = {
         "": "ledger node statistics",
         "api": "result",
-        "learning": "kept",
+        "learning": "sites",
         "node": "monitor",
         "sessions": "joined round_mean",
         "studies": "data party",

@@ -92,7 +92,7 @@ class Site:
 
     def keeps(self, fields: Mapping[str, Any]) -> Path:
         """The public file in which a fit of such a session is kept after each round."""
-        return self._base(fields["name"], rooms.kept.KEPT)
+        return self._base(fields["name"], rooms.sites.KEPT)
 
     def release(
         self, study: rooms.study.StudyTerms, plan: Plan, parts: Sequence[Array]

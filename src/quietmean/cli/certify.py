@@ -27,7 +27,7 @@ from quietmean.cli.console import (
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
-from quietmean.core.extras import require_report
+from quietmean.core.extensions import require_report
 from quietmean.core.file_kinds import FileKind
 from quietmean.core.json_file import read_json
 from quietmean.core.origin import SESSION_RECEIPT

@@ -110,8 +110,8 @@ class OwnModel:
         cls, files: PartyContext, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
     ) -> Self:
         """Raises :class:`InputError` without data, and for a session of another model."""
-        from quietmean.learning.kept import KEPT
-        from quietmean.learning.models.agreed import model_of
+        from quietmean.learning.models.glm import model_of
+        from quietmean.learning.sites import KEPT
 
         if program is not None:
             raise InputError("this session fits a model, which needs no program: leave --program out, and give --data FILE")

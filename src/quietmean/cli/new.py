@@ -186,8 +186,7 @@ def new_command(
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
     """Where a committee could be thought of, before it is known how many parties come; None otherwise."""
-    from quietmean.planning.automatic import AUTO
-    from quietmean.planning.ways import MANY
+    from quietmean.planning.automatic import AUTO, MANY
     from quietmean.protocols import configure
 
     if terms.committee is not None:

@@ -246,9 +246,8 @@ def _answer(
     target: Target, wanted: AskedTarget, options: dict[str, Any], search: SearchOptions, committee: CommitteeShape
 ) -> tuple[dict[str, Any], Plan]:
     """The JSON document, and the best plan."""
-    from quietmean.planning.automatic import choose_from, require_epsilon
+    from quietmean.planning.automatic import choose_from, require_epsilon, when_another, where_more_is_promised, why_first
     from quietmean.planning.candidates import configured, general_protocols, rank
-    from quietmean.planning.explain import when_another, where_more_is_promised, why_first
     from quietmean.protocols.target import budget_warnings
 
     named = bool(search.named)
@@ -301,7 +300,7 @@ def _other_ways(
     search: SearchOptions, shape: CommitteeShape, candidates: Ranking, plan: Plan, domain: InputDomain | None
 ) -> dict[str, Any]:
     """What a committee and files would give, and which committee is proposed instead of ``plan``."""
-    from quietmean.planning.ways import USUAL, compare_ways, propose
+    from quietmean.planning.automatic import USUAL, compare_ways, propose
 
     ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
     proposed = None

@@ -178,8 +178,7 @@ class _PlannedStudy:
     @cached_property
     def proposed(self) -> str | None:
         """A committee, where one would serve better. Who names a protocol by file asks for one message of each party."""
-        from quietmean.planning.automatic import AUTO
-        from quietmean.planning.ways import propose
+        from quietmean.planning.automatic import AUTO, propose
 
         one_message = self.study.protocol != AUTO and self.choice.plan.protocol.traits.by_file
         return propose(self.choice.plan, one_message=one_message) if one_message or self.study.protocol == AUTO else None
@@ -207,7 +206,7 @@ class _PlannedStudy:
 
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
-        from quietmean.planning.explain import where_more_is_promised
+        from quietmean.planning.automatic import where_more_is_promised
 
         plan, target = self.choice.plan, self.choice.plan.target
         if first := plan.above_target or plan.nats_kept:

@@ -22,3 +22,23 @@ def importer(package: str, names: Mapping[str, str], modules: Mapping[str, str] 
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return imported
+
+
+class FromAbove:
+    """A function of a module, given from the folder quietmean on, that the face of the package provides."""
+
+    def __init__(self) -> None:
+        self._place: tuple[str, str] | None = None
+
+    def provide(self, module: str, name: str) -> None:
+        self._place = module, name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._place is None:
+            raise RuntimeError("this function is provided by the package quietmean itself: import it as a whole")
+        module, name = self._place
+        return getattr(import_module(f"quietmean.{module}"), name)(*arguments, **keywords)
+
+
+calibrate = FromAbove()
+simulate = FromAbove()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core.extras import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.output import FROM_PYTHON, Output
 
 if TYPE_CHECKING:

@@ -22,8 +22,20 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
 from quietmean.flower.part import FlowerAdmission, Paid, site_options, tell
-from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_request, write
-from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
+from quietmean.flower.sealing import (
+    AskHello,
+    BeginRequest,
+    ClientAnswer,
+    ClientKeys,
+    Deliver,
+    Finish,
+    Request,
+    Seals,
+    read_hello,
+    read_request,
+    signed_hello,
+    write,
+)
 from quietmean.graphs import ExecutionTrace
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress

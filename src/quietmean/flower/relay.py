@@ -11,8 +11,17 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.flower.agreement import FlowerAgreement
-from quietmean.flower.requests import AskHello, BeginRequest, ClientAnswer, Deliver, Finish, Request, read_answer, write
-from quietmean.flower.sealing import require_hello
+from quietmean.flower.sealing import (
+    AskHello,
+    BeginRequest,
+    ClientAnswer,
+    Deliver,
+    Finish,
+    Request,
+    read_answer,
+    require_hello,
+    write,
+)
 
 # Requests by node, and whether the model goes along; answers by node, of those that answered in time.
 Exchange = Callable[[Mapping[int, bytes], bool], Mapping[int, bytes]]

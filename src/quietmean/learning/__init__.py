@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
     from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
     from quietmean.learning.models import GeneralizedLinearModel, ProportionalHazards
-    from quietmean.learning.shared import SharedModel
-    from quietmean.learning.trees import Tree
+    from quietmean.learning.shared import SharedModel, Tree
 
 __all__ = [
     "PCA",
@@ -36,7 +35,7 @@ _PLACES = {
     "ModelAveraging": "learning.averaging",
     "ProportionalHazards": "learning.models",
     "SharedModel": "learning.shared",
-    "Tree": "learning.trees",
+    "Tree": "learning.shared",
 }
 _imported = importer(__name__, _PLACES)
 _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")
@@ -44,7 +43,7 @@ _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticR
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
-        from quietmean.core.extras import import_extra
+        from quietmean.core.extensions import import_extra
 
         import_extra("sklearn", "sklearn", f"the estimator {name}")
         from quietmean.learning import estimators

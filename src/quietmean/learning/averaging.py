@@ -14,9 +14,8 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.party import PartyId
-from quietmean.learning.kept import KeptState
 from quietmean.learning.shared import SharedModel
-from quietmean.learning.sites import FitSite, parties_of, site_of
+from quietmean.learning.sites import FitSite, KeptState, parties_of, site_of
 from quietmean.protocols.target import colluding_count
 from quietmean.sessions import RoundMean
 from quietmean.studies.agreement.session_terms import RoundsKeywords

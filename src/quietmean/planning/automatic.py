@@ -6,15 +6,20 @@ promise beforehand to cost no more than the target.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.keywords import python_call
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.planning.candidates import Candidate, Ranking, configured, general_protocols, rank
 from quietmean.planning.plan import Plan
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Server, Target, get_protocol
+from quietmean.protocols.committee import Committee
+from quietmean.protocols.committee.mechanism import CommitteeSharing
+from quietmean.protocols.mechanism import unprotected
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 
 # The name that means the choice.
@@ -152,3 +157,183 @@ def _least_error_sentence(ranked: Sequence[Candidate], against: str) -> str:
         f"protocol {first.plan.protocol.name}, chosen automatically: no server, and the least expected mean squared error "
         f"({first.mse:.3g} per coordinate{advantage}) where {PREFERRED} cannot be taken: {against}"
     )
+
+
+Rank = Callable[[Target, Server], Ranking]
+
+
+def why_first(candidates: Sequence[Candidate]) -> str:
+    """One sentence on the first of a ranking, with numbers."""
+    first, others = candidates[0], candidates[1:]
+    name, prediction = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
+    bare = "" if first.plan.protocol.traits.private else f"; {unprotected(first.plan.protocol)}"
+    if not others:
+        return f"{name} is the only candidate: {prediction}{bare}"
+    cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]
+    sentence = (
+        f"{name} has the least {prediction}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
+    )
+    if cheaper:
+        cheapest = min(cheaper, key=lambda other: other.bytes_sent)
+        sentence += (
+            f"; {cheapest.plan.protocol.name} sends {first.bytes_sent / cheapest.bytes_sent:.3g} times fewer bytes "
+            f"for {cheapest.mse / first.mse:.3g} times the error"
+        )
+    return sentence + bare
+
+
+def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank) -> list[str]:
+    """Under which change of the target another protocol would be first. Each change is planned anew."""
+    first = candidates[0].plan.protocol.name
+    sentences = []
+    for condition, changed, accepted in _changes(target, server):
+        try:
+            winner = ranking(changed, accepted)[0]
+        except InputError:
+            continue
+        name, above = winner.plan.protocol.name, candidates[0].mse
+        outcome = f"{name} would be first" if name != first else f"{name} would stay first"
+        # Of a target in nats the mean is exact.
+        times = f" ({winner.mse / above:.3g} times that above)" if above else ""
+        sentences.append(f"{condition} {outcome}, with predicted MSE {winner.mse:.3g}{times}")
+    return sentences
+
+
+def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> list[str]:
+    """Say of a plan whose epsilon a priori is above its target against whom it is calibrated, and what keeps the target.
+
+    Empty for other plans, and for targets in nats, which no other protocol has. ``domain``: where values lie.
+    """
+    target, name, sentences = plan.target, plan.protocol.name, []
+    if plan.above_target is None or target.nats is not None or name == PREFERRED:
+        return []
+    if "executions" in plan.prediction:
+        sentences.append(
+            f"{name}: calibrated as in its paper, where it is chance who colludes: {plan.prediction['certificate']}. The chance "
+            "that other colluders learn more is not in delta, and no ledger counts on it"
+        )
+    instead, against = preferred(target, {}, domain, None)
+    if instead is None:
+        return [*sentences, f"{PREFERRED} does not keep the target either: {against}"]
+    times = instead.mse / Candidate(plan, 0.0, 0.0).mse
+    return [
+        *sentences,
+        f"{PREFERRED} promises epsilon {epsilon_text(instead.epsilon_a_priori)} a priori, no matter who of as many colludes: "
+        f"predicted MSE {instead.mse:.3g} per coordinate, {times:.3g} times that of {name}",
+    ]
+
+
+def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]:
+    changes: list[tuple[str, Target, Server]] = []
+    if target.dropouts:
+        changes.append(("if nobody dropped out,", replace(target, dropouts=0.0), server))
+    else:
+        changes.append(("if one in ten dropped out,", replace(target, dropouts=0.1), server))
+    half = target.parties // 2
+    if target.colluding < half:
+        changes.append((f"if {half} colluded,", replace(target, colluding=half), server))
+    if target.colluding > 1:
+        changes.append(("if nobody shared what it sees,", replace(target, colluding=1), server))
+    if server == Server.NONE:
+        changes.append(("if a collector were there that need not be trusted with values,", target, Server.AGGREGATOR))
+    return changes
+
+
+# Of which a study's convener can think before anybody is asked: one member may be gone, one may collude.
+USUAL = Committee(5)
+# More sites than that are seldom online together.
+MANY = 100
+# With who may collude, and what a site does.
+_Planned = tuple[Candidate, str, str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """``mse``: predicted, per coordinate; ``against``: who may collude; ``steps``: what a site does; ``sent``: its bytes.
+
+    ``against`` says why there is none where that is so, and there are no figures then.
+    """
+
+    name: str
+    protocol: str
+    against: str
+    steps: str
+    mse: float | None = None
+    over_central: float | None = None
+    sent: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"way": self.name, **{name: value for name, value in vars(self).items() if name != "name" and value is not None}}
+
+
+def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDomain | None = None) -> list[Way]:
+    """Beside each other, for the target of a ``ranking`` of all peer-to-peer protocols. ``domain``: where values lie."""
+    target = ranking.target
+    return [
+        _way("peer to peer", lambda: _by_peers(ranking, target)),
+        _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, domain)),
+        _way("by file", lambda: _by_file(ranking, target)),
+    ]
+
+
+@python_call
+def propose(plan: Plan, committee: Committee = USUAL, *, one_message: bool = False) -> str | None:
+    """What a ``committee`` would give beside a plan, in a sentence: for more than 100 parties, or where each is to send
+    ``one_message``. None otherwise, for a plan that has one, and where none can be had."""
+    target = plan.target
+    many = target.parties > MANY
+    if target.committee is not None or plan.above_target is not None or not (many or one_message):
+        return None
+    way = _way(f"committee of {committee.members}", lambda: _by_committee(target, committee, plan.domain))
+    if way.mse is None or way.over_central is None:
+        return None
+    own = float(plan.prediction["mse_noise"] + plan.prediction["mse_dropout_bias"])
+    why = f"{target.parties} parties are seldom online together" if many else "each party is to send one message"
+    if plan.protocol.traits.by_file and many:
+        why = f"{target.parties} parties send one message each"
+    over = own / way.mse * way.over_central
+    return (
+        f"{why}: a {way.name} would open one file of each with {way.over_central:.3g} times the mean squared error of a trusted "
+        f"curator, where {plan.protocol.name} has {over:.3g} times; {way.against} may collude then: ask for it with "
+        f"--committee {committee.members}"
+    )
+
+
+def _way(name: str, planned: Callable[[], _Planned]) -> Way:
+    try:
+        candidate, against, steps = planned()
+    except InputError as error:
+        return Way(name, "", f"none: {error}", "")
+    over = candidate.mse / candidate.mse_central
+    # Who hands in one file sends it once, no matter who reads it.
+    sent = candidate.message_bytes if candidate.plan.protocol.traits.by_file else candidate.bytes_sent
+    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
+
+
+def _by_peers(ranking: Ranking, target: Target) -> _Planned:
+    usual = next((other for other in ranking if other.plan.protocol.name == PREFERRED), None)
+    candidate = usual or next((other for other in ranking if not other.plan.protocol.traits.by_file), None)
+    if candidate is None:
+        raise InputError("no peer-to-peer protocol keeps this target")
+    steps = f"online together for {count_of(candidate.rounds, 'round')}"
+    return candidate, f"any {target.colluding} of the {target.parties} sites", steps
+
+
+def _by_committee(target: Target, committee: Committee, domain: InputDomain | None) -> _Planned:
+    committee_target = replace(target, committee=committee, colluding=committee.colluding)
+    candidate = rank(committee_target, [CommitteeSharing()], domain=domain)[0]
+    against = f"all other sites with any {committee.colluding} of the {committee.members} members"
+    return candidate, against, "1 file; members are online together"
+
+
+def _by_file(ranking: Ranking, target: Target) -> _Planned:
+    def stands_alone(candidate: Candidate) -> bool:
+        """With noise that pairs share, one missing file makes the result noise where none is planned to be missing."""
+        shared = candidate.plan.protocol.name == "cordp-dme"
+        return candidate.plan.protocol.traits.by_file and not (shared and target.responding == target.parties)
+
+    candidate = next((other for other in ranking if stands_alone(other)), None)
+    if candidate is None:
+        raise InputError("no protocol by file keeps this target")
+    alone = candidate.plan.protocol.name == "local-dp"
+    return candidate, "all others" if alone else f"any {target.colluding} of the {target.parties} sites", "1 file"

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.rounding import round_up
+from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.gate import as_recorded, tries_all, worst_bound
 from quietmean.planning.levels import ChosenLevels, predicted_error
-from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.execution import Execution

@@ -18,10 +18,8 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import optimize
 from quietmean.core.rounding import round_up
-from quietmean.planning.accuracy import LinearEstimate
+from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_estimates, draw_scenario, worst_mu
 from quietmean.planning.choices import CalibrationMethod
-from quietmean.planning.large import WATCHED, worst_mu
-from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
@@ -103,7 +101,7 @@ def _trials(target: Target, coalitions: int) -> int:
 
 
 def find_levels_of_many(target: Target, template: Mechanism, seed: Seed) -> ChosenLevels:
-    """Levels for many parties, without a gate; see :mod:`quietmean.planning.large`."""
+    """Levels for many parties, without a gate; see :mod:`quietmean.planning.accuracy`."""
     estimates = estimates_of(target, template, seed)
     ratio = 0.0
     if any(estimate.delta_variance is not None for estimate in estimates):

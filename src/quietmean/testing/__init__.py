@@ -22,8 +22,7 @@ from quietmean.testing.conformance import (
     mixes,
 )
 from quietmean.testing.examples import example_execution
-from quietmean.testing.sensitivity import check_sensitivity, farthest_records
-from quietmean.testing.statistic_conformance import check_feature, check_statistic
+from quietmean.testing.statistic_conformance import check_feature, check_sensitivity, check_statistic, farthest_records
 from quietmean.testing.statistics import (
     assert_mean,
     assert_rate,

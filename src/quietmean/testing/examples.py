@@ -1,4 +1,4 @@
-"""Executions in one line, for tests and documentation."""
+"""Executions in one line, and certificates of them, for tests and documentation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from quietmean.graphs import churn
+from quietmean.privacy import Adversary, Certificate, PrivacyAnalysis
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import insecure_seed
+from quietmean.transcript import Transcript
 
 
 def example_execution(
@@ -28,3 +30,11 @@ def example_execution(
     schedule = value.draw_schedule(parties, seed)
     trace = churn(seed, schedule.rounds, parties, permanent, temporary)
     return Execution(value, schedule, trace, sensitivity, np.ones(parties))
+
+
+def certificate_of(
+    transcript: Transcript, adversary: Adversary, sensitivity: float, method: str = "auto", delta: float = 1e-6
+) -> Certificate:
+    """What the adversary learns if the noise is Gaussian, as the transcript says; ``method`` names the solver."""
+    analysis = PrivacyAnalysis.of_gaussian(transcript, sensitivity, delta, method=method)
+    return analysis.against(adversary.corrupt, adversary.observed)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.graphs import churn
 from quietmean.planning import Target
-from quietmean.planning.accuracy import LinearEstimate
+from quietmean.planning.accuracy import LinearEstimate, Scenario
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import choose_levels
-from quietmean.planning.scenarios import Scenario
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed

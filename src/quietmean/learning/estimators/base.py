@@ -8,7 +8,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, dataclass_transform
 
@@ -19,16 +19,91 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from quietmean.core.arrays import Array
 from quietmean.core.codec import to_plain
-from quietmean.core.domain import UNITS_OF_VECTORS
+from quietmean.core.domain import UNITS_OF_VECTORS, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call, python_class
 from quietmean.core.output import Output
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import nearest, require_known
-from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.sites import FitSite, OnPaper, site_of
+from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, site_of
 from quietmean.planning.automatic import AUTO
+from quietmean.privacy import Charge, CoalitionCertificate, compose
+from quietmean.protocols.execution import Execution
 from quietmean.studies.agreement.any_study import study_text
+from quietmean.studies.outcome.outcome import StudyOutcome
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitCertificate:
+    """``epsilon`` at ``delta``: an upper bound for one ``unit``, under replacement, against ``colluding`` parties who put
+    together all that they see. ``charge``: the same as a ledger adds it up. ``executions``: what happened, one for each release.
+    """
+
+    unit: PrivacyUnit
+    delta: float
+    colluding: int
+    charge: Charge
+    executions: tuple[Execution, ...]
+
+    @classmethod
+    def of_study(cls, outcome: StudyOutcome) -> Self:
+        """The certificate of one release: what its certificate says, or what was promised where that is less."""
+        worst = int(outcome.certificate.mu.argmax())
+        target = outcome.target
+        return cls(target.unit, target.delta, target.colluding, outcome.charge(worst), (outcome.execution,))
+
+    @classmethod
+    def of_session(cls, session: SiteRounds, executions: Sequence[Execution]) -> Self:
+        """The certificate of the rounds that began, with a result or not; ``executions``: those that this process has seen."""
+        terms = session.terms
+        return cls(terms.unit, terms.delta, terms.colluding, terms.charge(session.begun), tuple(executions))
+
+    def after(self, before: FitCertificate) -> FitCertificate:
+        """The certificate of this fit and one ``before`` it of the same data, against any one coalition for both."""
+        return FitCertificate(
+            self.unit,
+            self.delta,
+            max(self.colluding, before.colluding),
+            compose([before.charge, self.charge]),
+            (*before.executions, *self.executions),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executions as the plain data that receipts have: a copy of an estimator can go to another process."""
+        return {**self.__dict__, "executions": [execution.to_json() for execution in self.executions]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, executions=tuple(map(Execution.from_json, state["executions"])))
+
+    def __repr__(self) -> str:
+        cost = f"epsilon {epsilon_text(self.epsilon)} at delta {self.delta:g} for one {self.unit} under {self.neighbouring}"
+        return f"FitCertificate({cost}, {len(self.executions)} releases, {self.colluding} colluding)"
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Rounded up."""
+        return self.charge.epsilon(self.delta)
+
+    @property
+    def neighbouring(self) -> str:
+        return str(Neighbouring.REPLACEMENT)
+
+    def of_release(self, number: int) -> CoalitionCertificate:
+        """The certificate of one release by itself, from 0, against every coalition of the size: exact, and takes its time."""
+        return self.executions[number].privacy(self.delta).coalitions(self.colluding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data, without the executions."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "neighbouring": self.neighbouring,
+            "colluding": self.colluding,
+            "mu": self.charge.mu,
+            "releases": len(self.executions),
+        }
+
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -15,10 +15,8 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.learning.estimators.base import InvalidInput, Private, estimator, filled, public
-from quietmean.learning.estimators.certificate import FitCertificate
-from quietmean.learning.kept import KeptState, packed, unpacked
-from quietmean.learning.sites import SiteRounds, clamped_note, parties_of, site_of
+from quietmean.learning.estimators.base import FitCertificate, InvalidInput, Private, estimator, filled, public
+from quietmean.learning.sites import KeptState, SiteRounds, clamped_note, packed, parties_of, site_of, unpacked
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean
 

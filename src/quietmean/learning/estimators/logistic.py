@@ -16,8 +16,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.readable import count_of
 from quietmean.core.schema import require_known
 from quietmean.learning.averaging import ModelAveraging
-from quietmean.learning.estimators.base import OUTCOME, InvalidInput, estimator, filled, public
-from quietmean.learning.estimators.certificate import FitCertificate
+from quietmean.learning.estimators.base import OUTCOME, FitCertificate, InvalidInput, estimator, filled, public
 from quietmean.learning.estimators.one_study import OneStudy
 from quietmean.learning.models import GeneralizedLinearModel
 from quietmean.learning.sites import clamped_note, parties_of, site_of

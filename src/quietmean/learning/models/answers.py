@@ -16,7 +16,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
-from quietmean.learning.models.designs import Level
+from quietmean.learning.models.formulas import Level
 from quietmean.learning.models.newton import Newton, least_known
 from quietmean.statistics.completeness import whole_number
 from quietmean.statistics.estimate import Estimate

@@ -1,9 +1,10 @@
-"""Generalized linear models by rounds."""
+"""Models by rounds: generalized linear models, proportional hazards, and the one that a session says it fits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,12 +13,14 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_call
 from quietmean.core.schema import require_known
-from quietmean.learning.models.designs import ModelDesign
-from quietmean.learning.models.families import FAMILIES, Family
-from quietmean.learning.models.formulas import FormulaTerms
-from quietmean.learning.models.model import ModelByRounds, ModelKeywords
+from quietmean.learning.models.families import FAMILIES, Family, Hazard
+from quietmean.learning.models.formulas import FormulaTerms, ModelDesign
+from quietmean.learning.models.model import VERSION, ModelByRounds, ModelKeywords
 from quietmean.learning.models.newton import DesignRows
-from quietmean.statistics import Column
+from quietmean.learning.sites import OnPaper
+from quietmean.statistics import Column, Columns
+from quietmean.statistics.names import split
+from quietmean.studies.agreement.session_study import SessionStudy
 
 
 class GeneralizedLinearModel(ModelByRounds):
@@ -103,3 +106,147 @@ class GeneralizedLinearModel(ModelByRounds):
         values = by_name[outcome.name][complete]
         values = values if outcome.boolean else np.clip(values, self.family.low, self.family.high)
         return DesignRows(design.rows(used), values, offset[complete], np.flatnonzero(complete), len(records))
+
+
+COMMON, SHIFTED, OWN = "common", "shifted", "own"
+BASELINES = {COMMON: "", SHIFTED: " + party", OWN: " + interval:party"}
+_INTERVAL, _PARTY = "interval", "party"
+
+
+class ProportionalHazards(ModelByRounds):
+    """Hazard ratios of the terms of ``formula``, such as ``~ age + arm``, for the ``event`` (a boolean column) at ``time``, seen
+    in the intervals between ``edges``: grouped proportional hazards, where the log hazard of an interval is a baseline and terms.
+
+    Rounds have no partial likelihood, as one record would move its score by many; here each record adds scores of its own
+    intervals. ``baseline``: one for all parties ("common"), with a factor for each party ("shifted"), or for each party one of
+    its own ("own", which takes many records at each). Who is censored within an interval counts with the part of it that was
+    seen.
+    ``residual``: the largest expected number of events of one record that counts in full. Everything else as in
+    :class:`GeneralizedLinearModel`.
+    """
+
+    kind = "proportional-hazards"
+
+    @python_call
+    def __init__(
+        self,
+        formula: str,
+        columns: Iterable[Column | Mapping[str, Any]],
+        *,
+        time: str,
+        event: str,
+        edges: Sequence[float],
+        baseline: str = COMMON,
+        residual: float | None = None,
+        rounds: int = 6,
+        **general: Unpack[ModelKeywords],
+    ) -> None:
+        super().__init__(columns, rounds=rounds, residual=residual, **general)
+        self.formula, self.time, self.event, self.baseline = formula, time, event, baseline
+        self.edges = tuple(float(edge) for edge in edges)
+        require_known("baseline", baseline, tuple(BASELINES))
+        if len(self.edges) < 2 or not all(0 <= low < high for low, high in pairwise(self.edges)):
+            raise InputError("edges must be two or more rising numbers from 0 on: the ends of the intervals of time")
+        if self.columns.number(time).low < 0:
+            raise InputError(f"column {time!r} is the time and may be below 0: declare it with bounds from 0 on")
+        for name in (_INTERVAL, _PARTY):
+            if name in self.columns.names:
+                raise InputError(f"a column is called {name!r}, which the baseline has: call it something else")
+        self.terms = FormulaTerms(formula, self.columns)
+        if self.terms.outcome:
+            raise InputError(f"{formula!r} names an outcome: write ~ term + term, and give time and event")
+        for name in (time, event):
+            if name in self.terms.used:
+                raise InputError(f"column {name!r} is in the outcome and on the right, too: leave it out there")
+        self.family  # noqa: B018 - refused here
+
+    @cached_property
+    def family(self) -> Family:
+        return Hazard.of(self.columns[self.event], self.residual, 1.0)
+
+    def describe(self) -> dict[str, Any]:
+        """What all parties have to do alike, in plain data."""
+        return {
+            "formula": self.formula,
+            "columns": [column.describe() for column in self.columns],
+            "time": self.time,
+            "event": self.event,
+            "edges": list(self.edges),
+            "baseline": self.baseline,
+            **({} if self.residual is None else {"residual": self.residual}),
+        }
+
+    @property
+    def intervals(self) -> tuple[str, ...]:
+        """What they are called."""
+        return tuple(f"{low:g} to {high:g}" for low, high in pairwise(self.edges))
+
+    def _design_for(self, parties: int) -> ModelDesign:
+        intervals = self.intervals if len(self.intervals) > 1 else (*self.intervals, "later")
+        more = [Column(name=_INTERVAL, levels=intervals)]
+        if self.baseline != COMMON:
+            more.append(Column(name=_PARTY, levels=tuple(f"{place + 1}" for place in range(parties))))
+        right = split(self.formula, "~")[-1]
+        formula = f"~ 0 + {_INTERVAL}{BASELINES[self.baseline]} + {right}"
+        return ModelDesign(FormulaTerms(formula, Columns([*self.columns, *more])))
+
+    def _headline(self, design: ModelDesign) -> Iterable[str]:
+        return (name for name in design.names if not name.startswith((f"{_INTERVAL}[", f"{_PARTY}[")))
+
+    def _groups(self, design: ModelDesign) -> dict[str, Sequence[int]]:
+        return {name: places for name, places in design.terms.groups.items() if not name.startswith((_INTERVAL, _PARTY))}
+
+    def _rows(self, design: ModelDesign, records: Array, place: int) -> DesignRows:
+        complete = np.flatnonzero(self._complete(records, [*self.terms.used, self.time, self.event]))
+        by_name = dict(zip(self.columns.names, records[complete].T, strict=True))
+        time, event = np.maximum(by_name[self.time], 0.0), by_name[self.event] > 0.5
+        # A time beyond its bound is censored there.
+        last = self.columns[self.time].high
+        event, time = event & (time <= last), np.minimum(time, last)
+        low, high = np.array(self.edges[:-1]), np.array(self.edges[1:])
+        here = time[:, None] > low
+        # An event at the very beginning is one of the first interval.
+        here[:, 0] |= event & (time == low[0])
+        record, interval = np.nonzero(here)
+        seen = np.clip(time[record] - low[interval], 0.0, high[interval] - low[interval]) / (high - low)[interval]
+        happens = event[record] & (time[record] <= high[interval])
+        used = {name: by_name[name][record] for name in self.terms.used}
+        used[_INTERVAL] = interval.astype(np.float64)
+        if self.baseline != COMMON:
+            used[_PARTY] = np.full(len(record), float(place))
+        offset = np.where(happens, 0.0, np.log(np.maximum(seen, 1e-12)))
+        return DesignRows(design.rows(used), happens.astype(np.float64), offset, complete[record], len(records))
+
+
+_KINDS: dict[str, type[GeneralizedLinearModel] | type[ProportionalHazards]] = {
+    model.kind: model for model in (GeneralizedLinearModel, ProportionalHazards)
+}
+# Of a purpose, what says which model it is.
+_NAMES = ("kind", "model", "version")
+
+
+def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
+    """The model that such a session of so many parties fits.
+
+    Raises :class:`InputError` for one that is not what this program makes of the same words, as of another version.
+    """
+    purpose: Mapping[str, Any] = study.purpose
+    kind = _KINDS.get(str(purpose.get("model")))
+    if kind is None:
+        raise InputError(
+            f"the session fits {purpose.get('model')!r}, which this version does not know: it has {', '.join(_KINDS)}"
+        )
+    if purpose.get("version") != VERSION:
+        raise InputError(
+            f"the session fits a model by version {purpose.get('version', 1)} of its rounds, and this program by version "
+            f"{VERSION}: install at all sites the version that its convener has"
+        )
+    fields_of_model = {name: value for name, value in purpose.items() if name not in _NAMES}
+    try:
+        model = kind(**fields_of_model, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
+    except TypeError:
+        raise InputError("the session says no whole model: its convener writes it by save_study") from None
+    fields = model._asked(model._design_for(parties), OnPaper(count=parties))
+    if fields["purpose"] != purpose or fields["dimension"] != study.dimension:
+        raise InputError("the session and its model do not belong together: its convener writes both by save_study")
+    return model

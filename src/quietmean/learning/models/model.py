@@ -15,12 +15,11 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.learning.kept import KeptState, RoundsLeft
 from quietmean.learning.models.answers import Fit
-from quietmean.learning.models.designs import ModelDesign
 from quietmean.learning.models.families import Family
+from quietmean.learning.models.formulas import ModelDesign
 from quietmean.learning.models.newton import DesignRows, Newton
-from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, parties_of, site_of
+from quietmean.learning.sites import FitSite, KeptState, OnPaper, RoundsLeft, SiteRounds, parties_of, site_of
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.sessions import RoundMean

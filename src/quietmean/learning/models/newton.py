@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
-from quietmean.learning.kept import packed, unpacked
 from quietmean.learning.models.families import Family
+from quietmean.learning.sites import packed, unpacked
 from quietmean.sessions import RoundMean
 
 # Eigenvalues of the information are known from so many deviations of the noise on.

@@ -14,8 +14,7 @@ from quietmean.core.cells import plain_name
 from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.extensions import loaded
-from quietmean.core.extras import import_extra
+from quietmean.core.extensions import import_extra, loaded
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, open_database, query_of, type_declared
