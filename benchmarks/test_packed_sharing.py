@@ -89,7 +89,7 @@ def costs(parameters: PackedSharing, value: np.ndarray) -> tuple[float, float, f
 
 def masked_input(value: np.ndarray) -> float:
     """The noisy, masked vector of a client of secagg-plus: rotation, noise, and a mask for each of its neighbours."""
-    from quietmean.protocols.secagg.encoding import encode as encode_input
+    from quietmean.protocols.secagg.spec import encode as encode_input
 
     plan = calibrate(target(10), get_protocol("secagg-plus")())
     protocol: Any = plan.protocol

@@ -25,9 +25,8 @@ from quietmean.core.threads import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure
-from quietmean.protocols.cordp_dme.design import gaussian_variance, least_error
-from quietmean.protocols.cordp_dme.pairs import place_pairs
-from quietmean.protocols.cordp_dme.sparse import sparse_design
+from quietmean.protocols.cordp_dme.design import gaussian_variance, least_error, sparse_design
+from quietmean.protocols.cordp_dme.party import place_pairs
 from quietmean.randomness import Seed
 from quietmean.randomness.noise import ExchangeKey, SecureNoise
 from quietmean.transcript import run_lockstep

@@ -22,7 +22,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.inputs import leaving
+from quietmean.protocols.packed_sharing.encoding import leaving
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise

@@ -11,7 +11,7 @@ from page_parts import DOCS, between, table
 
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.inputs import input_chances
+from quietmean.protocols.packed_sharing.encoding import input_chances
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME
 
 PAGE = DOCS / "packed-sharing.md"

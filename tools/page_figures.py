@@ -38,7 +38,7 @@ from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.committee import committee_for
+from quietmean.protocols.packed_sharing.design import committee_for
 from quietmean.randomness import Seed
 from quietmean.statistics import Columns
 

@@ -20,7 +20,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.protocols import Target
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.committee import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost
+from quietmean.protocols.packed_sharing.design import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost
 from quietmean.protocols.packed_sharing.protocol import opened_sum
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise

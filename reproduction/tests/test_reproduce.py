@@ -22,7 +22,7 @@ from quietmean.planning.accuracy import draw_scenario as planned_scenario
 from quietmean.planning.accuracy import linear_estimate
 from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols.gopa.accounting import pairwise_sigma
+from quietmean.protocols.gopa.loss import pairwise_sigma
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed

@@ -18,7 +18,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary
 from quietmean.protocols.consensus.analysis import Dynamics
-from quietmean.protocols.consensus.run import run_consensus
+from quietmean.protocols.consensus.population import run_consensus
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed

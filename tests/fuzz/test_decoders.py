@@ -42,11 +42,10 @@ from quietmean.node.session.logs import GossipedLogs, PartyLog, decode_log, enco
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, read_header, read_whole
-from quietmean.protocols.committee.lists import read_list
+from quietmean.protocols.committee.lists import read_list, read_segment, record, segment_front
 from quietmean.protocols.committee.messages import read_statement
 from quietmean.protocols.committee.result import ResultError, read_result
-from quietmean.protocols.committee.segments import read_segment, record, segment_front
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.publishing import ContentError
 from quietmean.studies.agreement.any_study import is_study
 from quietmean.studies.agreement.contribution import DropReceipt
 from quietmean.studies.agreement.signed import Signed, read_signed
@@ -198,7 +197,9 @@ DECODERS = {
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
     ),
     "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
-    "sums": Decoder("protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS),
+    "sums": Decoder(
+        "protocols/committee/session.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS
+    ),
     # Of what is not known it says nothing, and raises nothing.
     "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),
     "toml": Decoder("core/toml_files.py", in_file(lambda path: read_tables(path, "file")), (InputError,), (STUDY,)),

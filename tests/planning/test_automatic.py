@@ -25,7 +25,7 @@ from quietmean.planning.candidates import Candidate, Ranking, rank
 from quietmean.privacy import Charge
 from quietmean.protocols import registry
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca.connection import FAILURE, disconnected_bound, rounds_that_connect
+from quietmean.protocols.inca.protocol import FAILURE, disconnected_bound, rounds_that_connect
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.randomness import Seed

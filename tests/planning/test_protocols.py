@@ -15,8 +15,8 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.protocols.cordp_dme import CorDPDME, gaussian_variance, optimal_design, sparse_design
-from quietmean.protocols.cordp_dme.pairs import place_pairs
-from quietmean.protocols.cordp_dme.sparse import sparse_leakage
+from quietmean.protocols.cordp_dme.design import sparse_leakage
+from quietmean.protocols.cordp_dme.party import place_pairs
 from quietmean.protocols.gopa import GOPA
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate

@@ -21,7 +21,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secagg import encoding
+from quietmean.protocols.secagg import spec
 from quietmean.protocols.traits import ANY_DOMAIN
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -95,7 +95,7 @@ class Silenced(InsecurePopulationNoise):
 @pytest.fixture(autouse=True)
 def silent_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of secure aggregation, which draws its noise from a secret."""
-    monkeypatch.setattr(encoding, "discrete_gaussian", lambda seed, scale, size: np.zeros(size, dtype=np.int64))
+    monkeypatch.setattr(spec, "discrete_gaussian", lambda seed, scale, size: np.zeros(size, dtype=np.int64))
 
 
 def study(protocol: str, asked: list[Statistic], protects: Protects, options: dict[str, Any]) -> StudyTerms:

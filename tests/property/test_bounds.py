@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.threads import one_thread
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import IncA, branches, flows
-from quietmean.protocols.inca.branches import HandingOver, branch_and_bound, divided
+from quietmean.protocols.inca import IncA, flows, groups
 from quietmean.protocols.inca.flows import OwnWays, flow_bound
-from quietmean.protocols.inca.groups import groups_bound
+from quietmean.protocols.inca.groups import HandingOver, branch_and_bound, divided, groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution
@@ -102,7 +101,7 @@ def test_every_choice_lies_in_a_part(sizes: list[int]) -> None:
 
 @pytest.mark.slow
 def test_coalitions_with_members_in_both_halves_are_missed_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branches, "divided", lambda union: itertools.islice(divided(union), 2))
+    monkeypatch.setattr(groups, "divided", lambda union: itertools.islice(divided(union), 2))
     assert attack(30, SEED) < 1 - 1e-3
 
 

@@ -25,11 +25,9 @@ from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.push_sum import parameters as parameters_module
+from quietmean.protocols.push_sum.fixed_point import inverse_product, rounding_information, whole_shift, widened
 from quietmean.protocols.push_sum.parameters import Terms
-from quietmean.protocols.push_sum.party import PushSumParty
-from quietmean.protocols.push_sum.rounding import inverse_product, rounding_information, widened
-from quietmean.protocols.push_sum.rounds import next_online
-from quietmean.protocols.push_sum.whole_shift import whole_shift
+from quietmean.protocols.push_sum.party import PushSumParty, next_online
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
@@ -396,7 +394,7 @@ def test_whole_changes_of_noise_make_the_changes_of_injections(
 @settings(max_examples=examples(100), deadline=None)
 @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
 def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, seed: int) -> None:
-    """The step of the proof in quietmean.protocols.push_sum.rounding that is about this code."""
+    """The step of the proof in quietmean.protocols.push_sum.fixed_point that is about this code."""
     check_shift(execution, seed)
 
 

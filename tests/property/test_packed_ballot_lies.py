@@ -16,10 +16,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.party import Message, PartyId
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, is_valid
-from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, leads
+from quietmean.protocols.packed_sharing.ballots import FIRST_PROPOSAL, FIRST_VOTES, BallotProposal, is_valid, leads
+from quietmean.protocols.packed_sharing.encoding import leaders_of
 from quietmean.protocols.packed_sharing.messages import MemberStatement
-from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.randomness import Seed
 from support.effort import examples
 from support.packed_liars import PARTIES, Run, codec_of, protocol, wrong_sum

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Message
-from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed
 from support.packed_liars import NAMED, PARTIES, Change, Run, codec_of, protocol, wrong_sum
 

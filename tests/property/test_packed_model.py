@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from quietmean.protocols.packed_sharing.ballots import BallotRules, ballots_needed
-from quietmean.protocols.packed_sharing.member import CommitteeMember, MemberState
+from quietmean.protocols.packed_sharing.ballots import BallotRules, CommitteeMember, MemberState, ballots_needed
 from support.packed_model import (
     Ended,
     Model,

@@ -20,7 +20,7 @@ from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.schedule import leaders_of
+from quietmean.protocols.packed_sharing.encoding import leaders_of
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
 

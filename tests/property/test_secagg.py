@@ -17,12 +17,12 @@ from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secagg import SecAgg, SecAggParameters, wire
+from quietmean.protocols.secagg import SecAgg, SecAggParameters
+from quietmean.protocols.secagg import keys as wire
 from quietmean.protocols.secagg.batch import follow
 from quietmean.protocols.secagg.driver import aggregate
-from quietmean.protocols.secagg.keys import SEALED_BYTES, Secrets, own_mask, pair_mask
+from quietmean.protocols.secagg.keys import SEALED_BYTES, SHARE_BYTES, Secrets, own_mask, pair_mask, share
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorState
-from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed

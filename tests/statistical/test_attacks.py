@@ -24,7 +24,7 @@ from quietmean.privacy.mutual_information import (
     revealed_variance,
 )
 from quietmean.protocols.consensus import PROTOCOL
-from quietmean.protocols.consensus.leakage import cumulative_leakage, honest_components, mutual_information
+from quietmean.protocols.consensus.error import cumulative_leakage, honest_components, mutual_information
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed

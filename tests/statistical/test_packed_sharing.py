@@ -12,8 +12,17 @@ from scipy import stats
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.field import null_vector, product
-from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, deal_points, expand, padded
+from quietmean.protocols.packed_sharing.packing import (
+    Elements,
+    Packing,
+    add,
+    deal,
+    deal_points,
+    expand,
+    null_vector,
+    padded,
+    product,
+)
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed

@@ -8,10 +8,10 @@ from typing import Any
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.core.party import Message, Step
-from quietmean.protocols.committee.holdings import HeldInMemory
+from quietmean.protocols.committee.lists import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
-from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState
 from quietmean.randomness import Seed
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise
 

@@ -9,7 +9,7 @@ import numpy as np
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus import Consensus
-from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
+from quietmean.protocols.consensus.population import ConsensusRun, run_consensus
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed

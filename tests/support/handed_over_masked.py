@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import Message, PartyId
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secagg import SecAgg, wire
+from quietmean.protocols.secagg import SecAgg
+from quietmean.protocols.secagg import keys as wire
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.transcript import run_lockstep
 

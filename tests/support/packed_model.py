@@ -16,16 +16,20 @@ from typing import Any
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.core.party import PartyId
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, PartyMask, decided, unpack
-from quietmean.protocols.packed_sharing.member import (
+from quietmean.protocols.packed_sharing.ballots import (
     FIRST_PROPOSAL,
     FIRST_VOTES,
     STATUS,
+    BallotProposal,
+    BallotRules,
     CommitteeMember,
     Heard,
     MemberState,
+    PartyMask,
+    decided,
     is_unpublished,
     leads,
+    unpack,
 )
 
 # A member each, by number.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace
-from quietmean.protocols.consensus.leakage import honest_components
+from quietmean.protocols.consensus.error import honest_components
 from quietmean.protocols.consensus.quantiser import dither, reconstruct, unpack
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.execution import Execution

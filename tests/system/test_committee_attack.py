@@ -11,7 +11,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.accounting import charge
 from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.result import read_result
-from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun

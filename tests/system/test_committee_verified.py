@@ -23,7 +23,7 @@ from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.lists import list_digest, read_list, write_list
 from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.result import read_result
-from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState
 from quietmean.randomness import Seed
 from quietmean.statistics import Columns, Statistic, Workload
 from quietmean.studies import StudyTerms

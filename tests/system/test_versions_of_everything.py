@@ -28,7 +28,7 @@ from quietmean.node.monitor.monitor import status_path, write_status
 from quietmean.node.net import Identity, Purpose
 from quietmean.node.storage.database import StoreDatabase
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.segments import segment_front
+from quietmean.protocols.committee.lists import segment_front
 from quietmean.sessions import SessionAccount, SessionTerms
 from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.party.by_file import CommitteeContributor

@@ -10,17 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.protocols.committee import Committee, choice, contribution, member
+from quietmean.protocols.committee import Committee, contribution, member
 from quietmean.protocols.committee.checks import challenge, check_numbers
 from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, resolve
 from quietmean.protocols.committee.contribution import ContributionError, open_excerpt, read_header
 from quietmean.protocols.committee.evidence import Evidence
-from quietmean.protocols.committee.holdings import Held
 from quietmean.protocols.committee.keys import DIGEST_BYTES, key_line
-from quietmean.protocols.committee.lists import CheckList, entries_of, read_list, write_list
+from quietmean.protocols.committee.lists import CheckList, Held, entries_of, read_list, write_list
 from quietmean.protocols.committee.selection import select
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed
 from support.committee_liars import with_ciphertexts_of
 from support.committee_run import CommitteeRun
@@ -97,7 +96,8 @@ def test_a_digest_stands_for_one_choice(run: CommitteeRun, monkeypatch: pytest.M
     assert len({one.digest(WORLD.session.session) for one in (valid, *beside)}) == len(beside) + 1
     # A build that leaves M out of it.
     monkeypatch.setattr(
-        choice, "choice_digest", lambda session, members, noise, lists, chosen, marks: repr((noise, chosen, marks))
+        "quietmean.protocols.committee.choice.choice_digest",
+        lambda session, members, noise, lists, chosen, marks: repr((noise, chosen, marks)),
     )
     assert valid.digest(b"") == msgspec.structs.replace(valid, members=(), lists=()).digest(b"")
 

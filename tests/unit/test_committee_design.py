@@ -14,7 +14,7 @@ from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.accounting import charge, predicted_error, promised
 from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 
 
 def target(contributors: int = 100, dimension: int = 10, **changes: Any) -> Target:

@@ -19,7 +19,7 @@ from quietmean.protocols.committee.encoding import encode
 from quietmean.protocols.committee.layout import Layout, layout_of
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 from quietmean.randomness import Seed
 from quietmean.statistics.columns import Column
 from quietmean.statistics.features import Moments, Vertex

@@ -31,7 +31,7 @@ from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from support.committee_world import SEALER, CommitteeWorld

@@ -21,11 +21,10 @@ from quietmean.node.net import Identity, Purpose
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.admission import ADMISSION_BYTES, AdmissionByVoucher, voucher_content
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, header_digest, make_contribution, read_header
-from quietmean.protocols.committee.holdings import HeldInMemory
 from quietmean.protocols.committee.keys import raw_key
-from quietmean.protocols.committee.lists import entries_of, read_list, write_list
+from quietmean.protocols.committee.lists import HeldInMemory, entries_of, read_list, write_list
 from quietmean.protocols.committee.result import check_result, read_result
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed
 from quietmean.report import ReportFacts
 from quietmean.studies.agreement.contribution import session_of

@@ -16,8 +16,8 @@ from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_conne
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
+from quietmean.protocols.consensus.population import run_consensus
 from quietmean.protocols.consensus.rate import measured_rate, regular_rate, searched_rate
-from quietmean.protocols.consensus.run import run_consensus
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import Seed

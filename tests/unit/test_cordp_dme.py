@@ -30,10 +30,8 @@ from quietmean.protocols.cordp_dme import (
     responder_curve,
     sparse_design,
 )
-from quietmean.protocols.cordp_dme.design import leakage
-from quietmean.protocols.cordp_dme.pairs import place_pairs, sparse_pairs
-from quietmean.protocols.cordp_dme.sparse import sparse_leakage
-from quietmean.protocols.cordp_dme.spec import MeanDecoder
+from quietmean.protocols.cordp_dme.design import leakage, sparse_leakage
+from quietmean.protocols.cordp_dme.party import MeanDecoder, place_pairs, sparse_pairs
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise

@@ -25,7 +25,7 @@ from quietmean.drop.box import JOURNAL, Dropped, WholeContribution
 from quietmean.node.net import Identity
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, make_noise, read_header, read_whole
-from quietmean.protocols.committee.segments import read_segment, record, segment_front
+from quietmean.protocols.committee.lists import read_segment, record, segment_front
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.contribution import DropReceipt
 from quietmean.studies.party import handing_in

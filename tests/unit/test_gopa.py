@@ -19,9 +19,8 @@ from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.gopa.accounting import complete_graph, conservative_mu, graph_mu, laplacian, pairwise_sigma
-from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
-from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
+from quietmean.protocols.gopa.loss import complete_graph, conservative_mu, graph_mu, laplacian, pairwise_sigma
+from quietmean.protocols.gopa.party import GopaAggregator, GopaParty, draw_pairs, read_list, write_list
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.statistics import Column, Columns, Workload

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quietmean.cli.main import main
 from quietmean.privacy.dominating import nats_of_whole_numbers
-from quietmean.protocols.consensus.leakage import nats_of_hidden
+from quietmean.protocols.consensus.error import nats_of_hidden
 from quietmean.protocols.execution import Execution
 
 Array = NDArray[np.float64]

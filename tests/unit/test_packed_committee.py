@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from quietmean.protocols.packed_sharing.committee import (
+from quietmean.protocols.packed_sharing.design import (
     REDRAWS,
     TOO_FEW_MEMBERS,
     DrawnCommittee,

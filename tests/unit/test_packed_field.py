@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.protocols.packed_sharing import field
+from quietmean.protocols.packed_sharing import packing as field
 from quietmean.protocols.packed_sharing.packing import Packing, padded
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import BitStream, Seed

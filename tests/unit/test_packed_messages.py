@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
+from quietmean.protocols.publishing import ContentError
 from support.effort import examples
 
 PRIMES = {4: 2**31 - 1, 2: 65521}

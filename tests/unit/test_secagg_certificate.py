@@ -21,8 +21,8 @@ from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.loss import EXACT, UPPER_BOUND
 from quietmean.protocols import Mechanism, get_protocol
+from quietmean.protocols.discrete import conditional_norm
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.random_rounding import conditional_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound, wrap_chance
 from quietmean.protocols.secagg.batch import SecAggOutcome

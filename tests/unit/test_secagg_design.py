@@ -16,7 +16,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge
 from quietmean.protocols import get_protocol
-from quietmean.protocols.random_rounding import conditional_norm, rounded_norm
+from quietmean.protocols.discrete import conditional_norm, rounded_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail

@@ -13,18 +13,32 @@ from scipy.stats import chi2
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.protocols.content import ContentError
-from quietmean.protocols.random_rounding import conditional_norm, round_at_random, round_conditionally, rounded_norm
-from quietmean.protocols.secagg import SecAgg, wire
-from quietmean.protocols.secagg.encoding import (
+from quietmean.protocols.discrete import conditional_norm, round_at_random, round_conditionally, rounded_norm
+from quietmean.protocols.publishing import ContentError
+from quietmean.protocols.secagg import SecAgg
+from quietmean.protocols.secagg import keys as wire
+from quietmean.protocols.secagg.keys import (
+    PRIME,
+    SHARE_BYTES,
+    Secrets,
+    combine,
+    commitment,
+    is_usable,
+    lagrange,
+    own_mask,
+    pair_mask,
+    put_on,
+    seal,
+    share,
+    unseal,
+)
+from quietmean.protocols.secagg.spec import (
     _hadamard,
     decode_sum,
     encode,
     rotate,
     rotate_back,
 )
-from quietmean.protocols.secagg.keys import Secrets, commitment, is_usable, own_mask, pair_mask, put_on, seal, unseal
-from quietmean.protocols.secagg.shamir import PRIME, SHARE_BYTES, combine, lagrange, share
 from quietmean.randomness import BitStream, ExchangeKey, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 

@@ -23,8 +23,7 @@ from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
 from quietmean.core.portability import make_folders, read_at, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
-from quietmean.protocols.committee.holdings import UsedVouchers
-from quietmean.protocols.committee.segments import record, segment_front
+from quietmean.protocols.committee.lists import UsedVouchers, record, segment_front
 from quietmean.protocols.committee.session import CommitteeSession
 
 # Hidden, as members look at all other files.

@@ -17,13 +17,13 @@ from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import make_contribution
 from quietmean.protocols.committee.encoding import encode
-from quietmean.protocols.committee.holdings import HeldInMemory
 from quietmean.protocols.committee.keys import raw_key
+from quietmean.protocols.committee.lists import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState
 from quietmean.randomness import SecureNoise, Seed
 
 

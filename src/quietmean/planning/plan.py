@@ -36,8 +36,7 @@ from quietmean.protocols.interception import Interception, require_promise_if_re
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.result_broadcast import CannotBe, ResultBroadcast
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import ANY_DOMAIN
-from quietmean.protocols.weights import check_weight
+from quietmean.protocols.traits import ANY_DOMAIN, check_weight
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:

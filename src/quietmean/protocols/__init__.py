@@ -11,11 +11,9 @@ from typing import Any, cast
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
-from quietmean.protocols.mechanism import Design, Mechanism
-from quietmean.protocols.releases import Releases
-from quietmean.protocols.server import Server
+from quietmean.protocols.mechanism import Design, Mechanism, Releases
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Traits
+from quietmean.protocols.traits import Server, Traits
 
 __all__ = [
     "Design",

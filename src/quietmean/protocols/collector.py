@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.protocols.server import Server
-from quietmean.protocols.traits import Traits
+from quietmean.protocols.traits import Server, Traits
 
 
 def with_collector(traits: Traits, collector: PartyId | None) -> Traits:

@@ -14,13 +14,12 @@ from quietmean.core import lazy
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.errors import InputError, named
+from quietmean.core.errors import InputError, ProtocolFailure, named
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed
@@ -31,6 +30,29 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
     from quietmean.transcript.symbols import SymbolicReading
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """What all parties made public: vectors (n, d), weights (n,), and the parties ``by`` (n,) that released at all."""
+
+    vector: Vector
+    weight: Array
+    by: Mask
+
+    def total(self) -> tuple[Vector, float]:
+        """The sums of vectors, (d,), and of weights over all that released. Raises :class:`ProtocolFailure` if there is none."""
+        weight = float(self.weight[self.by].sum())
+        if not self.by.any() or weight <= 0:
+            raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
+        return self.vector[self.by].sum(axis=0), weight
+
+    def estimate(self) -> Vector:
+        """The plain mean, shape (d,): total vector over total weight."""
+        vector, weight = self.total()
+        mean: Vector = vector / weight
+        return mean
+
 
 NOTHING_BOUNDS = "nothing bounds what this protocol may give away"
 

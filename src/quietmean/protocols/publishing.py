@@ -1,11 +1,15 @@
-"""The machine of parties that only publish something. No message is sent to a single party."""
+"""What machines of several protocols are made of: a private value, a content that cannot be read, and parties that publish."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from quietmean.core.party import Message, PartyId, Release, Step
+from quietmean.core.numbers import numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.graphs import Schedule
+from quietmean.protocols.discrete import DiscreteNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,21 @@ class PublishingParty:
 
     def expects(self, state: PublishingState) -> frozenset[PartyId]:
         return frozenset()
+
+
+Parameters = TypeVar("Parameters", bound=DiscreteNoise)
+
+
+class PrivateValue(Generic[Parameters]):
+    """One party's ``value`` (d,) with its public ``weight``, where it is in the ``schedule``, and what draws its ``noise``."""
+
+    def __init__(
+        self, parameters: Parameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+    ) -> None:
+        self._parameters, self._schedule, self._party = parameters, schedule, party
+        self._numbers = numbers_for(value, parameters.numbers())
+        self._value, self._weight, self._noise = self._numbers.value(value), weight, noise
+
+
+class ContentError(Exception):
+    """A content that is not exactly of its form, or a request that must be refused; its text states why."""

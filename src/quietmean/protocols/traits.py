@@ -5,14 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption
+from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.literature import Publication
-from quietmean.protocols.server import Server
+
+
+class Server(StrEnum):
+    """The special party that a protocol needs, if any: what a user must accept, in rising order of trust.
+
+    An aggregator ("collector" in files and commands) must stay, but need not be trusted with values. A curator sees them.
+    """
+
+    NONE = "none"
+    AGGREGATOR = "collector"
+    CURATOR = "curator"
+
+    def allows(self, other: Server) -> bool:
+        """Does a user who accepts this server also accept ``other``, which needs no more trust?"""
+        order = list(Server)
+        return order.index(other) <= order.index(self)
+
 
 ANY_DOMAIN = "any bounded set"
 # Of sums that are taken modulo a number: a value beyond the bounds is the same number as one within them.
@@ -245,3 +263,12 @@ class Traits:
     def weight_is_known(self) -> bool:
         """Whether the weight in a result is that of those who count, as each stated it."""
         return self.releases_are_public or self.checks.weights_are_agreed
+
+
+def check_weight(weight: float, largest: float) -> None:
+    """Raises :class:`InputError` for a weight beyond the plan's."""
+    if weight > largest:
+        raise InputError(
+            f"the party's weight is {weight:g} but the plan leaves room for {largest:g}: "
+            f"plan with the option largest_weight={math.ceil(weight)} or more"
+        )

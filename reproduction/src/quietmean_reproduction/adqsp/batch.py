@@ -1,7 +1,7 @@
 """Many runs of consensus at once, one a column, where everybody stays, nothing gets lost and every edge has messages of its own.
 
-The numbers are those of :func:`quietmean.protocols.consensus.run.run_consensus` to the last bit. Here an iteration is computed
-for some links after the others, so that what belongs to them stays in the processor's cache: several times faster.
+The numbers are those of :func:`quietmean.protocols.consensus.population.run_consensus` to the last bit. Here an iteration is
+computed for some links after the others, so that what belongs to them stays in the processor's cache: several times faster.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from quietmean.core.party import Vector
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
-from quietmean.protocols.consensus.leakage import mutual_information
+from quietmean.protocols.consensus.error import mutual_information
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.adqsp.estimator import NEIGHBOURS, knn_information, knn_of_itself

@@ -11,7 +11,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus import Consensus, Quantisation
-from quietmean.protocols.consensus.run import run_consensus
+from quietmean.protocols.consensus.population import run_consensus
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed

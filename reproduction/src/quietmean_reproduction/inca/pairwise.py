@@ -18,9 +18,9 @@ from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.gopa.accounting import complete_graph, laplacian, pairwise_sigma, shared_pairs
+from quietmean.protocols.gopa.loss import complete_graph, laplacian, pairwise_sigma, shared_pairs
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.spec import GopaParameters
+from quietmean.protocols.gopa.party import GopaParameters
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.accounts import SPREAD
@@ -127,7 +127,7 @@ class _Spectrum:
 def least_pair_sigma(graphs: Sequence[_Spectrum], star: float, largest_mu: float) -> float:
     """The least standard deviation of pair noise with which nobody has more than ``largest_mu`` in any of the graphs.
 
-    As :func:`quietmean.protocols.gopa.accounting.pairwise_sigma` for each of them, with every graph decomposed only once.
+    As :func:`quietmean.protocols.gopa.loss.pairwise_sigma` for each of them, with every graph decomposed only once.
     """
     high = 1.0 / largest_mu
 

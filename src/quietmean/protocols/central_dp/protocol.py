@@ -20,9 +20,8 @@ from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, to_collector, with_collector
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.mechanism import Design, Mechanism
-from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Traits
+from quietmean.protocols.traits import Server, Traits
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 

@@ -20,8 +20,8 @@ from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.committee.layout import MOST_BITS
 from quietmean.protocols.committee.parameters import NOISE_BEYOND, REPETITIONS, CommitteeParameters
-from quietmean.protocols.packed_sharing.accounting import rounded_sensitivity
-from quietmean.protocols.packed_sharing.field import reduction_distance, words_for
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.packing import reduction_distance, words_for
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 if TYPE_CHECKING:

@@ -21,8 +21,17 @@ from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.packed_sharing.field import Residues, inner_products, lagrange, product, remainders, uniform
-from quietmean.protocols.packed_sharing.packing import Packing, member_points, secret_points
+from quietmean.protocols.packed_sharing.packing import (
+    Packing,
+    Residues,
+    inner_products,
+    lagrange,
+    member_points,
+    product,
+    remainders,
+    secret_points,
+    uniform,
+)
 from quietmean.randomness import BitStream, Seed
 
 _LABEL = b"quietmean committee challenge 1\0"

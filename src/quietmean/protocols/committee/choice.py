@@ -20,7 +20,7 @@ from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chos
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.ballots import members_of
-from quietmean.protocols.packed_sharing.field import Residues
+from quietmean.protocols.packed_sharing.packing import Residues
 
 _LABEL = "quietmean committee choice 1"
 

@@ -40,13 +40,13 @@ from quietmean.protocols.committee.keys import (
 from quietmean.protocols.committee.layout import Layout, layout_of_noise
 from quietmean.protocols.committee.parameters import REPETITIONS, CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.packed_sharing.field import uniform
 from quietmean.protocols.packed_sharing.packing import (
     Elements,
     deal,
     expand,
     member_points,
     secret_points,
+    uniform,
     values_on_polynomials,
 )
 from quietmean.randomness import BitStream, Seed

@@ -18,7 +18,7 @@ from quietmean.protocols.committee.parameters import (
     ballots_for,
 )
 from quietmean.protocols.committee_size import Committee
-from quietmean.protocols.packed_sharing.grid import COARSE, largest_that_holds, least_mu, on_grid, wanted_fineness
+from quietmean.protocols.packed_sharing.encoding import COARSE, largest_that_holds, least_mu, on_grid, wanted_fineness
 from quietmean.protocols.packed_sharing.spec import BALL, BOX, LARGE_PRIME, PackedSharingParameters
 from quietmean.protocols.target import Target
 

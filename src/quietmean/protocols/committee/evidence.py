@@ -25,12 +25,11 @@ from quietmean.protocols.committee.messages import (
 from quietmean.protocols.committee.parameters import REPETITIONS
 from quietmean.protocols.committee.selection import agreement
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.committee.state import CommitteeState
-from quietmean.protocols.committee.voting import HeardVotes, Proposed
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.committee.voting import CommitteeState, HeardVotes, Proposed
 from quietmean.protocols.packed_sharing.ballots import PartyMask
 from quietmean.protocols.packed_sharing.correction import agreeing_members
-from quietmean.protocols.packed_sharing.field import Residues
+from quietmean.protocols.packed_sharing.packing import Residues
+from quietmean.protocols.publishing import ContentError
 
 # Of one member and ballot, and of one ballot: what lies beyond shows nothing new.
 _MOST = 2

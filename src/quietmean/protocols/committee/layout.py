@@ -20,7 +20,7 @@ from quietmean.core.party import Units, Vector
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.records import RecordProducts, RelationSums
-from quietmean.protocols.packed_sharing.field import Residues, Wide, remainders
+from quietmean.protocols.packed_sharing.packing import Residues, Wide, remainders
 from quietmean.randomness import Seed
 
 # What float64 may be off of a whole number of steps; bounds that are none are rounded outwards.

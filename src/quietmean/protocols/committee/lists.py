@@ -10,18 +10,32 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import IO, Final, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import decode
-from quietmean.protocols.committee.keys import DIGEST_BYTES, KEY_BYTES, SIGNATURE_BYTES, Kind, Signer
+from quietmean.core.output import require_version
+from quietmean.protocols.committee.contribution import (
+    ContributionError,
+    DealtParts,
+    Header,
+    Part,
+    excerpt_of,
+    front_bytes,
+    largest_part,
+    open_excerpt,
+    read_header,
+)
+from quietmean.protocols.committee.keys import DIGEST_BYTES, KEY_BYTES, SIGNATURE_BYTES, Kind, Opener, Signer
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.content import ContentError
-from quietmean.protocols.packed_sharing.field import Residues
+from quietmean.protocols.packed_sharing.packing import Residues
+from quietmean.protocols.publishing import ContentError
 
 _LABEL = "quietmean committee list 1"
 _LENGTH = 4
@@ -121,3 +135,123 @@ def keys_of(entries: Entries, name: str = "dealer") -> list[bytes]:
     # An item of a fixed-size string would lose zeros at its end.
     raw = np.ascontiguousarray(entries[name]).tobytes()
     return [raw[place : place + KEY_BYTES] for place in range(0, len(raw), KEY_BYTES)]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One contribution, by its header digest; ``dealer``: the raw identity key of who made it."""
+
+    digest: bytes
+    dealer: bytes
+    weight: float
+    part: Part = field(repr=False)
+
+
+class Holdings(Protocol):
+    """Contributions with different dealers, all of them checked. They are gone through twice, for the list and for the sum."""
+
+    def __iter__(self) -> Iterator[Held]: ...
+
+
+class UsedVouchers:
+    """How many contributions by voucher a member took: not more than the study has, whatever its registrar certified."""
+
+    def __init__(self, session: CommitteeSession) -> None:
+        self._session, self._taken = session, 0
+
+    def take(self, dealer: bytes) -> None:
+        """Count the first contribution of a dealer. Raises :class:`ContributionError` for one more than the sum has room for."""
+        if self._session.is_listed(dealer):
+            return
+        if self._taken >= self._session.vouchers:
+            raise ContributionError(f"{self._taken} others came by voucher before, and the study has no more vouchers")
+        self._taken += 1
+
+
+class HeldInMemory:
+    """For as many contributions as fit the memory. ``left_out``: of each file not taken the contributor, if known, and why."""
+
+    def __init__(self, session: CommitteeSession, member: int, opener: Opener) -> None:
+        self._session, self._member, self._opener = session, member, opener
+        self._held: dict[bytes, Held] = {}
+        self._vouchered = UsedVouchers(session)
+        self.left_out: list[tuple[str, str]] = []
+
+    def take(self, raw: bytes) -> bool:
+        """Whether a whole file, or this member's excerpt of one, is of those taken. The first one of a contributor is."""
+        dealer = ""
+        try:
+            header = read_header(self._session, raw)
+            dealer = header.contributor
+            held = self._opened(header, raw)
+            if held.dealer not in self._held:
+                self._vouchered.take(held.dealer)
+        except ContributionError as error:
+            self.left_out.append((dealer, str(error)))
+            return False
+        before = self._held.setdefault(held.dealer, held)
+        if before.digest != held.digest:
+            self.left_out.append((dealer, "its contributor made another one, which came first"))
+        return before.digest == held.digest
+
+    def _opened(self, header: Header, raw: bytes) -> Held:
+        if header.kind != DealtParts.VALUE:
+            raise ContributionError("it is a member's noise, not a contribution")
+        own = excerpt_of(self._session, header, raw, self._member)
+        part = open_excerpt(self._session, header, own, self._member, self._opener)
+        return Held(header.digest, header.dealer, header.weight, part)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+_FRONT = struct.Struct("<8s32sH")
+_RECORD = struct.Struct("<Id")
+_MAGIC = b"qmsegm1\n"
+FRONT_BYTES: Final = _FRONT.size
+
+
+def segment_front(session: CommitteeSession, member: int) -> bytes:
+    """The first bytes of a segment for a member."""
+    return _FRONT.pack(_MAGIC, session.session, member)
+
+
+def record(excerpt: bytes, time: float) -> bytes:
+    """One contribution in a segment."""
+    return _RECORD.pack(len(excerpt), time) + excerpt
+
+
+def is_segment(start: bytes) -> bool:
+    """Whether a file that begins so is meant to be a segment. Raises :class:`ContributionError` for one of another version."""
+    require_version(start[: len(_MAGIC)], _MAGIC, "it", ContributionError)
+    return start.startswith(_MAGIC)
+
+
+def read_segment(session: CommitteeSession, file: IO[bytes], member: int) -> Iterator[tuple[bytes, float]]:
+    """The excerpts for a member and when they came, one after the other; none from another member's segment.
+
+    Raises :class:`ContributionError` for the segment of another study, and where one ends within a contribution.
+    """
+    start = file.read(FRONT_BYTES)
+    if len(start) < FRONT_BYTES:
+        raise ContributionError("it is cut off, or was changed on the way")
+    _, digest, number = _FRONT.unpack(start)
+    if digest != session.session:
+        raise ContributionError("it is for another study")
+    if number != member:
+        return
+    largest = front_bytes(session) + largest_part(session)
+    while front := file.read(_RECORD.size):
+        # A drop that was killed leaves a contribution that it did not acknowledge.
+        if len(front) < _RECORD.size:
+            raise ContributionError("it ends within a contribution")
+        length, time = _RECORD.unpack(front)
+        if length > largest:
+            raise ContributionError("it has something larger than any contribution: it was changed on the way from there on")
+        excerpt = file.read(length)
+        if len(excerpt) < length:
+            raise ContributionError("it ends within a contribution")
+        yield excerpt, time

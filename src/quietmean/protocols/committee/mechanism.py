@@ -32,10 +32,9 @@ from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.layout import layout_of, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters, wrong_sums_corrected
 from quietmean.protocols.committee_size import Committee, Size
-from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
 from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, Traits, Volume
 from quietmean.randomness import Seed

@@ -26,20 +26,19 @@ from quietmean.protocols.committee.contribution import (
     read_header,
 )
 from quietmean.protocols.committee.evidence import Evidence, Taken
-from quietmean.protocols.committee.holdings import Held, Holdings
 from quietmean.protocols.committee.keys import DIGEST_BYTES, Opener, Sealer, Signer
-from quietmean.protocols.committee.lists import entries_of, entry_of, keys_of, list_digest, write_list
+from quietmean.protocols.committee.lists import Held, Holdings, entries_of, entry_of, keys_of, list_digest, write_list
 from quietmean.protocols.committee.messages import Echo, SignedStatement, echo, propose, sign_sum, vote, write_statement
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import CheckedResult, Result, ResultError, check_result, read_result, result_of
 from quietmean.protocols.committee.selection import select
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.committee.state import CommitteeState
 from quietmean.protocols.committee.voting import (
     FIRST_ECHOES,
     FIRST_PROPOSAL,
     LISTS,
     NOISE,
+    CommitteeState,
     Voter,
     VotingRules,
     certificate,

@@ -13,7 +13,7 @@ from quietmean.core.codec import decode
 from quietmean.protocols.committee.choice import OpeningChoice
 from quietmean.protocols.committee.keys import Kind, Signer
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.publishing import ContentError
 
 # More of anything in one message is no honest member's.
 _MOST = 256

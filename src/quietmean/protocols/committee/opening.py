@@ -19,7 +19,7 @@ from quietmean.protocols import literature
 from quietmean.protocols.committee.mechanism import DESIGNED, CommitteeFields
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState
 from quietmean.protocols.mechanism import Closing, Mechanism
 from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed

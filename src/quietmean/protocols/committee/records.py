@@ -18,8 +18,11 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.party import Units, Vector
 from quietmean.core.statement import ProductRelation, WholeRecord
-from quietmean.protocols.packed_sharing.field import Wide, uniform
-from quietmean.protocols.random_rounding import round_with
+from quietmean.protocols.discrete import round_with
+from quietmean.protocols.packed_sharing.packing import (
+    Wide,
+    uniform,
+)
 from quietmean.randomness import BitStream, Seed
 
 

@@ -21,9 +21,9 @@ from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
 from quietmean.protocols.committee.messages import MemberSum, is_summed
 from quietmean.protocols.committee.parameters import wrong_sums_corrected
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.packing import Elements
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed
 
 _LABEL = "quietmean committee result 1"

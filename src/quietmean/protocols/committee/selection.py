@@ -18,7 +18,7 @@ from quietmean.protocols.committee.lists import CHOSEN, CheckList, Entries, chos
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.ballots import mask_of
 from quietmean.protocols.packed_sharing.correction import agreeing_members
-from quietmean.protocols.packed_sharing.field import Residues
+from quietmean.protocols.packed_sharing.packing import Residues
 
 # Rows of members, which entries, and whose noise, as a mask.
 _Candidate = tuple[list[int], Mask, int]

@@ -19,7 +19,7 @@ from quietmean.protocols.committee.admission import Vouching
 from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, key_line, raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of, layout_of_noise, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.content import ContentError
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import BitStream, Seed
 
 _SESSION_BYTES = 32
@@ -176,3 +176,6 @@ class CommitteeSession:
 @functools.lru_cache(maxsize=1024)
 def _first_seeded(dealer: bytes, members: int) -> int:
     return int.from_bytes(hashlib.sha256(dealer).digest(), "big") % members
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from quietmean.graphs.undirected import survives
 from quietmean.privacy import Adversary, GridLossConversion
 from quietmean.privacy.dominating import nats_of_whole_numbers
 from quietmean.protocols.consensus.edges_in_use import Deliveries, edges_in_use
-from quietmean.protocols.consensus.leakage import nats_of_hidden
+from quietmean.protocols.consensus.error import nats_of_hidden
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.protocols.shared_noise import connectivity
 

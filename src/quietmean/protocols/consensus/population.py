@@ -6,6 +6,7 @@ Rows are links (i, j), shape (2m,), or parties. z^(0) is sent over secure channe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,14 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
-from quietmean.protocols.consensus.local_noise import local_noise
+from quietmean.protocols.consensus.party import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
 from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges
+from quietmean.protocols.mechanism import Releases
+from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms, RealRows
 from quietmean.transcript.population import PopulationTerms, Reading, Receivers, Results, Rows
 
 # Called after each iteration t = 1, 2, ... with the estimates x^(t), a row for each party.
@@ -203,3 +207,71 @@ def _flows(links: DirectedEdges, parties: int) -> tuple[Flow, Flow, Flow]:
 
 def _moved(before: Rows | float, now: Rows, mask: Mask) -> Rows:
     return now.at(mask) if not isinstance(before, Rows) else now.at(mask) + before.at(~mask)
+
+
+# Called after each iteration t = 1, 2, ... with the estimates x^(t), shape (n, d).
+RowWatch = Callable[[int, Vector], None]
+
+
+def _no_rows(iteration: int, x: Vector) -> None:
+    """No observer."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConsensusRun:
+    """``releases`` of all parties; ``overloads`` (iterations,) how many entries overloaded a quantiser in each iteration.
+
+    ``active`` (2m,): which links their senders used to the end. ``peaks`` (iterations,): the largest input of a quantiser, in
+    cells.
+    """
+
+    releases: Releases
+    overloads: Ints
+    active: Mask
+    peaks: Array
+
+
+def run_consensus(
+    parameters: ConsensusParameters,
+    schedule: Schedule,
+    trace: ExecutionTrace,
+    values: Vector,
+    weights: Array,
+    noise: PopulationNoise,
+    watch: RowWatch = _no_rows,
+    initial: Vector | None = None,
+) -> ConsensusRun:
+    """Run on values (n, d), weights (n,). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise."""
+    arithmetic = RealRows(parameters.numbers())
+    reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
+    noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
+    z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
+    return follow(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, watch)
+
+
+def follow(
+    parameters: ConsensusParameters,
+    deliveries: Deliveries,
+    online: Mask,
+    values: Vector,
+    weights: Array,
+    z: Vector,
+    watch: RowWatch = _no_rows,
+) -> ConsensusRun:
+    """Run from noisy values (n, d), weights (n,) and z^(0) (2m, d), without drawing noise. ``online``: (T + 1, n)."""
+    reading = NumericReading(values)
+    exchange = LinkVariables(
+        parameters,
+        deliveries,
+        online,
+        reading.values,
+        weights,
+        NumericRows(z),
+        reading,
+        lambda iteration, x: watch(iteration, reading.vectors(x)),
+    )
+    results = exchange.run()
+    releases = Releases(reading.vectors(results.rows), results.weight, results.by)
+    quantisers, none = exchange.quantisers, np.zeros(parameters.iterations)
+    overloads, peaks = (none.astype(np.int64), none) if quantisers is None else (quantisers.overloads, quantisers.peaks)
+    return ConsensusRun(releases, overloads, exchange.active, peaks)

@@ -17,8 +17,7 @@ from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols import literature
-from quietmean.protocols.consensus.completion import complete
-from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
+from quietmean.protocols.consensus.design import complete, designed, quantisation_error, refuse_overload_of
 from quietmean.protocols.consensus.party import ConsensusParty, holds_back
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import most_bytes, packed_size

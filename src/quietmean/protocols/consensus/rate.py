@@ -138,3 +138,8 @@ def _largest_roots(operator: LinearOperator, attempt: int) -> NDArray[np.complex
 def _start(size: int, attempt: int) -> Array:
     """Random, since a regular start may lie in a space without the wanted roots; public, so that all parties find the same."""
     return BitStream(Seed.public("consensus rate", attempt)).standard_normal((size,))
+
+
+# Numbers per iteration of a trial, and the iterations that count as the end.
+_NUMBERS, _END = 10_000, 80
+_FEWEST, _MOST = 40, 1500

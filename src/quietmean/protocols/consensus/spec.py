@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
 from quietmean.graphs.undirected import Edges, is_connected
 from quietmean.protocols.discrete import DiscreteNoise
-from quietmean.protocols.graph_fields import GraphParameters, never_written
+from quietmean.protocols.fields import GraphParameters, never_written
 
 LOCAL_NOISE = ("none", "gaussian", "uniform", "laplace")
 # Which of its edges have to be open before a party sends anything that depends on its value.

@@ -17,7 +17,7 @@ from quietmean.core.arrays import Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.protocols.consensus.edges_in_use import Deliveries
-from quietmean.protocols.consensus.run import follow
+from quietmean.protocols.consensus.population import follow
 from quietmean.protocols.consensus.spec import EACH, ConsensusParameters, Quantisation
 from quietmean.randomness import BitStream, Seed
 

@@ -42,7 +42,7 @@ def worst_coalition(
 
 def lasting_bound(parameters: ConsensusParameters, sensitivity: float, size: int) -> CoalitionBound:
     """Bound mu for all executions, with what is certain of the graph that is left, or every coalition where there are few."""
-    from quietmean.protocols.consensus.leakage import hiding_covariance
+    from quietmean.protocols.consensus.error import hiding_covariance
     from quietmean.protocols.consensus.loss import MOST_TRIED, connected_without
 
     parties, own = parameters.parties, parameters.sigma_local**2

@@ -11,9 +11,9 @@ from quietmean.protocols.cordp_dme.design import (
     least_error,
     optimal_design,
     responder_curve,
+    sparse_design,
 )
 from quietmean.protocols.cordp_dme.protocol import CorDPDME
-from quietmean.protocols.cordp_dme.sparse import sparse_design
 
 __all__ = [
     "PROTOCOL",

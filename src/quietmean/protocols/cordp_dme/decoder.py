@@ -7,7 +7,7 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.protocols.cordp_dme.design import shrinkage
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
+from quietmean.protocols.cordp_dme.party import CordpDmeParameters, MeanDecoder
 
 
 def decode_total(

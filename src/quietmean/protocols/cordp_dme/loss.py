@@ -13,7 +13,7 @@ from quietmean.graphs import Schedule
 from quietmean.privacy import Adversary, GridLossConversion, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.cordp_dme.design import leakage
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+from quietmean.protocols.cordp_dme.party import CordpDmeParameters
 from quietmean.protocols.masking import MaskedMessages
 
 

@@ -20,18 +20,25 @@ from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, to_collector, with_collector
 from quietmean.protocols.cordp_dme.decoder import decode_total, shrinkage_of
 from quietmean.protocols.cordp_dme.design import (
+    all_pairs_information,
     ball_sensitivity,
     biased_mse,
     gaussian_variance,
     least_error,
     optimal_design,
+    place_information,
+    sparse_design,
+    worst_coalition,
 )
-from quietmean.protocols.cordp_dme.pairs import all_pairs, place_pairs, sparse_pairs
-from quietmean.protocols.cordp_dme.party import CordpDmeParty
-from quietmean.protocols.cordp_dme.population import population
-from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, MeanDecoder
-from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
+from quietmean.protocols.cordp_dme.party import (
+    CordpDmeParameters,
+    CordpDmeParty,
+    MeanDecoder,
+    all_pairs,
+    place_pairs,
+    population,
+    sparse_pairs,
+)
 from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.target import Target

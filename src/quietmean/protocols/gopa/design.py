@@ -20,7 +20,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
-from quietmean.protocols.gopa.spec import pair_chance
+from quietmean.protocols.gopa.party import pair_chance
 from quietmean.protocols.target import Target
 
 # Where no pair noise is left over, the error falls towards an infimum as pair noise grows: the design stops this close.

@@ -9,7 +9,7 @@ import numpy as np
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
-from quietmean.protocols.gopa.spec import ANNOUNCE, EXCHANGE, PUBLISH, RELEASE, ROLL_BACK
+from quietmean.protocols.gopa.party import ANNOUNCE, EXCHANGE, PUBLISH, RELEASE, ROLL_BACK
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.spec import PEER_ROUNDS, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
+from quietmean.protocols.gopa.party import PEER_ROUNDS, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 

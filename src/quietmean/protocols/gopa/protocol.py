@@ -17,20 +17,17 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
-from quietmean.protocols.gopa.design import (
-    check_partners,
-    expected_left_over,
-    kept_information,
-    least_present,
-    peer_design,
-)
+from quietmean.protocols.gopa.design import check_partners, expected_left_over, kept_information, least_present, peer_design
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.party import HERE, GopaAggregator, GopaParty, GopaPeer, GopaPeerState
-from quietmean.protocols.gopa.population import population
-from quietmean.protocols.gopa.spec import (
+from quietmean.protocols.gopa.party import (
+    HERE,
     PEER_ROUNDS,
     ROUNDS,
+    GopaAggregator,
     GopaParameters,
+    GopaParty,
+    GopaPeer,
+    GopaPeerState,
     default_partners,
     default_peers,
     draw_pairs,
@@ -38,6 +35,7 @@ from quietmean.protocols.gopa.spec import (
     list_bytes,
     pair_chance,
 )
+from quietmean.protocols.gopa.population import population
 from quietmean.protocols.mechanism import Closing, Design, Mechanism
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, Traits, Volume
@@ -170,7 +168,7 @@ class GOPA(GopaParameters, Mechanism):
         return self.own_promise(sensitivity, self.sigma_star, draws, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        from quietmean.protocols.gopa.worst_case import worst_coalition
+        from quietmean.protocols.gopa.loss import worst_coalition
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 

@@ -27,8 +27,7 @@ from quietmean.protocols.push_sum.parameters import (
     PushSumParameters,
     check_fixed_point,
 )
-from quietmean.protocols.push_sum.party import PushSumParty
-from quietmean.protocols.push_sum.population import contributing, parts_released, population
+from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Traits
 from quietmean.randomness import Seed

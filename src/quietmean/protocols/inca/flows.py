@@ -1,6 +1,6 @@
 """The worst coalition of IncA by a flow: what a party hands over by its own ways, decided before anybody knows who colludes.
 
-Ways are those of :mod:`~quietmean.protocols.inca.hidden_shares`. A *flow* is one number f_w for each way w in which party i takes
+Ways are those of :mod:`~quietmean.protocols.inca.worst_case`. A *flow* is one number f_w for each way w in which party i takes
 part. With h_w = 1 where a member of the coalition takes part in w, else 0, the ways that are left carry g_w = f_w (1 - h_w), and
 
     Lambda_ii <= c'P_i c - 2 b'g + g'Q g      for every f.

@@ -20,9 +20,9 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.push_sum.fixed_point import inverse_product
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.rounding import inverse_product
-from quietmean.protocols.push_sum.rounds import forgotten
+from quietmean.protocols.push_sum.party import forgotten
 
 Places = Ints
 

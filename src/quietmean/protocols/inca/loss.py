@@ -14,9 +14,8 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import REAL_ARITHMETIC, Adversary, GridLossConversion, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.protocols.push_sum.fixed_point import rounding_information, whole_shift, widened
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.rounding import rounding_information, widened
-from quietmean.protocols.push_sum.whole_shift import whole_shift
 
 
 class IncaLossConversion(GridLossConversion):
@@ -27,7 +26,7 @@ class IncaLossConversion(GridLossConversion):
     """
 
     def __init__(self, parameters: PushSumParameters, parties: int, information: float) -> None:
-        """``information``: b^2, see :func:`~quietmean.protocols.push_sum.rounding.rounding_information`.
+        """``information``: b^2, see :func:`~quietmean.protocols.push_sum.fixed_point.rounding_information`.
 
         Raises :class:`InputError` if the parameters do not state the number of coordinates.
         """
@@ -89,7 +88,7 @@ def _dimension(parameters: PushSumParameters) -> int:
 class RoundedLossConversion(LossConversion):
     """The loss of float64 noise on a grid: mu of the protocol in real numbers, widened by what rounding adds at most.
 
-    See :mod:`quietmean.protocols.push_sum.rounding`.
+    See :mod:`quietmean.protocols.push_sum.fixed_point`.
     """
 
     kind = UPPER_BOUND

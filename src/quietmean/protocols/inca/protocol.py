@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from quietmean.core.arrays import Array, Mask
+from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.input_domain import Box
+from quietmean.core.lazy_scipy import special
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN
@@ -18,19 +19,113 @@ from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.eavesdropping import Eavesdropping
-from quietmean.protocols.inca.before_release import guarded, hidden_variance
-from quietmean.protocols.inca.connection import rounds_that_connect
 from quietmean.protocols.mechanism import Mechanism, is_private
 from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
-from quietmean.protocols.push_sum.party import PushSumParty
-from quietmean.protocols.push_sum.population import contributing, parts_released, population
+from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import PlanningCost, ReleaseGate, Traits
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
     from quietmean.privacy import GridLossConversion, LossConversion
+
+# Rows (c, Z) whose parts outside the range of Z are larger give c away without noise.
+_TOLERANCE = 1e-9
+
+Parameters = TypeVar("Parameters", bound=PushSumParameters)
+
+
+def shift_square(injection: Injection) -> float:
+    """|w|^2: the least change of the unit noise terms that makes up for a unit change of x~ before the last round.
+
+    Infinite if there is none: then x~ itself can be known.
+    """
+    portion, noise = injection.portion[:-1], injection.noise[:-1]
+    change = np.linalg.lstsq(noise, portion)[0] if noise.size else np.zeros(0)
+    left = portion - noise @ change if noise.size else portion
+    return float(change @ change) if np.abs(left).max(initial=0.0) <= _TOLERANCE else math.inf
+
+
+def hidden_variance(parameters: PushSumParameters) -> float:
+    """The variance of the noise that hides a value from all others before its release, per coordinate."""
+    square, delta = shift_square(parameters.injections), parameters.sigma_delta
+    if not parameters.injections.portion[:-1].any():
+        return math.inf
+    cancelled = delta**2 / square if square > 0 else math.inf
+    variance = parameters.sigma_star**2 + parameters.sigma_guard**2 + cancelled
+    return _of_whole_numbers(parameters, square) if parameters.whole else variance
+
+
+def _of_whole_numbers(parameters: PushSumParameters, square: float) -> float:
+    """The variance with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
+    # Running parties certify nothing: they start without this import.
+    from quietmean.privacy.dominating import SMOOTHING
+
+    unit, coarse = parameters.grid**2, (parameters.grid * parameters.portions) ** 2
+    star, guard, delta = parameters.sigma_star**2, parameters.sigma_guard**2, parameters.sigma_delta**2
+    alone = max(0.0, star - SMOOTHING * coarse)
+    if not (star and delta and 0.0 < square < math.inf):
+        return alone
+    # What is left to chance of one of two terms once their sum is known: of eta_star and the guard, of both and Delta.
+    left = [1.0 / (1.0 / (star + guard) + square / delta), *([1.0 / (1.0 / star + 1.0 / guard)] if guard else [])]
+    if min(left) < SMOOTHING * coarse or delta <= SMOOTHING * unit:
+        return alone
+    return max(alone, star + guard + (delta - SMOOTHING * unit) / square)
+
+
+def guarded(parameters: Parameters, variance: float) -> Parameters:
+    """The parameters with the least guard for :func:`hidden_variance` to be at least ``variance``; rounded up."""
+    # A little more, so that rounding cannot leave it short.
+    missing = variance * (1 + 1e-9) - hidden_variance(replace(parameters, sigma_guard=0.0))
+    return replace(parameters, sigma_guard=round_up(math.sqrt(missing)) if missing > 0 else 0.0)
+
+
+# What is left to chance.
+FAILURE = 1e-9
+
+
+def disconnected_bound(parties: int, corrupt: int, rounds: int, schedule: str) -> float:
+    """The chance at most that the honest parties are not connected, with one receiver a round; 1 for other schedules."""
+    honest = parties - corrupt
+    if honest < 2:
+        return 0.0
+    if schedule not in ("permutation", "uniform"):
+        return 1.0
+    apart = _apart_in_a_cycle if schedule == "permutation" else _apart_in_draws
+    terms = [_log_choose(honest, some) + rounds * apart(parties, corrupt, some) for some in range(1, honest // 2 + 1)]
+    return min(1.0, float(np.exp(terms).sum()))
+
+
+def rounds_that_connect(parties: int, corrupt: int, schedule: str, most: int) -> int:
+    """The least number of rounds, up to ``most``, with which that chance is at most 1e-9."""
+    return next((rounds for rounds in range(1, most) if disconnected_bound(parties, corrupt, rounds, schedule) <= FAILURE), most)
+
+
+def _apart_in_a_cycle(parties: int, corrupt: int, some: int) -> float:
+    """The logarithm of p_s of a permutation."""
+    others, gaps = parties - corrupt - some, np.arange(1, min(some, corrupt - 1) + 1)
+    if not gaps.size:
+        return -math.inf
+    ways = (
+        _log_choose(corrupt, gaps)
+        + _log_choose(some - 1, gaps - 1)
+        + _log_choose(others + corrupt - gaps - 1, others)
+        + special.gammaln(some + 1)
+        + special.gammaln(others + 1)
+    )
+    return float(special.logsumexp(ways) + special.gammaln(corrupt) - special.gammaln(parties))
+
+
+def _apart_in_draws(parties: int, corrupt: int, some: int) -> float:
+    """The logarithm of p_s of a uniform schedule."""
+    others = parties - corrupt - some
+    sides = [(side, side + corrupt - 1) for side in (some, others)]
+    return sum(side * math.log(inside / (parties - 1)) if inside else -math.inf for side, inside in sides)
+
+
+def _log_choose(of: int | Ints, chosen: int | Ints) -> Any:
+    return special.gammaln(of + 1) - special.gammaln(chosen + 1) - special.gammaln(of - chosen + 1)
 
 
 # Certificates of more parties take far longer with noise that is all injected at once: its terms last over all rounds.

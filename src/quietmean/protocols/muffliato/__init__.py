@@ -1,7 +1,7 @@
 """Muffliato: local noise once, then gossip on a fixed graph (Cyffers, Even, Bellet and Massoulié 2022). For comparison."""
 
+from quietmean.protocols.muffliato.party import MuffliatoParameters
 from quietmean.protocols.muffliato.protocol import Muffliato
-from quietmean.protocols.muffliato.spec import MuffliatoParameters
 
 __all__ = ["PROTOCOL", "Muffliato", "MuffliatoParameters"]
 

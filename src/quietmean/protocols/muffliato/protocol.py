@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,18 +19,75 @@ from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.mechanism import Design, Mechanism
-from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
-from quietmean.protocols.muffliato.party import MuffliatoParty
-from quietmean.protocols.muffliato.population import mixed, population
-from quietmean.protocols.muffliato.spec import (
+from quietmean.protocols.muffliato.party import (
     ACCELERATED,
     MuffliatoParameters,
+    MuffliatoParty,
     default_rounds,
     gossip_schedule,
+    mixed,
+    population,
 )
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, PlanningCost, Traits
 from quietmean.randomness import BitStream, Seed
+
+
+def mean_renyi_epsilon(order: float, rounds: int, degree: int, parties: int, sigma: float, sensitivity: float = 1.0) -> float:
+    """alpha T d_i D^2 / (2 n sigma^2), a mean over observers, of Renyi order alpha: Muffliato, equation (7); IncA, (65)."""
+    return order * rounds * degree * sensitivity**2 / (2.0 * parties * sigma**2)
+
+
+def rounds_for(parties: int, gap: float) -> int:
+    """ceil(ln n / sqrt(gap)): Muffliato, Theorem 2 (variance at least 1). ``gap``: spectral gap of the gossip matrix."""
+    return math.ceil(math.log(parties) / math.sqrt(gap))
+
+
+@dataclass(frozen=True)
+class NetworkDesign:
+    """Noise for a pairwise network target: ``sigma`` per coordinate, at Renyi ``order``; ``mse`` without gossip error."""
+
+    sigma: float
+    order: float
+    rounds: int
+    parties: int
+
+    @property
+    def mse(self) -> float:
+        """Per coordinate, if every party reached the mean of the noisy values."""
+        return self.sigma**2 / self.parties
+
+
+def network_design(
+    parties: int, degree: int, rounds: int, epsilon: float, delta: float, sensitivity: float = 1.0
+) -> NetworkDesign:
+    """The least noise whose mean pairwise loss, converted from Renyi, is (epsilon, delta): IncA, equations (66) to (68).
+
+    Raises :class:`InputError` unless epsilon > 0 and 0 < delta < 1.
+
+    sigma^2 = (ln(1/delta) / (epsilon - e) + 1) T d D^2 / (2 n e) over 0 < e < epsilon, least where its derivative vanishes.
+    """
+    if not (epsilon > 0 and 0 < delta < 1):
+        raise InputError(f"epsilon is {epsilon:g} and delta {delta:g}: choose epsilon > 0 and 0 < delta < 1")
+    from scipy.optimize import minimize_scalar
+
+    log_delta = math.log(1.0 / delta)
+
+    def variance(spent: float) -> float:
+        order = log_delta / (epsilon - spent) + 1.0
+        return order * rounds * degree * sensitivity**2 / (2.0 * parties * spent)
+
+    bounds = (1e-9 * epsilon, (1.0 - 1e-9) * epsilon)
+    spent = float(minimize_scalar(variance, bounds=bounds, method="bounded", options={"xatol": 1e-12 * epsilon}).x)
+    return NetworkDesign(math.sqrt(variance(spent)), log_delta / (epsilon - spent) + 1.0, rounds, parties)
+
+
+def neighbour_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
+    """The exact epsilon against a neighbour, that of local DP with the same noise: its first message is x + noise."""
+    from quietmean.privacy import GAUSSIAN
+
+    return GAUSSIAN.epsilon(sensitivity / sigma, delta)
+
 
 # The predicted error averages this many executions, each probed with this many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256

@@ -16,8 +16,18 @@ import numpy as np
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import Units
 from quietmean.core.pieces import pieces
-from quietmean.protocols.packed_sharing.field import Residues, lagrange, null_vector, powers, product, uniform
-from quietmean.protocols.packed_sharing.packing import Elements, Packing, member_points, open_sums
+from quietmean.protocols.packed_sharing.packing import (
+    Elements,
+    Packing,
+    Residues,
+    lagrange,
+    member_points,
+    null_vector,
+    open_sums,
+    powers,
+    product,
+    uniform,
+)
 from quietmean.randomness import BitStream, Seed
 
 # The number of random combinations of the coordinates.

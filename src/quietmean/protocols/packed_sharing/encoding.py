@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import from_units
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, Units, Vector
+from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.core.pieces import pieces
-from quietmean.protocols.packed_sharing.spec import BALL, PackedSharingParameters
-from quietmean.protocols.random_rounding import clip_to_ball, round_at_random, round_conditionally, round_with
-from quietmean.protocols.weights import check_weight
+from quietmean.core.rounding import round_up
+from quietmean.graphs import Schedule, everybody
+from quietmean.protocols.discrete import clip_to_ball, round_at_random, round_conditionally, round_with
+from quietmean.protocols.packed_sharing.ballots import FIRST_PROPOSAL
+from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.spec import BALL, BOX, PackedSharingParameters
+from quietmean.protocols.target import Target
+from quietmean.protocols.traits import check_weight
 from quietmean.randomness import BitStream, Seed, discrete_pieces
+from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 
 def encode(parameters: PackedSharingParameters, value: Vector, weight: float, noise: NoiseSource) -> Iterator[Units]:
@@ -70,3 +78,169 @@ def decode_sum(parameters: PackedSharingParameters, total: Units, weight: float)
         units += weight * parameters.centre
         vector[piece] = units
     return vector
+
+
+Settings = TypeVar("Settings", bound=PackedSharingParameters)
+
+# Steps in the noise of one party: at least, so that rounding adds 1 % to the error at most; and where there is room, as many as
+# one table of the sampler has.
+COARSE, _FINE = 4.0, 512.0
+# The largest step, coarse and fine, as a part of the sensitivity over the root of the dimension, where rounding adds to it.
+_COARSE_NORM, _FINE_NORM = 0.06, 0.03
+# The same where the bound is the certain one, which grows with the step itself.
+_CERTAIN = 2.0**-11
+_STEP_BITS = 24
+_SLACK = 1e-9
+_LARGEST_EXPONENT = 700.0
+
+
+def least_mu(target: Target, points: float) -> float:
+    """The mu that the target leaves to the sum once all draws are paid for.
+
+    ``points``: the total variation distance of all random points from uniform ones. Each of the target's parties draws noise.
+    Raises :class:`InputError` where these use up delta.
+    """
+    from quietmean.privacy import mu_of_budget
+    from quietmean.privacy.dominating import discrete_charge
+
+    # Of all scales in use the smallest is the farthest from its model.
+    drawn = discrete_charge(COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
+    # Beyond this e^epsilon overflows float64, and delta is used up long before.
+    grown = math.exp(min(target.epsilon, _LARGEST_EXPONENT))
+    left = target.delta - (1 + grown) * (drawn + points) * (1 + _SLACK)
+    if left <= 0:
+        raise InputError(
+            f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs: plan with a larger delta"
+        )
+    return mu_of_budget(target.epsilon, left) * (1 - _SLACK)
+
+
+def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settings:
+    """With ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
+    from quietmean.privacy.dominating import smoothing
+
+    step = _short(shape.clip / fineness)
+    gridded = replace(shape, step=step, clip=step * fineness, sigma=step * COARSE)
+    square = (rounded_sensitivity(gridded, target.sensitivity) / mu) ** 2
+    variance = square
+    for _ in range(8):
+        variance = square + smoothing(variance)
+    own = math.sqrt(variance / (shape.minimum - target.colluding)) * (1 + _SLACK)
+    return replace(gridded, sigma=round_up(max(own, COARSE) * step))
+
+
+def _short(step: float) -> float:
+    """The step with so few digits that whole multiples of it are exact, rounded up."""
+    fraction, exponent = math.frexp(step)
+    return math.ldexp(math.ceil(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
+
+
+def wanted_fineness(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
+    """(least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
+    scale, root = on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
+    # Steps in the sensitivity where there is one from the centre to the bound.
+    each = target.sensitivity / shape.clip
+    if shape.region == BOX and shape.one_unit:
+        norms = (1.0, 1.0)
+    elif shape.region == BALL and shape.one_unit:
+        norms = (root / _COARSE_NORM / each, max(root / _FINE_NORM, 1 / _CERTAIN) / each)
+    else:
+        norms = (root / _COARSE_NORM / each, root / _CERTAIN / each)
+    # Noise grows with the number of steps, and by what rounding adds less.
+    coarsest, finest = (
+        math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((COARSE, _FINE), norms, strict=True)
+    )
+    while on_grid(shape, target, mu, coarsest).scale < COARSE * (1 + _SLACK):
+        coarsest += 1
+    return coarsest, max(coarsest, finest)
+
+
+def largest_that_holds(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest number of low..high that holds, where ``low`` does, and larger ones less."""
+    if holds(high):
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+# The chance of too few inputs that a plan accepts: then the study has to be run again.
+FEWER_INPUTS = 1e-3
+# Rounds if the first leader stays: dealing, status, proposal, votes, sums; and the part of leavers that leave before dealing.
+USUAL_ROUNDS = 5
+DEALING_SHARE = 1 / USUAL_ROUNDS
+
+
+def leaving(target: Target) -> int:
+    """How many parties leave during a run."""
+    return target.parties - target.responding
+
+
+def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, float]:
+    """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
+    leavers, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
+    ways = math.lgamma(leavers + 1)
+    # By logarithms, as with many parties the number of ways is not a double.
+    return {
+        target.parties - missing: math.exp(
+            ways - math.lgamma(missing + 1) - math.lgamma(leavers - missing + 1) + missing * missed + (leavers - missing) * dealt
+        )
+        for missing in range(leavers + 1)
+    }
+
+
+def chance_of_fewer(target: Target, minimum: int, share: float = DEALING_SHARE) -> float:
+    """The chance of fewer than ``minimum`` inputs."""
+    return math.fsum(chance for count, chance in input_chances(target, share).items() if count < minimum)
+
+
+def least_inputs(target: Target, share: float = DEALING_SHARE) -> int:
+    """u_min: the largest number of inputs that is missed with a chance of 1e-3 at most."""
+    fewer, inputs = 0.0, target.parties
+    for count, chance in sorted(input_chances(target, share).items()):
+        if fewer > FEWER_INPUTS:
+            break
+        inputs, fewer = count, fewer + chance
+    return inputs
+
+
+def expected_error(target: Target, minimum: int, party_variance: float, share: float = DEALING_SHARE) -> tuple[float, float]:
+    """Mean squared error per coordinate of the mean in runs with a result: of noise, and of values that are missing.
+
+    ``party_variance``: what each input adds to the variance of the sum.
+    """
+    kept = {count: chance for count, chance in input_chances(target, share).items() if count >= minimum}
+    total = math.fsum(kept.values())
+    noise = math.fsum(chance * party_variance / count for count, chance in kept.items()) / total
+    lost = math.fsum(chance * target.dropout_bias(count) for count, chance in kept.items()) / total
+    return noise, lost
+
+
+def draw_schedule(parties: int, rounds: int, seed: Seed) -> Schedule:
+    """Everybody may send to all others in every round but the third, in which the first leader proposes.
+
+    It lists the others in the order in which they lead.
+    """
+    return _led_by(BitStream(seed.derive("packed sharing leaders", parties)).permutation(parties).tolist(), rounds)
+
+
+def _led_by(order: Sequence[PartyId], rounds: int) -> Schedule:
+    parties = len(order)
+    table = np.empty((rounds, parties, parties - 1), dtype=np.int32)
+    table[:] = everybody(parties)
+    table[FIRST_PROPOSAL - 1] = -1
+    table[FIRST_PROPOSAL - 1, order[0]] = order[1:]
+    return Schedule(table)
+
+
+def is_drawn(schedule: Schedule) -> bool:
+    """Whether :func:`draw_schedule` makes such a one."""
+    led = np.count_nonzero(schedule.out_degree[FIRST_PROPOSAL - 1])
+    return led == 1 and np.array_equal(_led_by(leaders_of(schedule), schedule.rounds).neighbours, schedule.neighbours)
+
+
+def leaders_of(schedule: Schedule) -> tuple[PartyId, ...]:
+    """All parties, in the order in which they lead a ballot."""
+    first = int(np.nonzero(schedule.out_degree[FIRST_PROPOSAL - 1])[0][0])
+    return (first, *schedule.recipients(FIRST_PROPOSAL, first))

@@ -19,11 +19,18 @@ from typing import cast
 
 import numpy as np
 
-from quietmean.protocols.content import ContentError
-from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRules, PartyMask, unpack
-from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS
+from quietmean.protocols.packed_sharing.ballots import (
+    FIRST_PROPOSAL,
+    FIRST_VOTES,
+    STATUS,
+    BallotProposal,
+    BallotRules,
+    PartyMask,
+    unpack,
+)
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+from quietmean.protocols.publishing import ContentError
 
 SEED_BYTES = 32
 _VOTE, _PROPOSAL, _DECIDED, _OTHER, _SUM = 1, 2, 4, 8, 16

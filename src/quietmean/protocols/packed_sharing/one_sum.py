@@ -11,9 +11,8 @@ from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.mechanism import Mechanism, Releases
 from quietmean.protocols.packed_sharing.spec import BALL
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript, TranscriptBuilder
 

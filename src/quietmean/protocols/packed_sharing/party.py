@@ -17,31 +17,28 @@ import numpy as np
 from quietmean.core.codec import StableBytes
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.content import ContentError
 from quietmean.protocols.packed_sharing.ballots import (
+    DEALING,
+    FIRST_PROPOSAL,
+    FIRST_VOTES,
+    STATUS,
     BallotProposal,
     BallotRules,
+    CommitteeMember,
+    Heard,
+    MemberState,
     PartyMask,
+    is_unpublished,
     mask_of,
     members_of,
     unpack,
 )
 from quietmean.protocols.packed_sharing.correction import conclude
-from quietmean.protocols.packed_sharing.encoding import decode_sum, encode
-from quietmean.protocols.packed_sharing.member import (
-    DEALING,
-    FIRST_PROPOSAL,
-    FIRST_VOTES,
-    STATUS,
-    CommitteeMember,
-    Heard,
-    MemberState,
-    is_unpublished,
-)
+from quietmean.protocols.packed_sharing.encoding import decode_sum, encode, leaders_of
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal_residues, padded
-from quietmean.protocols.packed_sharing.schedule import leaders_of
 from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed
 
 _NOTHING = np.empty(0)

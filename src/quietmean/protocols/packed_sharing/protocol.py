@@ -18,19 +18,15 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, V
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
-from quietmean.protocols.packed_sharing.encoding import decode_sum, rounded
-from quietmean.protocols.packed_sharing.follow import FollowedOutcome, follow
-from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_error
+from quietmean.protocols.packed_sharing.encoding import USUAL_ROUNDS, decode_sum, draw_schedule, expected_error, is_drawn, rounded
+from quietmean.protocols.packed_sharing.follow import FollowedOutcome, ShareReader, follow, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
-from quietmean.protocols.packed_sharing.opening import ShareReader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
-from quietmean.protocols.packed_sharing.schedule import draw_schedule, is_drawn
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import WRAPS, Attack, Checks, MessageAttack, Traits, Volume
 from quietmean.randomness import Seed

@@ -16,10 +16,9 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Release,
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.mechanism import Design, Mechanism
+from quietmean.protocols.mechanism import Design, Mechanism, Releases
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability, direction_of, report
 from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Checks, Traits
 from quietmean.randomness import BitStream, Seed

@@ -20,11 +20,13 @@ is cut is no longer covered by the certificate. Values beyond X are refused eith
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_SHARE, within
 from quietmean.core.input_domain import Box
@@ -32,8 +34,183 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube, require_dimension
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.rounding import rounding_information
+from quietmean.protocols.push_sum.party import next_online
 from quietmean.protocols.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class WholeShift:
+    """``product`` (count, count): products of the standardised changes of noise for unit changes of injections r and s.
+
+    They are whole for changes by multiples of ``factor``. ``kernel``: the sum of the squared norms of a whole basis of those that
+    change no injection. All are infinite where no whole changes of noise serve.
+    """
+
+    product: Array
+    factor: int
+    kernel: float
+
+
+def whole_shift(parameters: PushSumParameters, count: int, *, finishes: bool) -> WholeShift:
+    """The shift of a party that was online ``count`` times, and in the last round if it ``finishes``.
+
+    ``parameters.whole`` must hold. Norms are those of noise in the units of the values, of standard deviation 1 each.
+    """
+    injection, portions = parameters.injections, parameters.portions
+    c = np.rint(injection.portion * portions)
+    inverse = np.rint(np.linalg.inv(injection.noise[:-1]))
+    before = count - 1 if finishes else count
+    used, unused = inverse[:, :before], inverse[:, before:]
+    if injection.name == "incremental" and not finishes:
+        # What it had not added yet is in none of its injections.
+        used[count:], unused = 0.0, unused[:, :0]
+    total = int(c[:count].sum())
+    if finishes and not total:
+        # Nothing of the value is left in what the party injected: q would have to change by a fraction.
+        return WholeShift(np.full((count, count), np.inf), 1, math.inf)
+    # Columns: what (q, Delta, H) change by for each injection; then what changes none.
+    if finishes:
+        in_value = np.full((1, count), 1.0 / total)
+        in_noise = np.column_stack([used, np.zeros(len(used))]) - (used @ c[:before])[:, None] * in_value
+        kernel = np.vstack([np.zeros((1, unused.shape[1])), unused])
+    else:
+        in_value, in_noise = np.zeros((1, count)), used
+        kernel = np.vstack([np.ones((1, 1)), -(used @ c[:count])[:, None]])
+        kernel = np.hstack([kernel, np.vstack([np.zeros((1, unused.shape[1])), unused])])
+    lift = np.vstack([in_value, in_noise])
+    norms = np.array([parameters.sigma_star / portions, *[parameters.sigma_delta] * injection.noise_terms])
+    with np.errstate(divide="ignore"):
+        scales = 1.0 / norms
+    standard = _scaled(lift, scales)
+    free = float((_scaled(kernel, scales) ** 2).sum())
+    if parameters.sigma_guard:
+        guard = c[:count].copy()
+        if finishes:
+            guard[-1] = -c[:before].sum()
+        made_up = _scaled(lift @ guard, scales)
+        free += (portions / parameters.sigma_guard) ** 2 + float((made_up**2).sum())
+    if not (np.isfinite(standard).all() and math.isfinite(free)):
+        return WholeShift(np.full((count, count), np.inf), 1, math.inf)
+    return WholeShift(standard.T @ standard, abs(total) if finishes else 1, free)
+
+
+def _scaled(changes: Array, scales: Array) -> Array:
+    """Standardised: changes of noise that is not there are infinite, and none of it is 0."""
+    factors = scales if changes.ndim == 1 else scales[:, None]
+    with np.errstate(invalid="ignore"):
+        return np.where(changes != 0.0, changes * factors, 0.0)
+
+
+_RANK_TOLERANCE = 1e-9
+
+
+def rounding_information(parameters: PushSumParameters, schedule: Schedule, trace: ExecutionTrace) -> float:
+    """b^2 of an execution, at most: its mu on a grid is sqrt(mu^2 + d b^2) for values of d coordinates. Replacement; no unit.
+
+    mu is that of the same execution in real numbers, at its sensitivity; infinite if some injection has too little noise.
+    """
+    if not parameters.grid:
+        return 0.0
+    costs = _Costs(parameters, trace)
+    return (costs.factor**2 * _of_shares(costs, schedule, trace) + costs.kernels) * parameters.grid**2 / 4.0
+
+
+def _of_shares(costs: _Costs, schedule: Schedule, trace: ExecutionTrace) -> float:
+    """The squared norms of the changes of noise that move one share by one step, over all shares."""
+    if not costs.finite:
+        return math.inf
+    upcoming = next_online(trace)
+    delivered, acknowledged = trace.deliveries(schedule)
+    settled: dict[tuple[int, int], list[int]] = {}
+    for sent, sender, _, later in trace.settled_slots(schedule):
+        settled.setdefault((sent, sender), []).extend([later] if later else [])
+    total = 0.0
+    for round_ in range(schedule.rounds):
+        holders = np.nonzero(trace.online[round_])[0]
+        later = upcoming[round_, holders]
+        has_left = later > schedule.rounds
+        total += float(costs.of(holders[has_left], round_, round_).sum())
+        holders, later = holders[~has_left], later[~has_left]
+        parts = schedule.out_degree[later - 1, holders] + 1
+        kept = 1.0 - acknowledged[later - 1, holders].sum(axis=1) / parts
+        own = costs.of(holders, round_, round_) + kept**2 * costs.of(holders, later, later)
+        own -= 2.0 * kept * costs.of(holders, round_, later)
+        for index, (holder, sent) in enumerate(zip(holders.tolist(), later.tolist(), strict=True)):
+            if (sent, holder) in settled:
+                taken_out = [(back, 1.0 / parts[index]) for back in settled[sent, holder]]
+                own[index] = costs.of_changes(holder, [(round_, 1.0), (sent, -kept[index]), *taken_out])
+        total += float((parts**2 * own).sum())
+        rows, slots = np.nonzero(delivered[later - 1, holders])
+        receivers = schedule.neighbours[later[rows] - 1, holders[rows], slots].astype(np.int64)
+        total += float(costs.of(receivers, later[rows], later[rows]).sum())
+    return total
+
+
+def widened(mu: Array, information: float, dimension: int) -> Array:
+    """An upper bound for mu on the grid, elementwise in any shape, from mu in real numbers and :func:`rounding_information`."""
+    return np.hypot(mu, math.sqrt(dimension * information))
+
+
+class _Costs:
+    """Squared standardised norms of the changes of a party's noise that make given changes of its injections.
+
+    They are the least ones, or with discrete noise whole ones for changes by multiples of ``factor``; ``kernels`` is the sum over
+    all parties of the squared norms of whole changes that change no injection.
+    """
+
+    def __init__(self, parameters: PushSumParameters, trace: ExecutionTrace) -> None:
+        self._turns = np.cumsum(trace.online, axis=0) - 1
+        # Parties online equally often, and alike in whether they finish, injected by the same rows.
+        kinds, self._kind = np.unique(2 * trace.online.sum(axis=0) + trace.finished, return_inverse=True)
+        size = parameters.rounds + 1
+        self._products = np.zeros((kinds.size, size, size))
+        self.factor, self.kernels = 1, 0.0
+        for number, kind in enumerate(kinds.tolist()):
+            count, finishes = kind // 2, bool(kind % 2)
+            if parameters.whole:
+                shift = whole_shift(parameters, count, finishes=finishes)
+                self.factor = math.lcm(self.factor, shift.factor)
+                self.kernels += shift.kernel * int((self._kind == number).sum())
+                product = shift.product
+            else:
+                product = inverse_product(parameters, count, finishes=finishes)
+            self._products[number, :count, :count] = product
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self._products).all())
+
+    def of(self, parties: Ints, first: int | Ints, second: int | Ints) -> Array:
+        """For each party, the product of the noise changes for unit changes of the injections of two rounds."""
+        product: Array = self._products[self._kind[parties], self._turns[first, parties], self._turns[second, parties]]
+        return product
+
+    def of_changes(self, party: int, changes: Sequence[tuple[int, float]]) -> float:
+        """The squared norm for changes (round, by how much) of one party's injections."""
+        change = np.zeros(len(self._turns))
+        for round_, by in changes:
+            change[self._turns[round_, party]] += by
+        return float(change @ self._products[self._kind[party]] @ change)
+
+
+def inverse_product(parameters: PushSumParameters, count: int, finishes: bool) -> Array:
+    """Entry (r, s): product of the least noise changes that change injections r and s by one; infinite if there are none."""
+    injection = parameters.injections
+    noise = injection.noise[:count].copy()
+    if finishes:
+        noise[-1] = -noise[:-1].sum(axis=0)
+    guard = injection.portion[:count].copy()
+    if finishes:
+        guard[-1] = -guard[:-1].sum()
+    deviations = [parameters.sigma_star, parameters.sigma_delta, parameters.sigma_guard]
+    gains = np.column_stack([injection.portion[:count], noise, guard]) * np.repeat(deviations, [1, injection.noise_terms, 1])
+    size = np.linalg.norm(gains, axis=1, keepdims=True)
+    if (size == 0).any() or np.linalg.matrix_rank(gains / size, tol=_RANK_TOLERANCE) < count:
+        return np.full((count, count), np.inf)
+    inverse = np.linalg.pinv(gains)
+    product: Array = inverse.T @ inverse
+    return product
+
 
 _HEADROOM = 8.0
 _DEVIATIONS = 12.0

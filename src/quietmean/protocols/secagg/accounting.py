@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from quietmean.protocols.random_rounding import conditional_norm, rounded_norm
+from quietmean.protocols.discrete import conditional_norm, rounded_norm
 from quietmean.protocols.secagg.spec import CONDITIONAL, SecAggParameters
 
 if TYPE_CHECKING:

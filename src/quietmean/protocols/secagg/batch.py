@@ -9,8 +9,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, encode, wrap
-from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.secagg.spec import SecAggParameters, decode_sum, empty_sum, encode, wrap
 
 INPUT_ROUND = 5
 

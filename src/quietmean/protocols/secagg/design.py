@@ -13,14 +13,7 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
 from quietmean.protocols.secagg.party import ROUNDS
-from quietmean.protocols.secagg.spec import (
-    CONDITIONAL,
-    DISCRETE_GAUSSIAN,
-    INDEPENDENT,
-    NO_NOISE,
-    SecAggParameters,
-    check_numbers,
-)
+from quietmean.protocols.secagg.spec import CONDITIONAL, DISCRETE_GAUSSIAN, INDEPENDENT, NO_NOISE, SecAggParameters, check_numbers
 from quietmean.protocols.target import Target
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 

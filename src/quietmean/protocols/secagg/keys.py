@@ -8,8 +8,10 @@ of one pair, used once.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -17,8 +19,67 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId
-from quietmean.protocols.secagg.shamir import SHARE_BYTES
+from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import BitStream, ExchangeKey, Seed
+
+PRIME = (1 << 521) - 1
+SHARE_BYTES = 66
+# 640 random bits reduced modulo the prime: off from uniform by 2**-119.
+_COEFFICIENT_WORDS = 10
+
+
+def share(secret: bytes, threshold: int, points: Sequence[int], seed: Seed) -> list[int]:
+    """One share for each of the ``points`` (numbers > 0); the polynomial is drawn from ``seed``."""
+    random = BitStream(seed).words(_COEFFICIENT_WORDS * (threshold - 1)).tobytes()
+    size = 8 * _COEFFICIENT_WORDS
+    drawn = [int.from_bytes(random[begin : begin + size], "little") % PRIME for begin in range(0, len(random), size)]
+    shares = []
+    for point in points:
+        value = 0
+        for coefficient in drawn:
+            value = (value + coefficient) * point % PRIME
+        shares.append((value + int.from_bytes(secret, "big")) % PRIME)
+    return shares
+
+
+def combine(shares: Mapping[int, int], threshold: int) -> bytes | None:
+    """The 32-byte secret from shares by point: of the ``threshold`` smallest points. None if what comes out is not a secret.
+
+    Raises ValueError below the threshold.
+    """
+    if len(shares) < threshold:
+        raise ValueError(f"{len(shares)} shares of a secret that needs {threshold}")
+    points = tuple(sorted(shares)[:threshold])
+    secret = sum(weight * shares[point] for weight, point in zip(lagrange(points), points, strict=True)) % PRIME
+    return secret.to_bytes(32, "big") if secret < 1 << 256 else None
+
+
+@lru_cache(maxsize=256)
+def lagrange(points: tuple[int, ...]) -> tuple[int, ...]:
+    """The weights that give a polynomial's value at 0 from its values at distinct ``points``; public, hence kept."""
+    product = math.prod(points) % PRIME
+    divisors = []
+    for point in points:
+        divisor = point
+        for other in points:
+            if other != point:
+                divisor = divisor * (other - point) % PRIME
+        divisors.append(divisor)
+    return tuple(product * inverse % PRIME for inverse in _inverses(divisors))
+
+
+def _inverses(numbers: Sequence[int]) -> list[int]:
+    """All inverses for the price of one (Montgomery)."""
+    running, partial = 1, []
+    for number in numbers:
+        partial.append(running)
+        running = running * number % PRIME
+    inverse, inverses = pow(running, -1, PRIME), []
+    for number, before in zip(reversed(numbers), reversed(partial), strict=True):
+        inverses.append(inverse * before % PRIME)
+        inverse = inverse * number % PRIME
+    return inverses[::-1]
+
 
 Words = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -126,3 +187,87 @@ def _cipher(own: ExchangeKey, other: bytes, sender: PartyId, receiver: PartyId, 
 
 def _associated(sender: PartyId, receiver: PartyId, label: str) -> bytes:
     return f"quietmean secagg shares {sender} {receiver} {label}".encode()
+
+
+_GO_ON, _ENDED = b"\1", b"\0"
+REASON_LIMIT = 200
+
+
+def set_size(parties: int) -> int:
+    """Bytes of a set of parties."""
+    return -(-parties // 8)
+
+
+def write_set(members: Iterable[PartyId], parties: int) -> bytes:
+    """One bit for each party."""
+    mask = np.zeros(parties, dtype=np.bool_)
+    mask[list(members)] = True
+    return np.packbits(mask).tobytes()
+
+
+def read_set(raw: bytes, parties: int) -> frozenset[PartyId]:
+    """The inverse of :func:`write_set`. Raises :class:`ContentError`."""
+    bits = np.unpackbits(np.frombuffer(raw, dtype=np.uint8))
+    if len(raw) != set_size(parties) or bits[parties:].any():
+        raise ContentError("a set of parties of the wrong size")
+    return frozenset(np.nonzero(bits)[0].tolist())
+
+
+def go_on(content: bytes) -> bytes:
+    """The aggregator's usual message."""
+    return _GO_ON + content
+
+
+def ended(reason: str) -> bytes:
+    """The aggregator's last message: why there will be no result."""
+    return _ENDED + reason.encode()[:REASON_LIMIT]
+
+
+def read_from_aggregator(raw: bytes) -> bytes:
+    """The content of a usual message. Raises :class:`ContentError` for any other, also for the last one, with its reason."""
+    if raw[:1] == _ENDED:
+        reason = "".join(sign for sign in raw[1 : REASON_LIMIT + 1].decode(errors="replace") if sign.isprintable())
+        raise ContentError(f"the aggregator ended the run: {reason}")
+    if raw[:1] != _GO_ON:
+        raise ContentError("the aggregator sent something that cannot be read")
+    return raw[1:]
+
+
+def split_items(raw: bytes, owners: Sequence[PartyId], size: int) -> dict[PartyId, bytes]:
+    """Items of a fixed size in bytes, one for each owner in order. Raises :class:`ContentError`."""
+    if len(raw) != size * len(owners):
+        raise ContentError(f"{len(raw)} bytes where {len(owners)} items of {size} bytes are due")
+    return {owner: raw[index * size : (index + 1) * size] for index, owner in enumerate(owners)}
+
+
+def write_words(words: Words) -> bytes:
+    """Numbers of shape (words,), little-endian."""
+    return words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def read_words(raw: bytes, bits: int, length: int) -> Words:
+    """Numbers below 2**bits, shape (length,). Raises :class:`ContentError`."""
+    kind = np.dtype("<u2" if bits <= 16 else "<u4")
+    if len(raw) != kind.itemsize * length:
+        raise ContentError(f"{len(raw)} bytes where {length} numbers of {kind.itemsize} bytes are due")
+    words: Words = np.frombuffer(raw, dtype=kind)
+    if bits < 8 * kind.itemsize and words.size and int(words.max()) >> bits:
+        raise ContentError(f"a number of more than {bits} bits")
+    return words
+
+
+def write_shares(shares: Mapping[PartyId, bytes], owners: Sequence[PartyId]) -> bytes:
+    """For each owner in order whether there is a share, and the share."""
+    return b"".join(b"\1" + shares[owner] if owner in shares else bytes(1 + SHARE_BYTES) for owner in owners)
+
+
+def read_shares(raw: bytes, owners: Sequence[PartyId]) -> dict[PartyId, int]:
+    """The inverse of :func:`write_shares`. Raises :class:`ContentError`."""
+    shares = {}
+    for owner, item in split_items(raw, owners, 1 + SHARE_BYTES).items():
+        value = int.from_bytes(item[1:], "big")
+        if item[0] > 1 or value >= PRIME or (item[0] == 0 and value):
+            raise ContentError(f"a share of party {owner} that is none")
+        if item[0]:
+            shares[owner] = value
+    return shares

@@ -17,11 +17,10 @@ import numpy as np
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.content import ContentError
-from quietmean.protocols.secagg import wire
-from quietmean.protocols.secagg.aggregator import Aggregator
-from quietmean.protocols.secagg.client import Client, ClientRules, Keyed, Shared
-from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, wrap
+from quietmean.protocols.publishing import ContentError
+from quietmean.protocols.secagg import keys as wire
+from quietmean.protocols.secagg.client import Aggregator, Client, ClientRules, Keyed, Shared
+from quietmean.protocols.secagg.spec import decode_sum, empty_sum, wrap
 from quietmean.randomness import ExchangeKey, Seed
 
 ROUNDS = 7

@@ -16,21 +16,17 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
-from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
 from quietmean.protocols.packed_sharing.one_sum import sum_error, sum_released, sum_transcript
-from quietmean.protocols.releases import Releases
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, ClientRules
 from quietmean.protocols.secagg.design import around, complete_shape, counted_parties, designed
-from quietmean.protocols.secagg.keys import SEALED_BYTES
+from quietmean.protocols.secagg.keys import REASON_LIMIT, SEALED_BYTES, SHARE_BYTES, set_size
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientParty
-from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
-from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.protocols.secagg.worst_case import least_unknown_of_each
-from quietmean.protocols.server import Server
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import WRAPS, Checks, PlanningCost, Traits, Volume
+from quietmean.protocols.traits import WRAPS, Checks, PlanningCost, Server, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 

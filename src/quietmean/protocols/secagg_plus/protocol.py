@@ -12,7 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector
-from quietmean.protocols.graph_fields import never_written
+from quietmean.protocols.fields import never_written
 from quietmean.protocols.mechanism import Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood

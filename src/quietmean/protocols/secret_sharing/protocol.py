@@ -17,11 +17,9 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges, diameter, static_schedule
 from quietmean.protocols import literature
-from quietmean.protocols.graph_fields import EDGES_ARE_MADE
-from quietmean.protocols.mechanism import Closing, Mechanism
-from quietmean.protocols.releases import Releases
-from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState
-from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
+from quietmean.protocols.fields import EDGES_ARE_MADE
+from quietmean.protocols.mechanism import Closing, Mechanism, Releases
+from quietmean.protocols.secret_sharing.party import STEP_BITS, SecretSharingParameters, SecretSharingParty, SecretSharingState
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed

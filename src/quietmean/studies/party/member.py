@@ -30,7 +30,7 @@ from quietmean.protocols.committee.member import CommitteeMachine
 from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachine
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.committee.state import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.deadlines import in_words

@@ -35,9 +35,8 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.holdings import Held, UsedVouchers
 from quietmean.protocols.committee.keys import Opener
-from quietmean.protocols.committee.segments import FRONT_BYTES, is_segment, read_segment
+from quietmean.protocols.committee.lists import FRONT_BYTES, Held, UsedVouchers, is_segment, read_segment
 from quietmean.protocols.committee.session import CommitteeSession
 
 # The header of a contribution and its bytes. Raises OSError where the folder fails, and ContributionError.
