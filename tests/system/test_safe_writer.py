@@ -318,7 +318,7 @@ WRITERS = {
     "node/storage/database.py": "a store",
     "node/storage/housekeeping.py": "reads a store",
     "node/folder/slot.py": "messages beside a store",
-    "node/series/last_mean.py": "the last mean beside a store",
+    "node/series/party.py": "the last mean beside a store",
     "ledger/database.py": "a ledger",
     "studies/party/audit.py": "an audit log, to which lines are added",
     "studies/data/database.py": "reads a database",
@@ -341,7 +341,7 @@ WRITERS = {
     "studies/agreement/study_keys.py": "keys of a study and refused keys, read before they are written again",
     "learning/estimators/kmeans.py": "into memory",
     "learning/models/newton.py": "into memory",
-    "learning/shared.py": "into memory",
+    "learning/sites.py": "into memory",
     "report/canvas.py": "into memory",
 }
 _MAKES = {
