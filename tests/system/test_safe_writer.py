@@ -339,8 +339,6 @@ WRITERS = {
     "node/local/runner.py": "a scratch folder",
     "node/net/tls.py": "a key for the library, overwritten and removed",
     "studies/agreement/study_keys.py": "keys of a study and refused keys, read before they are written again",
-    "learning/estimators/kmeans.py": "into memory",
-    "learning/models/newton.py": "into memory",
     "learning/sites.py": "into memory",
     "report/canvas.py": "into memory",
 }
