@@ -40,8 +40,8 @@ from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 from quietmean.statistics.columns import Column
+from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.features import ColumnBlock, Vertex
-from quietmean.statistics.products import moments_of
 from quietmean.statistics.statistic import Feature, presence_of
 from quietmean.studies.agreement.contribution import sharing_of
 

@@ -34,10 +34,9 @@ from quietmean.report.released import ReportFacts
 from quietmean.sessions import MemoryEngine
 from quietmean.statistics import Column, Columns, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.flags_and_tests import in_part
-from quietmean.statistics.printed import printed_rows
+from quietmean.statistics.intervals import in_part
+from quietmean.statistics.printed import TidyTerms, printed_rows
 from quietmean.statistics.tidy import terms_of
-from quietmean.statistics.tidy_tables import TidyTerms
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import tables_bytes, tables_of, write_tables

@@ -20,9 +20,8 @@ from quietmean.report.pictures import forest
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
 from quietmean.statistics.allocation import made_up
-from quietmean.statistics.printed import shown, together
+from quietmean.statistics.printed import TidyTerms, shown, together
 from quietmean.statistics.tidy import terms_of
-from quietmean.statistics.tidy_tables import TidyTerms
 from quietmean.studies import StudyTerms
 from support.outcomes import EVERY_KIND, finished, truth_of
 from support.pages import words_of

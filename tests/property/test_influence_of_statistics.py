@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Statistic, Workload, registry
-from quietmean.statistics.around import Around, Shift
+from quietmean.statistics.influence_bounds import Around, Shift
 from quietmean.statistics.kinds.linear_regression import LinearRegression
 from quietmean.statistics.moves import Move, moves
 from quietmean.statistics.statistic import Feature

@@ -24,7 +24,7 @@ from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.statistics.around import Shift
+from quietmean.statistics.influence_bounds import Shift
 from quietmean.statistics.moves import Move, moves
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence

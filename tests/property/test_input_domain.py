@@ -27,7 +27,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Workload
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 
 # Relative to the diameter: norms are computed in float64.
 ROUNDING = 1e-12

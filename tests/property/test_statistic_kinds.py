@@ -15,9 +15,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text, registry
 from quietmean.statistics.features import Axis
-from quietmean.statistics.kinds.crosstab import independence
-from quietmean.statistics.survival_curve import Curve
-from quietmean.statistics.time_bins import TimeBins
+from quietmean.statistics.kinds.tables import independence
+from quietmean.statistics.survival_curve import Curve, TimeBins
 from quietmean.testing import check_statistic
 from support.json_documents import faults
 

@@ -21,7 +21,7 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.robust import PairMoments, Sampling, of_correlation, of_line
+from quietmean.statistics.paired_columns import PairMoments, Sampling, of_correlation, of_line
 from quietmean.studies.agreement.study import StudyTerms
 
 Array = NDArray[np.float64]

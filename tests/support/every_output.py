@@ -14,8 +14,8 @@ from quietmean.cli.console import print_privacy
 from quietmean.core.codec import to_plain
 from quietmean.core.tables import csv_bytes
 from quietmean.statistics import Answer
+from quietmean.statistics.printed import TidyTerms, TidyTests
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS
-from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
 from quietmean.studies import StudyOutcome
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import write_tables

@@ -15,7 +15,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.sessions.receipt import receipt_of
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution

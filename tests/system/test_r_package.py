@@ -12,8 +12,8 @@ from shutil import which
 
 import pytest
 
+from quietmean.statistics.printed import TidyTerms
 from quietmean.statistics.tidy import TERM_COLUMNS
-from quietmean.statistics.tidy_tables import TidyTerms
 from support.command_lines import command, ending
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.statistics.bins import edges_of
 from quietmean.statistics.features import Axis
+from quietmean.statistics.features.table import edges_of
 from quietmean.statistics.statistic import raw
 
 BINNED = ("histogram(x{})", "quantiles(x{})", "cdf(x{})", "roc(x, y{})", "mann-whitney(x, y{})")

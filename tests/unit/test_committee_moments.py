@@ -22,8 +22,8 @@ from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 from quietmean.randomness import Seed
 from quietmean.statistics.columns import Column
+from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.products import moments_of
 from quietmean.statistics.statistic import presence_of
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -24,7 +24,7 @@ from quietmean.protocols.gopa.party import GopaAggregator, GopaParty, draw_pairs
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.statistics import Column, Columns, Workload
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.examples import certificate_of

@@ -23,7 +23,7 @@ class Clash(LocalDP):
     name = "inca"
 """
 STATISTIC = """
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 
 class Mine(Mean):
     name = "mine"

@@ -90,7 +90,7 @@ def test_no_name_costs_much_before_it_is_called() -> None:
 
 def test_a_study_is_described_without_scipy() -> None:
     modules = modules_after("import quietmean as qm; qm.Study({'age': (0, 110)}, ['mean(age)'], epsilon=1.0)")
-    assert {"quietmean.statistics.kinds.calibration", "quietmean.studies.agreement.study"} <= modules
+    assert {"quietmean.statistics.kinds.scores", "quietmean.studies.agreement.study"} <= modules
     assert not {module for module in modules if module.split(".")[0] == "scipy"}
 
 

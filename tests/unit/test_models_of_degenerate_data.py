@@ -14,7 +14,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.learning import GeneralizedLinearModel, ProportionalHazards
 from quietmean.learning.models.model import ModelByRounds
 from quietmean.statistics import Column, Estimates
-from quietmean.statistics.tidy_tables import TidyTerms
+from quietmean.statistics.printed import TidyTerms
 from support.model_rounds import fitted
 
 BUDGET: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6}

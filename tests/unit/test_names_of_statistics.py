@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import read_text, registry
-from quietmean.statistics.aliases import ALIASES
+from quietmean.statistics.registry import ALIASES
 from quietmean.studies import StudyTerms
 from quietmean.studies.party.policy import Policy
 

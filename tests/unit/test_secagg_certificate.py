@@ -33,7 +33,7 @@ from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
 from quietmean.statistics import Column, Columns, Workload
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing.examples import certificate_of
 

@@ -30,7 +30,7 @@ from quietmean.statistics import (
     read_text,
     registry,
 )
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.sources import parties_of_table

@@ -24,7 +24,7 @@ from quietmean.protocols.discrete import DiscreteNoise, NoiseKind, choose_step
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.statistics import Column, Columns, Workload
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.means import Mean
 
 STEP = 2.0**-6
 # As fine as plans choose for the powers of a column.

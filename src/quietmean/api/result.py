@@ -20,7 +20,7 @@ from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
-from quietmean.statistics.tidy_tables import TidyTerms, TidyTests
+from quietmean.statistics.printed import TidyTerms, TidyTests
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyOutcome

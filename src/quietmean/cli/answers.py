@@ -104,9 +104,8 @@ def _truth(term: Term) -> str:
 
 def _print_notes(documents: Sequence[Mapping[str, Any]], counted: str) -> None:
     """Prints, in sentences, how many records answers with missing values are about, tests, and flags."""
-    from quietmean.statistics.printed import notes_of, notes_of_all, some_are_left_out, together, who_is_counted
+    from quietmean.statistics.printed import TidyTests, notes_of, notes_of_all, some_are_left_out, together, who_is_counted
     from quietmean.statistics.tidy import terms_of
-    from quietmean.statistics.tidy_tables import TidyTests
 
     of_all = notes_of_all(documents)
     for answer in documents:

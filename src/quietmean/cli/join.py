@@ -145,7 +145,7 @@ def show_session(document: dict[str, Any], account: Account | None, json: bool) 
         f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
     )
     if model := document.get("model"):
-        from quietmean.statistics.tidy_tables import TidyTerms
+        from quietmean.statistics.printed import TidyTerms
 
         out.print(repr(TidyTerms.of([model["ratios"]])))
         for message in model["ratios"]["messages"]:

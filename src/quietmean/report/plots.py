@@ -35,7 +35,7 @@ from quietmean.report.canvas import (
 from quietmean.report.data import LARGEST
 from quietmean.report.words import short
 from quietmean.statistics import Answer, Estimates
-from quietmean.statistics.kinds.survival import QUANTILES
+from quietmean.statistics.kinds.curves import QUANTILES
 from quietmean.statistics.tidy import terms_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from quietmean.statistics.encoded import Encoded, what_did_not_fit
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
+from quietmean.statistics.intervals import Flag, HypothesisTest
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.workload import Workload

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import WHOLE, Flag, known
-from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.intervals import WHOLE, Flag, known
+from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.statistic import Statistic
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.mixtures import BLOCK_SIZE
-from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.influence_bounds import Around, MovedMoments
 from quietmean.statistics.intervals import least_count, satterthwaite
-from quietmean.statistics.moments_bound import MovedMoments
 from quietmean.statistics.statistic import Released
 
 # Noise deviations that the part of present values must have to be divided by.
@@ -101,7 +100,7 @@ def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tupl
 def moved_block(around: Around, feature: ColumnBlock, group: int = 0) -> MovedMoments | None:
     """How far mean and variance of one group (by its index) move; see :meth:`MovedMoments.of`."""
     one, first, second = np.eye(feature.size)[BLOCK_SIZE * group : BLOCK_SIZE * group + 3]
-    return MovedMoments.of(around, feature, np.array([[one, first], [first, second]]))
+    return MovedMoments.of(around, feature, np.array([[one, first], [first, second]]), grouped=feature.is_in_groups)
 
 
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:

@@ -18,8 +18,7 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import Estimated, Function, Smooth, SmoothTerm, multinomial, smooth, spread
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
-from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import least_count
+from quietmean.statistics.intervals import Flag, least_count
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 NOTHING_PRESENT = Flag("nothing-present", "too few records for the noise: nothing is known about them; ask for a larger epsilon")

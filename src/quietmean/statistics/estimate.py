@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from quietmean.statistics.flags_and_tests import Z
-from quietmean.statistics.intervals import fisher, t_quantile, t_test, wilson, within
+from quietmean.statistics.intervals import Z, fisher, t_quantile, t_test, wilson, within
 
 Interval = tuple[float, float]
 

@@ -14,8 +14,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.readable import some_of
 from quietmean.core.tables import Kinds, TableFile, Tabular
 from quietmean.statistics.estimate import Estimate, Interval
-from quietmean.statistics.flags_and_tests import LEVEL, WHOLE, Flag, HypothesisTest, Z, known
-from quietmean.statistics.intervals import HIDING
+from quietmean.statistics.intervals import HIDING, LEVEL, WHOLE, Flag, HypothesisTest, Z, known
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
@@ -214,7 +213,7 @@ class Estimates(TableFile):
         return self._tidy().kinds()
 
     def _tidy(self) -> Tabular:
-        from quietmean.statistics.tidy_tables import TidyTerms
+        from quietmean.statistics.printed import TidyTerms
 
         return TidyTerms.of([self.to_json()])
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import HALF_A_RECORD, least_count, most_of
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import HALF_A_RECORD, Flag, least_count, most_of
 from quietmean.statistics.statistic import Released
 
 LEFT_OUT = "level-left-out"

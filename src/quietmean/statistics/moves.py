@@ -10,10 +10,10 @@ import numpy as np
 
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.around import Around, Shift
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import WHOLE
+from quietmean.statistics.influence_bounds import Around, Shift
+from quietmean.statistics.intervals import WHOLE
 from quietmean.statistics.statistic import Statistic, TermReading
 from quietmean.statistics.workload import Workload
 

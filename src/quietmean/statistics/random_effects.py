@@ -29,8 +29,7 @@ from quietmean.statistics.delta_method import ratio as ratio_of
 from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.intervals import Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.statistic import Released, Statistic, require_records
 
 FIXED, RANDOM = "fixed", "random"

@@ -14,8 +14,7 @@ from quietmean.statistics.block_summary import LEAST_PRESENT, Summary
 from quietmean.statistics.columns import Column
 from quietmean.statistics.delta_method import by_point, multinomial, slopes_of, spread
 from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import least_count, near_threshold
+from quietmean.statistics.intervals import Flag, least_count, near_threshold
 from quietmean.statistics.known_levels import KnownMargins
 
 SMD, COHEN_D = "smd", "cohen-d"

@@ -17,9 +17,9 @@ from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
-from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.intervals import HALF_A_RECORD
 from quietmean.statistics.names import READ_LATER, quoted
 from quietmean.statistics.possible import CurveOfTerms

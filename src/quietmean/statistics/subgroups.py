@@ -17,12 +17,12 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.readable import some_of
-from quietmean.statistics.around import Around
 from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import NOT_TOLD, Flag
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import NOT_TOLD, Flag
 from quietmean.statistics.possible import possible
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 

@@ -13,8 +13,7 @@ from quietmean.core.readable import HIDDEN, decimals_for, error_text, fixed, p_t
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING, YES, Column
 from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import FEW
+from quietmean.statistics.intervals import FEW, Flag, HypothesisTest
 
 MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
 _SMD = "smd"

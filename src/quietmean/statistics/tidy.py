@@ -1,4 +1,4 @@
-"""Answers as rows, one for each term and one for each test, with the names of R's broom: from the JSON of a result or a receipt.
+"""Answers as rows and tables, one for each term and one for each test, with the names of R's broom.
 
 What frames, CSV files and tables say is what the JSON says: they are made from it.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.tables import Kinds
-from quietmean.statistics.flags_and_tests import number_of
-from quietmean.statistics.intervals import FEW
+from quietmean.statistics.intervals import FEW, number_of
 
 Interval = tuple[float, float]
 

@@ -12,15 +12,14 @@ import numpy as np
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, CellIndicators
+from quietmean.statistics.features.table import edges_of
 from quietmean.statistics.fields import bins_field, boolean_column, edges_field
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.survival_curve import Curve
-from quietmean.statistics.time_bins import TimeBins
+from quietmean.statistics.survival_curve import Curve, TimeBins
 
 USUAL_BINS = 12
 

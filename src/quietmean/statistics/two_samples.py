@@ -12,8 +12,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.delta_method import multinomial, spread
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.features import PrefixTable
-from quietmean.statistics.flags_and_tests import HypothesisTest
-from quietmean.statistics.intervals import HALF_A_RECORD, least_count, t_test
+from quietmean.statistics.intervals import HALF_A_RECORD, HypothesisTest, least_count, t_test
 from quietmean.statistics.possible import monotone
 from quietmean.statistics.statistic import Released
 

@@ -19,8 +19,8 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.encoded import Encoded
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import Flag, merged
 from quietmean.statistics.grouping import Groups, sums_of
+from quietmean.statistics.intervals import Flag, merged
 from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import (
     Feature,

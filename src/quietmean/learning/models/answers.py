@@ -21,9 +21,8 @@ from quietmean.learning.models.newton import Newton, least_known
 from quietmean.statistics.completeness import whole_number
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Completeness, Estimates
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import chi_squared_test
-from quietmean.statistics.robust import Sampling
+from quietmean.statistics.intervals import Flag, HypothesisTest, chi_squared_test
+from quietmean.statistics.paired_columns import Sampling
 
 METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be

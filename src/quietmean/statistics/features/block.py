@@ -1,9 +1,9 @@
-"""A column with its powers, missing values and groups: as much noise as its bare mean."""
+"""Groups of records, and a column with its powers and missing values: as much noise as its bare mean."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +24,53 @@ from quietmean.core.mixtures import (
     block_in_steps,
 )
 from quietmean.statistics.columns import Column
-from quietmean.statistics.features.crossed import Groups, complete_in_groups, complete_records, groups_of
-from quietmean.statistics.statistic import Feature, Records, presence_of
+from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Two columns with levels as one: each level of the first with all of the second, which runs faster."""
+
+    first: Column
+    second: Column
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.name}:{self.second.name}"
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(f"{category}:{other}" for category in self.first.categories for other in self.second.categories)
+
+
+Groups = Column | Crossed
+
+
+def complete_records(names: Iterable[str], by: Groups | None = None) -> Hashable:
+    """The event of records that have a value in all of the named columns, and a level in those of the groups."""
+    levels = () if by is None else (by.first.name, by.second.name) if isinstance(by, Crossed) else (by.name,)
+    demanded = frozenset((*names, *levels))
+    return ("complete", demanded) if demanded else TOTAL
+
+
+def complete_in_groups(by: Groups | None, name: str, block: int) -> Array | None:
+    """Weights (levels, size) of the first of the ``block`` quantities of each group, for each level of the named column."""
+    if isinstance(by, Crossed) and name == by.first.name:
+        levels = np.kron(np.eye(len(by.first.categories)), np.ones(len(by.second.categories)))
+    elif by is not None and name == by.name:
+        levels = np.eye(len(by.categories))
+    else:
+        return None
+    weights: Array = np.kron(levels, np.eye(block)[0])
+    return weights
+
+
+def groups_of(records: Records, by: Groups) -> Array:
+    """The place of each record's group, shape (rows,); NaN where a level is missing."""
+    if isinstance(by, Crossed):
+        return records[by.first.name] * len(by.second.categories) + records[by.second.name]
+    return records[by.name]
+
 
 # Where squares of distances are taken: (x - a)^2 is not below 0 for any a, and the three see most of what is wrong.
 _FROM = (-0.5, 0.0, 0.5)

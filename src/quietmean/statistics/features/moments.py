@@ -15,10 +15,8 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.core.moment_products import MomentsInSteps, RecordMoments
 from quietmean.statistics.columns import Column
-from quietmean.statistics.features.block import signs_of_powers
-from quietmean.statistics.features.crossed import Groups, complete_in_groups, complete_records, groups_of
-from quietmean.statistics.features.higher import PART_IF_PRIVATE, Higher
-from quietmean.statistics.features.vertices import Edge, Vertex
+from quietmean.statistics.features.block import Groups, complete_in_groups, complete_records, groups_of, signs_of_powers
+from quietmean.statistics.features.vertices import PART_IF_PRIVATE, Edge, Higher, Vertex
 from quietmean.statistics.statistic import Feature, Records, presence_of
 
 # Up to this many vertices all cuts are tried; beyond, the largest eigenvalue of the Laplacian bounds them.
@@ -41,7 +39,7 @@ class Moments(Feature):
     for what a square takes from the products of its column is at most what it gives.
 
     ``higher``: products of orders three and four of two columns, with weights that cost nothing beside those of the edges
-    (:mod:`~quietmean.statistics.features.higher`). ``proven`` is then the squared sensitivity. They have no groups.
+    (:mod:`~quietmean.statistics.features.vertices`). ``proven`` is then the squared sensitivity. They have no groups.
 
     ``of_single_record``: each value is that of one record, of which all products follow.
 

@@ -1,4 +1,4 @@
-"""Tables: how many records are in each cell of a cross-classification of columns."""
+"""Tables: bins, how many records are in each cell of a cross-classification of columns, and sums of first cells."""
 
 from __future__ import annotations
 
@@ -13,12 +13,79 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.mixtures import Simplex
+from quietmean.core.lazy_scipy import linalg, special
+from quietmean.core.mixtures import Prefixes, Simplex, prefix_diameter, prefix_root
 from quietmean.core.readable_days import day_text
-from quietmean.statistics.bins import edges_of
-from quietmean.statistics.columns import LINEAR, MISSING, Column
-from quietmean.statistics.features.crossed import complete_records
+from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, MISSING, Column
+from quietmean.statistics.features.block import complete_records
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
+
+# Where the lower bound is not above 0, bins of equal factors begin at this part of the upper bound: six decades.
+_LEAST_OF_LOG = 1e-6
+# Probabilities that are common thresholds of decisions.
+PROBABILITIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+# From this many bins of equal log odds on, edges are moved to these probabilities.
+_MANY = 64
+# Bins of equal log odds begin at this probability where the lower bound is 0, and end as far from 1.
+_LEAST_PROBABILITY = 1e-3
+
+
+def edges_of(
+    column: Column, bins: int, *, low: float | None = None, high: float | None = None, closed: str = "left", scale: str = LINEAR
+) -> tuple[float, ...]:
+    """Rising edges of at most ``bins`` bins of a column, from ``low`` to ``high``, by default its bounds.
+
+    The column's own ``edges``, where it declares them. Of whole numbers as many in each bin as in any other, one more or less;
+    the edges lie between two of them, half beyond the ends, or for bins (a, b] at the last number of each bin, the first edge
+    being the first number. By equal factors or log odds, by ``scale`` where the column states none, and of equal width otherwise.
+    Raises :class:`InputError` where there are no two whole numbers.
+    """
+    first, last = column.low if low is None else low, column.high if high is None else high
+    if column.edges:
+        if low is None and high is None:
+            return column.edges
+        return (first, *(edge for edge in column.edges if first < edge < last), last)
+    if column.whole:
+        return _of_whole_numbers(column, math.ceil(first), math.floor(last), bins, closed)
+    spacing = column.scale if column.scale != LINEAR else scale
+    inner = {LINEAR: _equal, LOG: _by_factors, LOG_ODDS: _by_log_odds}[spacing](first, last, bins)
+    return (first, *(edge for edge in inner.tolist() if first < edge < last), last)
+
+
+def cut_evenly(column: Column) -> bool:
+    """Is it a column of numbers whose bins have equal widths, as long as nobody gives edges?"""
+    return column.numeric and column.scale == LINEAR and not column.whole and not column.edges
+
+
+def _equal(first: float, last: float, bins: int) -> Array:
+    return np.linspace(first, last, bins + 1)
+
+
+def _by_factors(first: float, last: float, bins: int) -> Array:
+    """From 0 or less on, the first bin holds all that is more than six decades below the last number."""
+    return np.geomspace(first, last, bins + 1) if first > 0 else np.geomspace(_LEAST_OF_LOG * last, last, max(bins, 1))
+
+
+def _by_log_odds(first: float, last: float, bins: int) -> Array:
+    low, high = max(first, _LEAST_PROBABILITY), min(last, 1 - _LEAST_PROBABILITY)
+    if low >= high:
+        return _equal(first, last, bins)
+    edges: Array = np.asarray(special.expit(np.linspace(special.logit(low), special.logit(high), bins + 1)), dtype=np.float64)
+    if bins >= _MANY:
+        for probability in PROBABILITIES:
+            if low < probability < high:
+                edges[int(np.abs(edges - probability).argmin())] = probability
+    # The first and the last bin extend to the bounds.
+    return edges[1:-1]
+
+
+def _of_whole_numbers(column: Column, first: int, last: int, bins: int, closed: str) -> tuple[float, ...]:
+    if first >= last:
+        raise InputError(f"column {column.name!r} has fewer than two whole numbers from {first} on: leave whole out")
+    end, shift = (last, 0.0) if closed == "right" else (last + 1, -0.5)
+    places = np.rint(np.linspace(first, end, min(bins, end - first) + 1))
+    return tuple((places + shift).tolist())
+
 
 BELOW, ABOVE = "below", "above"
 _MOST_CELLS = 4096
@@ -250,3 +317,100 @@ class CellIndicators(Feature):
         shape[dimension] = -1
         wide: Array = np.broadcast_to(weights.reshape(shape), self.shape).ravel().copy()
         return wide
+
+
+# Rounding by half a step changes a cell of the mixture by a step at most, for the inverse of the root has absolute sum 2.
+_MIXING = 2.0
+_MOST_MIXING = 0.1
+
+
+@dataclass(frozen=True)
+class PrefixTable(Feature):
+    """The cells of an axis through the square root of the matrix that adds up prefixes, a Toeplitz matrix.
+
+    The noise on a prefix grows with the logarithm of the number of cells, not with their number (Fichtenberger, Henzinger and
+    Upadhyay, ICML 2023). With ``by``, an axis of levels, each of its cells has a matrix of its own. Sensitivity: the largest
+    distance of two columns. Quantities: those of the table.
+    """
+
+    axis: Axis
+    by: Axis | None = None
+
+    @property
+    def table(self) -> CellIndicators:
+        """The cells one by one: by groups, where there are any, and in each along the axis."""
+        return CellIndicators((self.axis,) if self.by is None else (self.by, self.axis))
+
+    @property
+    def cells(self) -> int:
+        """The number of cells in each group."""
+        return len(self.axis.labels)
+
+    @property
+    def groups(self) -> int:
+        return 1 if self.by is None else len(self.by.labels)
+
+    @property
+    def size(self) -> int:
+        return self.cells * self.groups
+
+    @property
+    def sensitivity(self) -> float:
+        return prefix_diameter(self.cells, self.groups)
+
+    @property
+    def length(self) -> float:
+        # The first column of the root is the longest: the others are parts of it.
+        return math.sqrt(float((prefix_root(self.cells) ** 2).sum()))
+
+    @property
+    def domain(self) -> InputDomain:
+        return InputDomain((Prefixes(size=self.size, groups=self.groups, scale=1.0),))
+
+    def cuts(self) -> dict[str, tuple[float, ...]]:
+        return self.table.cuts()
+
+    def encode(self, records: Records) -> Array:
+        encoded: Array = self._code()[self.table.place(records)]
+        return encoded
+
+    def _code(self) -> Array:
+        """The encoding of each cell, one row for each."""
+        first = np.zeros(self.cells)
+        first[0] = 1.0
+        code: Array = linalg.toeplitz(first, prefix_root(self.cells))
+        return code if self.by is None else np.asarray(np.kron(np.eye(self.groups), code), dtype=np.float64)
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""
+        mixing = self.mixing(scale, step)
+        even = scale / 2 * self._code().mean(axis=0)
+        rounded: Array = np.rint(((1 - mixing) * scaled + mixing * even) / step) * step + 0.0
+        return rounded
+
+    def response(self, scale: float, step: float) -> Array:
+        code = self._code()
+        if step:
+            # The exact rounded encoding of each cell: errors of an approximation would add up over records.
+            code = self.to_grid(code * scale, scale, step) / scale
+        return code.T
+
+    @property
+    def complete(self) -> Array:
+        return self.table.complete
+
+    def complete_in(self, by: str) -> Array | None:
+        return self.table.complete_in(by)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        return self.table.events()
+
+    def mixing(self, scale: float, step: float) -> float:
+        """Raises :class:`InputError` where too much would be."""
+        mixing = _MIXING * 2 * self.size * step / scale if step else 0.0
+        if mixing > _MOST_MIXING:
+            raise InputError(
+                f"the plan's grid of {step:g} is too coarse for {self.size} cells of column {self.axis.column.name!r}: choose "
+                "fewer bins, or a larger share"
+            )
+        return mixing

@@ -1,1 +1,1 @@
-"""Statistics, one module each, as ``STATISTIC``."""
+"""Statistics, one family a module: each class with a name is one."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import Summary, estimate_of_mean, moved_block, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm
@@ -18,10 +17,9 @@ from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import f_test, most_of, satterthwaite, t_test
-from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.moments_bound import MovedMoments
+from quietmean.statistics.influence_bounds import Around, MovedMoments
+from quietmean.statistics.intervals import Flag, HypothesisTest, f_test, most_of, satterthwaite, t_test
+from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
@@ -192,6 +190,3 @@ def welch_anova(groups: list[Summary]) -> HypothesisTest:
     between = float(weights @ (means - middle) ** 2) / (count - 1)
     second = (count**2 - 1) / (3 * loose) if loose > 0 else math.inf
     return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second, WELCH_ANOVA)
-
-
-STATISTIC = GroupMeans

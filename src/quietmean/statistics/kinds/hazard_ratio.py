@@ -14,14 +14,12 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import percent_text
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.comparison import Curves, extent, too_few_bins
-from quietmean.statistics.curve_summaries import CUT
+from quietmean.statistics.comparison import CUT, Curves, extent, too_few_bins
 from quietmean.statistics.estimate import Estimate, exp_or_infinite
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
-from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.intervals import chi_squared_test, least_count, t_test
-from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.intervals import Flag, Z, chi_squared_test, least_count, t_test
+from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed
 
@@ -285,6 +283,3 @@ def _best_logarithms(cells: _Cells) -> Array | None:
         if np.abs(change).max() < _CLOSE:
             return logarithms
     return None
-
-
-STATISTIC = HazardRatio

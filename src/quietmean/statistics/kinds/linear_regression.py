@@ -12,21 +12,19 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics.around import Around
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.complete_records import Regression
+from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.fields import ROBUST, robust_field, sides_of
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import NOT_IDENTIFIED, degrees_of_freedom, f_test, near_threshold
-from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import NOT_IDENTIFIED, Flag, HypothesisTest, degrees_of_freedom, f_test, near_threshold
+from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
-from quietmean.statistics.products import CentredMoments, moments_of, moved_products
-from quietmean.statistics.robust import PairMoments, of_line
+from quietmean.statistics.paired_columns import PairMoments, of_line
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
@@ -274,6 +272,3 @@ def _estimates(
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     flags = (Flag(NOT_IDENTIFIED, text),)
     return Estimates.of(map(Estimate.unknown, terms), noise_only=True, flags=flags, headline=terms[1:], reason=text)
-
-
-STATISTIC = LinearRegression

@@ -14,15 +14,13 @@ from quietmean.core.lazy_scipy import special
 from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
-from quietmean.statistics.complete_records import Regression
+from quietmean.statistics.complete_records import CentredMoments, Regression
 from quietmean.statistics.delta_method import numerical_slopes
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, least_count
+from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, Flag, Z, least_count
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
-from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released
 
@@ -236,6 +234,3 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Estimate:
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     rows = [*(Estimate.unknown(term) for term in terms), Estimate.unknown(AUC, (0.0, 1.0))]
     return Estimates.of(rows, noise_only=True, flags=(Flag(NOT_IDENTIFIED, text),), headline=terms[1:], reason=text)
-
-
-STATISTIC = LogisticRegression

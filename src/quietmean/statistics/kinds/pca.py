@@ -12,14 +12,12 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.complete_records import OfColumns
+from quietmean.statistics.complete_records import CentredMoments, OfColumns
 from quietmean.statistics.delta_method import spread
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.flags_and_tests import Flag
-from quietmean.statistics.intervals import near_threshold
-from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments
+from quietmean.statistics.intervals import Flag, near_threshold
+from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.statistic import Released
 
 # Noise deviations of an entry, times the square root of the number of columns, that eigenvalues must be apart; and of a variance.
@@ -153,6 +151,3 @@ def _entry(count: int, i: int, j: int) -> Array:
 def _symmetric(first: Array, second: Array) -> Array:
     symmetric: Array = (np.outer(first, second) + np.outer(second, first)) / 2
     return symmetric
-
-
-STATISTIC = Pca

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.around import Around
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.delta_method import Smooth, SmoothTerm, ratio, smooth
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
-from quietmean.statistics.flags_and_tests import Flag, Z
-from quietmean.statistics.intervals import least_count, quadratic_set, t_quantile
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import Flag, Z, least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
@@ -327,6 +326,3 @@ def _readers_of(feature: Moments, group: int) -> Array:
     square = counted if events.level is not None else squared(events, e, squares[0])
     both = events.centre * observed + events.half * (time.centre * e + time.half * product)
     return np.array([counted, observed, square, both, squared(time, t, squares[-1])])
-
-
-STATISTIC = Rates

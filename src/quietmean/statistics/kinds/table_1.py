@@ -12,7 +12,6 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.around import Around
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
@@ -21,12 +20,12 @@ from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
-from quietmean.statistics.flags_and_tests import Flag, HypothesisTest
-from quietmean.statistics.intervals import few, least_count
-from quietmean.statistics.kinds.crosstab import independence, left_out
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.intervals import Flag, HypothesisTest, few, least_count
+from quietmean.statistics.kinds.counts import part_of
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
-from quietmean.statistics.kinds.proportion import part_of
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
+from quietmean.statistics.kinds.tables import independence, left_out
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.standardised import SMD, difference_of_levels, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
@@ -367,6 +366,3 @@ def _levels(
     if len(groups) == 2:
         rows.append(difference_of_levels(column, cells.reshape(there.shape), covariance, flags, f"{SMD} {column.name}").of(SMD))
     return rows, test
-
-
-STATISTIC = Table1

@@ -27,8 +27,8 @@ from quietmean.protocols.target import nats_in_words
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.formulas import written_out
-from quietmean.statistics.kinds.mean import Mean
-from quietmean.statistics.kinds.proportion import Proportion
+from quietmean.statistics.kinds.counts import Proportion
+from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
 from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.deadlines import Deadlines, for_quorum, in_hours, in_words, minimum_of, parties_that_could

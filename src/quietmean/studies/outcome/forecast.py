@@ -12,9 +12,9 @@ from quietmean.core.errors import InputError, named
 from quietmean.core.readable import bound_text, percent_text
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics.bins import cut_evenly
 from quietmean.statistics.expectation import SPREADS, Expectation, Expected, Simulated, best_bins
-from quietmean.statistics.kinds.histogram import Histogram
+from quietmean.statistics.features.table import cut_evenly
+from quietmean.statistics.kinds.counts import Histogram
 from quietmean.studies.agreement.study import StudyTerms
 
 # A larger budget is none that anybody should be advised to take, and a smaller one says nothing.

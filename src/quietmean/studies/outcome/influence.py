@@ -15,7 +15,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.statistics import Workload
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.around import Shift
+from quietmean.statistics.influence_bounds import Shift
 from quietmean.statistics.moves import Move, moves
 from quietmean.studies.agreement.study import StudyTerms
 

@@ -114,7 +114,7 @@ USED_AFTER_THE_CHARGE: Final = (
     "encodings.cp437",
     "encodings.idna",
     "importlib.readers",
-    "quietmean.statistics.tidy_tables",
+    "quietmean.statistics.printed",
     "quietmean.transcript.symbols",
     "scipy.sparse.csgraph",
 )

@@ -12,9 +12,10 @@ from quietmean.core.domain import in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, error_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.flags_and_tests import number_of
+from quietmean.statistics.intervals import number_of
 from quietmean.statistics.printed import (
     PrintedTable,
+    TidyTests,
     capital,
     marked_notes,
     names_in,
@@ -24,7 +25,6 @@ from quietmean.statistics.printed import (
     who_is_counted,
 )
 from quietmean.statistics.tidy import Term, terms_of
-from quietmean.statistics.tidy_tables import TidyTests
 from quietmean.studies.outcome.influence import checked_text
 
 # Marks of footnotes, in their order; beyond z they are doubled.

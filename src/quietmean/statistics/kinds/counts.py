@@ -1,24 +1,156 @@
-"""The proportion of records with each level of a column."""
+"""Counts, sums, bins and proportions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Columns
+from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, CellIndicators
-from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.flags_and_tests import WHOLE, Flag
-from quietmean.statistics.intervals import few, least_count
+from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
+from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
+from quietmean.statistics.intervals import WHOLE, Flag, few, least_count
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
-from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
+from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
+from quietmean.statistics.subgroups import AnyPresent
+
+COUNTED = "a description of the records that were counted, not a parameter of a population"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sum(Statistic):
+    """The sum of a column over all records; a missing value adds nothing, or the middle of the bounds, as the column says."""
+
+    name = "sum"
+    summary = "the sum of a column"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (ColumnBlock(columns.number(self.column)),)
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        column = columns.number(self.column)
+        weights = np.array([column.centre, column.width / 2, 0.0, 0.0, 0.0])
+        return (TermReading(WHOLE, ColumnBlock(column), weights, adds_up=True),)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        column = columns.number(self.column)
+        (reading,) = self.readings(columns)
+        value, noise = released.weighted(reading.feature, reading.top)
+        records = released.weight
+        ends = (min(column.low, 0.0) * records, max(column.high, 0.0) * records)
+        return Estimates.number(value * records, noise * records, *ends, reason=COUNTED, method="linear")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Count(Statistic):
+    """How many records have a number in a column, or a level: ``yes`` by default for a boolean one, any for one with levels.
+
+    Without a column: in how many its condition holds.
+    """
+
+    name = "count"
+    summary = "how many records have a value, or a level, or meet a condition"
+    by_place = ("column",)
+
+    column: str = parameter("", help="the column; without one, a condition", written=lambda value: bool(value.column))
+    level: str | None = parameter(None, help="the level, of a column that has any")
+
+    @property
+    def subject(self) -> str | None:
+        return self.column or None
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (self._weights(columns)[0],)
+
+    def _weights(self, columns: Columns) -> tuple[Feature, Array]:
+        """The feature that knows, and the weights of its quantities in the answer. Raises :class:`InputError` where none does."""
+        if not self.column:
+            if not self.where or self.level is not None:
+                raise InputError("count needs a column or a condition. Write for example count(age) or count(where=age >= 65).")
+            return AnyPresent(tuple(columns[name] for name in RowCondition(self.where).sources)), np.ones(1)
+        column = columns[self.column]
+        if column.numeric and self.level is None:
+            return ColumnBlock(column), np.eye(5)[0]
+        axis = Axis(columns.category(self.column))
+        level = self.level or (YES if column.boolean else None)
+        if level is None:
+            return CellIndicators((axis,)), np.array([float(label != MISSING) for label in axis.labels])
+        require_known("level", level, axis.labels)
+        return CellIndicators((axis,)), np.array([float(label == level) for label in axis.labels])
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        feature, weights = self._weights(columns)
+        return (TermReading(WHOLE, feature, weights, adds_up=True),)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        value, error = (sums * released.weight for sums in released.weighted(*self._weights(columns)))
+        estimates = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
+        return replace(estimates, flags=tuple(few(self.text, value, error, float(estimates.of_noise[0, 1]), estimates.terms)))
+
+
+_USUAL_BINS = 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Histogram(Statistic):
+    """How many records lie in each bin [a, b) of a column, ``below`` the first edge, ``above`` the last one, and ``missing``.
+
+    Of a column with levels: how many records have each. The counts add up to the number of records, where that is public.
+    """
+
+    name = "histogram"
+    summary = "how many records are in each bin of a column"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+    bins: int | None = usual_bins_field(_USUAL_BINS)
+    edges: tuple[float, ...] | None = edges_field()
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> CellIndicators:
+        return CellIndicators((Axis.of(columns[self.column], self.edges, self.bins, _USUAL_BINS),))
+
+    def readings(self, columns: Columns) -> tuple[TermReading, ...]:
+        table = self._table(columns)
+        cells = zip(table.axes[0].labels, np.eye(table.size), strict=True)
+        return tuple(TermReading(label, table, cell, adds_up=True) for label, cell in cells)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        table = self._table(columns)
+        return counts(released, released.mean(table), released.covariance(table), table.axes[0].labels)
+
+
+def counts(
+    released: Released, parts: Array, covariance: Array, terms: tuple[str, ...], names: tuple[str, ...] | None = None
+) -> Estimates:
+    """Counts of cells, from the parts of the released weight in them and the covariance of these; ``names``: in sentences.
+
+    Where counts are private most of that is empty, and sampling errors are those of records whose number is random as well.
+    """
+    records, entries, flags = released.weight, [], []
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
+    for term, name, part, error in zip(terms, names or terms, parts.tolist(), errors, strict=True):
+        entries.append(Estimate.proportion(term, part, error**2, records).times(records))
+        flags += few(name, part, error, entries[-1].of_population[1], (term,)) if error > 0 else []
+    total = ", the counts add up to the public number" if released.counted else ""
+    return Estimates.of(entries, flags=flags, method=f"linear{total}; Wilson's interval with the noise in it")
+
 
 PARTIES_DIFFER = "each party counts once, and how far parties differ was not released: ask for the mean of a column of numbers"
 
@@ -135,6 +267,3 @@ def part_of(
     records = released.weight * part
     estimate = Estimate.proportion(term, value, error**2, records)
     return estimate, [] if parties else few(subject, value, error, estimate.of_population[1] * records, (term,))
-
-
-STATISTIC = Proportion
