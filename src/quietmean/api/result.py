@@ -15,7 +15,8 @@ from quietmean.core.origin import study_and_party
 from quietmean.core.output import FROM_PYTHON
 from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
-from quietmean.core.tables import Kinds, TableFile
+from quietmean.core.table_files import TableFile
+from quietmean.core.tables import Kinds
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution

@@ -7,11 +7,9 @@ import html
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.extensions import import_extra
-from quietmean.core.output import FROM_PYTHON, Output
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -92,20 +90,3 @@ class Tabular(ABC):
 
     def _repr_html_(self) -> str:
         return table_html(self.rows())
-
-
-class TableFile(Tabular):
-    """A result that is a table, also as a CSV file."""
-
-    def to_csv(self, path: str | Path, *, force: bool = False) -> None:
-        """The rows as a CSV file; with ``force`` in the place of an earlier one with the same heads.
-
-        Raises :class:`InputError` for another file that is there.
-        """
-        rows = self.rows()
-        content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
-        head = content.partition(b"\n")[0] + b"\n"
-        output = Output(
-            Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON
-        )
-        output.write(content)

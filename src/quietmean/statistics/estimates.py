@@ -12,7 +12,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.readable import some_of
-from quietmean.core.tables import Kinds, TableFile, Tabular
+from quietmean.core.table_files import TableFile
+from quietmean.core.tables import Kinds, Tabular
 from quietmean.statistics.estimate import Estimate, Interval
 from quietmean.statistics.intervals import HIDING, LEVEL, WHOLE, Flag, HypothesisTest, Z, known
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, interval_text, number_text, p_text, some_of
 from quietmean.core.readable_days import day_text, days_text
-from quietmean.core.tables import Kinds, TableFile, table_html, table_text
+from quietmean.core.table_files import TableFile
+from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.statistics.intervals import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
