@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from benchmarks.measuring import by_workers, peak_gb, seconds
 
-from quietmean.core.bound import Bound
-from quietmean.core.threads import one_thread
-from quietmean.core.workers import Workers
+from quietmean.core.bounds import Bound
+from quietmean.core.workers import Workers, one_thread
 from quietmean.privacy import Adversary, Effort, PrivacyAnalysis, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols.execution import Execution

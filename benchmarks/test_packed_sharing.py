@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from benchmarks.measuring import milliseconds
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol

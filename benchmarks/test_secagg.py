@@ -22,7 +22,7 @@ import pytest
 from benchmarks.measuring import FLOWER, flower
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, get_protocol, registry

@@ -6,7 +6,7 @@ from packed_bars import benchmark
 from page_figures import ending, without
 from page_parts import DOCS, row
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 
 PAGE = DOCS / "calibrations.md"
 HEAD = "| gamma | calibration, schedule | sigma_star^2 | sigma_delta^2 | MSE | paper / this |\n|---|---|---|---|---|---|\n"

@@ -21,7 +21,7 @@ from page_figures import ending
 from page_parts import DOCS, table
 
 from quietmean.core.statement import StatedValue
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
 from quietmean.node.mailbox import mailbox_bytes, open_with, seal_to
 from quietmean.node.net import Identity, Purpose, is_signed

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from quietmean.core.party import Message, PartyId, Step
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure

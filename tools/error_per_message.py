@@ -19,7 +19,7 @@ from equal_promises import central, error, planned, promised
 from page_parts import DOCS, add_resume, between, table
 
 from quietmean.core.errors import InputError
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import candidate_of
 from quietmean.planning.plan import Plan

@@ -16,7 +16,7 @@ from equal_promises import central
 from page_parts import DOCS, resume_folder, resumed, row
 from page_stamp import stamp
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target

@@ -14,7 +14,7 @@ from equal_promises import BY_GATE, MOST_GATED, TRIALS, central, error, planned,
 from page_parts import DOCS, between, resume_folder, resumed, row
 from page_stamp import stamp
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan

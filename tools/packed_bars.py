@@ -17,7 +17,7 @@ from page_figures import ending
 from page_parts import DOCS, ROOT, table
 
 from quietmean.core.party import Message, PartyId
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target

@@ -28,7 +28,7 @@ from equal_promises import error
 from numpy.typing import NDArray
 from page_parts import DOCS
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_scenario
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod

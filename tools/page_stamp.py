@@ -6,7 +6,7 @@ of other protocols are made at once, and tests make them anew.
 
 from __future__ import annotations
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
 from quietmean.protocols import Target, configure
 from quietmean.randomness import Seed

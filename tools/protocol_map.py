@@ -17,7 +17,7 @@ from page_parts import DOCS, resume_folder, resumed, row, table
 from page_stamp import stamp
 
 from quietmean.core.errors import InputError
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.candidates import general_protocols
 from quietmean.protocols import Server, Target, get_protocol
 

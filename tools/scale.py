@@ -14,7 +14,7 @@ import numpy as np
 from page_figures import ending
 from page_parts import DOCS, table
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank

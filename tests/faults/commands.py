@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.cli.main import main as command
-from quietmean.core.crash import hide_error_texts
+from quietmean.core.logs import hide_error_texts
 
 _PAUSE = 0.01
 

@@ -27,8 +27,7 @@ import pytest
 from quietmean.core import codec
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, PeerError
-from quietmean.core.file_kinds import kind_of_content
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import kind_of_content, read_json
 from quietmean.core.output import json_object
 from quietmean.core.toml_files import read_tables
 from quietmean.flower import sealing
@@ -173,7 +172,7 @@ DECODERS = {
         tuple(Voucher.certify(IDENTITY, "ab" * 32, OTHER.public_key, weight).signed.to_line().encode() for weight in (None, 2.0)),
     ),
     "object": Decoder("core/output.py", plain(json_object), (InputError,), (b'{"origin": {"party": 1}}',)),
-    "json": Decoder("core/json_file.py", in_file(read_json), (InputError,), (b'{"a": [1, 2.5, null, "b"]}',)),
+    "json": Decoder("core/file_kinds.py", in_file(read_json), (InputError,), (b'{"a": [1, 2.5, null, "b"]}',)),
     "contribution": Decoder(
         "protocols/committee/contribution.py",
         plain(lambda raw: read_header(WORLD.session, raw)),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning import bounded_gate
 from quietmean.planning.accuracy import draw_estimates, draw_execution
 from quietmean.planning.bounded_gate import BoundedGate, levels_at_gate

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, flows, groups
 from quietmean.protocols.inca.flows import OwnWays, flow_bound

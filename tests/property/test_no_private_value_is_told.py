@@ -283,7 +283,7 @@ def test_a_note_to_the_owner_that_shows_a_cell_is_found(
 CRASH = """
 import sys
 from quietmean.cli import main as program
-from quietmean.core import crash
+from quietmean.core import logs
 from quietmean.statistics import Workload
 def encode(workload, records, step):
     raise RuntimeError(f"defect at {records[0, 0]}")
@@ -309,9 +309,9 @@ def test_a_defect_is_shown_without_the_text_of_the_error(mutant: bool, tmp_path:
 # Every way in which an error may end where nobody handles it.
 UNHANDLED = """
 import asyncio, gc, logging, threading, warnings
-from quietmean.core import crash
+from quietmean.core import logs
 if not MUTANT:
-    crash.hide_error_texts()
+    logs.hide_error_texts()
 def defect(*_):
     raise RuntimeError("defect at 987654.321")
 async def task():
@@ -363,13 +363,13 @@ def test_an_error_that_nobody_handles_is_shown_without_its_text(mutant: bool) ->
 DEFECT_IN_A_PARTY = """
 import sys
 if any("child" in argument or "fork_server" in argument for argument in sys.orig_argv):
-    from quietmean.core import crash
+    from quietmean.core import logs
     from quietmean.PLACE import NAME
     def defect(self, *arguments, **more):
         raise RuntimeError("defect at 987654.321")
     NAME.METHOD = defect
     if MUTANT:
-        crash.without_text = lambda kind, trace: "defect at 987654.321"
+        logs.without_text = lambda kind, trace: "defect at 987654.321"
 """
 
 

@@ -15,7 +15,7 @@ import pytest
 import quietmean as qm
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.waits import require_wait
+from quietmean.core.limits import require_wait
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.studies.agreement.invitation import Invitation

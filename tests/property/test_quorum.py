@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, PeerError
-from quietmean.core.start_quorum import least_minimum
+from quietmean.core.limits import least_minimum
 from quietmean.node.session.settings import Opening
 from quietmean.node.start import (
     Announcement,

@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate

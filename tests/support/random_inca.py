@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import SCHEDULES, ExecutionTrace
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.protocols.execution import Execution

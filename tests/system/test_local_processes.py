@@ -123,7 +123,7 @@ def test_an_end_is_told_as_it_was(plan: Path) -> None:
     return 5
 """
         async with started(
-            plan, SERVER.format("from quietmean.core.crash import hide_error_texts; hide_error_texts()" + body), 3
+            plan, SERVER.format("from quietmean.core.logs import hide_error_texts; hide_error_texts()" + body), 3
         ) as (
             _,
             processes,

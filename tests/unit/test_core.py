@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.bound import Bound
+from quietmean.core.bounds import Bound
 from quietmean.core.codec import canonical_json, decode_json, digest, dump_state, load_state, to_plain
 from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.arrays import Matrix
-from quietmean.core.bound import Bound
+from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, bound_mu, noise_levels

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.core.reasons import but_for_names, grouped, listed
+from quietmean.core.readable import but_for_names, grouped, listed
 from quietmean.node.local import runner
 from quietmean.node.net.transport import Pace
 from quietmean.node.storage import blob_store

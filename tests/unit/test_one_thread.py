@@ -8,7 +8,7 @@ import sys
 
 PROGRAM = """
 import json, sys
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 with one_thread():
     import numpy.linalg, scipy.linalg
     from threadpoolctl import threadpool_info

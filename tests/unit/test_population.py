@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.core import pieces
+from quietmean.core import arrays
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE
 from quietmean.core.input_domain import Ball, Box, InputDomain
@@ -244,12 +244,12 @@ def test_a_study_says_the_same_in_pieces(
     # The last polynomial is not full, and no piece ends with a row of numbers.
     its = protocol(31, prime, region, secrets)
     whole = everything_said(its, secure=secure)
-    monkeypatch.setattr(pieces, "PIECE", 4)
+    monkeypatch.setattr(arrays, "PIECE", 4)
     assert everything_said(its, secure=secure) == whole
 
 
 def test_dealing_takes_the_memory_of_residues_and_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 2**12)
+    monkeypatch.setattr(arrays, "PIECE", 2**12)
     # What is computed at once, half a megabyte, hardly counts.
     size = 480_000
     (machine, *_) = machines(protocol(size, secrets=4))
@@ -273,7 +273,7 @@ def test_noise_is_drawn_on_where_it_stopped() -> None:
 
 
 def test_each_coordinate_is_held_against_its_own_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 3)
+    monkeypatch.setattr(arrays, "PIECE", 3)
     domain = InputDomain((Box(size=7, low=-1.0, high=2.0), Simplex(size=4, scale=0.5), Ball(size=5, radius=3.0, centre=1.0)))
     low, high = domain.coordinate_bounds
     units, room = 10.0, 0.25
@@ -287,13 +287,13 @@ def test_each_coordinate_is_held_against_its_own_bounds(monkeypatch: pytest.Monk
         assert not within_bounds(domain, units, beyond, 1.0, room)
         beyond[place] = np.nan
         assert not within_bounds(domain, units, beyond, 1.0, room)
-        assert not pieces.all_finite(beyond)
-    assert pieces.all_finite(edge)
+        assert not arrays.all_finite(beyond)
+    assert arrays.all_finite(edge)
 
 
 def test_a_long_vector_is_as_long_as_its_pieces_together(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(1).normal(size=(3, 50)) * np.array([[1e-3], [1e200], [1.0]])
     whole = shortened(rows, 2.0)
-    monkeypatch.setattr(pieces, "PIECE", 7)
+    monkeypatch.setattr(arrays, "PIECE", 7)
     np.testing.assert_allclose(shortened(rows, 2.0), whole, rtol=1e-14)
     assert np.linalg.norm(shortened(rows, 2.0), axis=1).max() <= 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietmean.core.summarise import FewLines, keep_logs_short
+from quietmean.core.logs import FewLines, keep_logs_short
 
 
 class Kept(logging.Handler):

@@ -14,8 +14,7 @@ from cyclopts import Parameter
 from quietmean.cli.answers import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind
-from quietmean.core.json_file import read_as, read_json
+from quietmean.core.file_kinds import FileKind, read_as, read_json
 from quietmean.core.party import PartyId
 from quietmean.core.readable import epsilon_text, some_of
 from quietmean.protocols.fields import Hints

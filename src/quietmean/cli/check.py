@@ -31,9 +31,9 @@ from quietmean.cli.console import out, print_json, progress, tell_notes, tell_ow
 from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.core.errors import InputError
+from quietmean.core.limits import require_wait
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
-from quietmean.core.waits import require_wait
 
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings, Roster

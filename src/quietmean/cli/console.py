@@ -24,7 +24,7 @@ from quietmean.core.readable import nats_promised, nats_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quietmean.core.fact import Fact
+    from quietmean.core.readable import Fact
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
     from quietmean.studies import StudyOutcome

@@ -22,9 +22,9 @@ from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
 from quietmean.cli.study_options import attach
-from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
+from quietmean.core.logs import hide_error_texts
 from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
 
 # Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its

@@ -69,7 +69,7 @@ def audit_command(
 
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
-    from quietmean.core.json_file import read_json
+    from quietmean.core.file_kinds import read_json
     from quietmean.studies.party.audit import heads_in, verify
 
     verification = verify(

@@ -15,8 +15,8 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import note, out, progress, warn
 from quietmean.core.errors import InputError
+from quietmean.core.logs import keep_logs_short
 from quietmean.core.readable import count_of
-from quietmean.core.summarise import keep_logs_short
 
 if TYPE_CHECKING:
     from quietmean.node.relay import Admission
@@ -270,7 +270,7 @@ def drop_command(
     import asyncio
 
     from quietmean.cli.identity import load_identity
-    from quietmean.core.extensions import import_extra
+    from quietmean.core.importing import import_extra
 
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quietmean.cli.console import out, print_json, progress
-from quietmean.core.file_kinds import FileKind
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import FileKind, read_json
 
 
 def simulate_command(

@@ -7,7 +7,9 @@ are typeset: a true minus sign, a dash for what is not known. :func:`for_termina
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 UNKNOWN = "–"
 # Shown for a number that noise hides and of which no bound is known.
@@ -174,3 +176,45 @@ def for_terminal(text: str) -> str:
 def counted_text(parties: int, in_part: int) -> str:
     """How many parties are in a mean, and how many of these with a part of what they have: "5 parties, 2 in part"."""
     return f"{parties} parties" + (f", {in_part} in part" if in_part else "")
+
+
+# So many names of those with one reason.
+_NAMED = 3
+
+
+def listed(names: Collection[str]) -> str:
+    """All names, or the first of many and how many more there are."""
+    shown = list(names)
+    if len(shown) <= _NAMED + 1:
+        return ", ".join(shown)
+    return some_of(shown, _NAMED)
+
+
+def grouped(reasons: Mapping[str, str], kind: Callable[[str], str] = str) -> str:
+    """``reasons`` by name. Those of one ``kind`` count as the same, of which the first is said."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        groups.setdefault(kind(reason), []).append(name)
+    return "; ".join(f"{listed(names)}: {reasons[names[0]]}" for names in groups.values())
+
+
+def but_for_names(names: Collection[str]) -> Callable[[str], str]:
+    """A kind for :func:`grouped`: what is left of a reason without the names in it, and without how many they are."""
+    any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    lists = re.compile(rf"(?:{any_name})(?:, (?:{any_name}))*(?: and \d+ more)?")
+    return lambda reason: lists.sub("...", reason)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure that people read. Whoever shows it may shorten the ``sentence``, and writes no figure of its own.
+
+    ``error``: a standard error in the units of ``value``, or what the figure is: "exact", or an "upper bound".
+    ``condition``: against whom, or under what, it holds.
+    """
+
+    key: str
+    value: float
+    error: float | str
+    condition: str
+    sentence: str

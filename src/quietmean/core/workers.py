@@ -7,13 +7,44 @@ whoever computes them, and come in the order of the jobs where their order matte
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
+from threadpoolctl import ThreadpoolController
+
 from quietmean.core.errors import InputError
-from quietmean.core.threads import one_thread
+
+# Up to this many rows a second thread costs more time than it saves, on a busy machine much more.
+_SMALL = 2500
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # What is loaded later would not be limited: scipy brings a library of its own.
+    import scipy.linalg  # noqa: F401
+
+    # Looking up the loaded libraries costs more than a small factorisation: once is enough.
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for linear algebra: on many small problems several threads only wait for each other."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def few_threads(rows: int) -> Iterator[None]:
+    """One thread if the matrices have few rows, as many as the caller allows otherwise."""
+    if rows > _SMALL:
+        yield
+        return
+    with one_thread():
+        yield
+
 
 Common = TypeVar("Common")
 Job = TypeVar("Job")

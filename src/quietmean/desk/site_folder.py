@@ -15,7 +15,7 @@ from typing import Any
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import read_json
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.studies.agreement.any_study import AnyStudy

@@ -16,8 +16,7 @@ from typing import Any, Self, Unpack
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import FileKind, read_json
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import PartyId

@@ -13,7 +13,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, parameters_of, require_known
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.bounded_gate import levels_at_gate
 from quietmean.planning.choices import CalibrationMethod

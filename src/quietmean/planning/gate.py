@@ -37,7 +37,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, digest
 from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
 from quietmean.core.party import PartyId
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import all_finite
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.core.pieces import all_finite
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import (

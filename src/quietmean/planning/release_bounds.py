@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.arrays import all_finite
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import PartyId, Release, Vector
-from quietmean.core.pieces import all_finite
 from quietmean.graphs import Schedule
 from quietmean.planning.plan import Plan
 from quietmean.protocols.mechanism import is_private

@@ -14,7 +14,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.bounds import CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope

@@ -13,8 +13,7 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId
-from quietmean.core.threads import one_thread
-from quietmean.core.workers import Workers
+from quietmean.core.workers import Workers, one_thread
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope
 from quietmean.privacy.information import CoalitionSolver, coalition_triples

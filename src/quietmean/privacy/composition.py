@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.bound import Bound
+from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import PartyId

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from quietmean.core.fact import Fact
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import Fact, epsilon_text
 from quietmean.privacy.analysis import PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, CertificateTerms
 from quietmean.privacy.coalition_certificate import CoalitionCertificate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from quietmean.core import lazy
+from quietmean.core import importing
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
@@ -162,7 +162,7 @@ class Mechanism(Configured, ABC):
     ) -> Any:
         """The plan of this protocol for a target: see :func:`quietmean.planning.calibrate.calibrate`."""
         require_privacy(self, no_privacy)
-        return lazy.calibrate(target, self, calibration=calibration, executions=executions)
+        return importing.calibrate(target, self, calibration=calibration, executions=executions)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""

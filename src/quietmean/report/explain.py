@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy.coalitions import random_coalitions
 from quietmean.protocols.execution import Execution

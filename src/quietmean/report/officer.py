@@ -19,9 +19,8 @@ from quietmean.core import readable
 from quietmean.core.assumptions import assumptions_json, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring, in_words_of
-from quietmean.core.fact import Fact
 from quietmean.core.output import Output
-from quietmean.core.readable import count_of
+from quietmean.core.readable import Fact, count_of
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.facts import privacy_facts

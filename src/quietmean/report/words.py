@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from quietmean.core.arrays import Array
-from quietmean.core.fact import Fact
-from quietmean.core.readable import plain
+from quietmean.core.readable import Fact, plain
 from quietmean.privacy.facts import A_PRIORI, EVERYBODY, HAPPENED
 from quietmean.statistics.printed import capital
 

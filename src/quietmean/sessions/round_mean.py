@@ -10,11 +10,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array
+from quietmean.core.arrays import Array, pieces
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.pieces import pieces
 from quietmean.core.readable import counted_text, epsilon_text
 from quietmean.core.tables import Tabular
 from quietmean.planning.accuracy import stated_variance

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import read_json
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, json_object, require_version
 from quietmean.core.party import PartyId, PopulationNoise, Vector

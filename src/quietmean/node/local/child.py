@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.codec import decode_json
-from quietmean.core.crash import hide_error_texts
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.logs import hide_error_texts
 from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
 from quietmean.core.portability import replace_whole

@@ -22,7 +22,7 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import refuse_outage
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.reasons import but_for_names, grouped
+from quietmean.core.readable import but_for_names, grouped
 from quietmean.node.local.processes import PARTY, ChildSettings, ExecLauncher, Launcher, PartyProcess
 from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
 from quietmean.node.session import NodeResult, refusal

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import PeerError
+from quietmean.core.limits import require_wait
 from quietmean.core.origin import package_version
 from quietmean.core.party import PartyId
-from quietmean.core.waits import require_wait
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import (
     NOT_A_PARTY,

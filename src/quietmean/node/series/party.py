@@ -12,11 +12,11 @@ from typing import Self
 import msgspec
 import numpy as np
 
+from quietmean.core.arrays import PIECE
 from quietmean.core.codec import digest, load_state
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
-from quietmean.core.pieces import PIECE
 from quietmean.core.portability import replacing, return_free_memory
 from quietmean.core.readable import count_of
 from quietmean.node.monitor import Monitor, Report

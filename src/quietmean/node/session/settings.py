@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
+from quietmean.core.limits import require_wait
 from quietmean.core.outage import require_space, room_beside
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Vector
-from quietmean.core.waits import require_wait
 from quietmean.graphs import Schedule
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report

@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
+from quietmean.core.limits import ATTEMPTS, least_minimum
 from quietmean.core.party import PartyId
-from quietmean.core.start_quorum import ATTEMPTS, least_minimum
 from quietmean.node.session import Opening, commitment_hash
 
 

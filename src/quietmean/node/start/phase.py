@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
+from quietmean.core.limits import least_minimum
 from quietmean.core.party import PartyId
-from quietmean.core.start_quorum import least_minimum
 from quietmean.node.monitor import AgreementWaits, Report, iso_time
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.phase import Position

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from quietmean.core.errors import NotStarted
+from quietmean.core.limits import ATTEMPTS
 from quietmean.core.party import PartyId
+from quietmean.core.readable import grouped
 from quietmean.core.readable_days import by_this_clock
-from quietmean.core.reasons import grouped
-from quietmean.core.start_quorum import ATTEMPTS
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session import NodeSettings, PeerLink, StartTerms
 from quietmean.node.start.machine import Announcement, Machine, Proposal, StartProgress

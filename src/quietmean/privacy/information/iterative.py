@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from quietmean.core.arrays import Matrix
-from quietmean.core.bound import Bound
+from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError, NumericalError
-from quietmean.core.threads import one_thread
+from quietmean.core.workers import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.round_recursion import private_diagonal
 from quietmean.privacy.information.round_structure import find_rounds

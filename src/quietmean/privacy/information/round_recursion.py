@@ -17,7 +17,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.lazy_scipy import linalg, sparse
-from quietmean.core.threads import few_threads
+from quietmean.core.workers import few_threads
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.round_structure import Entries, MessageBatch, RoundStructure

@@ -238,7 +238,7 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
     pairs = place_pairs(parties, partners)
     tried = _all_coalitions(parties, colluding)
     # Running parties need no calibration: they start without this import.
-    from quietmean.core.threads import one_thread
+    from quietmean.core.workers import one_thread
 
     with one_thread():
         spectra = [_Spectrum.of(parties, pairs, coalition) for coalition in tried or ()]

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quietmean.core.arrays import Ints, Mask
+from quietmean.core.arrays import Ints, Mask, pieces
 from quietmean.core.party import Units
-from quietmean.core.pieces import pieces
 from quietmean.protocols.packed_sharing.packing import (
     Elements,
     Packing,

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.arrays import Array, Ints
+from quietmean.core.arrays import Array, Ints, pieces
 from quietmean.core.party import Units
-from quietmean.core.pieces import pieces
 from quietmean.randomness import BitStream, Seed
 
 if TYPE_CHECKING:

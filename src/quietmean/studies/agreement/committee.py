@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from quietmean.core.errors import InputError
+from quietmean.core.limits import LONGEST_SECONDS
 from quietmean.core.readable_days import by_this_clock
-from quietmean.core.waits import LONGEST_SECONDS
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.studies.agreement.deadlines import TimeWithOffset, in_words

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from quietmean.core.errors import InputError
+from quietmean.core.limits import ATTEMPTS, DAY, LONGEST_SECONDS, least_minimum
 from quietmean.core.readable import count_of
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.schema import require_usual
-from quietmean.core.start_quorum import ATTEMPTS, least_minimum
-from quietmean.core.waits import DAY, LONGEST_SECONDS
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Mechanism

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quietmean.core.domain import Links, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind
+from quietmean.core.limits import LONGEST_SECONDS, SHORTEST_SECONDS
 from quietmean.core.toml_files import fault, read_tables
-from quietmean.core.waits import LONGEST_SECONDS, SHORTEST_SECONDS
 from quietmean.planning.automatic import AUTO
 from quietmean.studies.agreement.deadlines import Deadlines, TimeWithOffset, require_start_by
 

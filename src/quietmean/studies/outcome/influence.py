@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from quietmean.core.fact import Fact
 from quietmean.core.party import Vector
-from quietmean.core.readable import bound_text, percent_text, some_of
+from quietmean.core.readable import Fact, bound_text, percent_text, some_of
 from quietmean.planning.influence import Checked, Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy.loss import UPPER_BOUND

@@ -13,9 +13,9 @@ from quietmean.core.assumptions import Assumption, assumptions_json
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
-from quietmean.core.fact import Fact
 from quietmean.core.party import PartyId
 from quietmean.core.query_statement import QueryStatement
+from quietmean.core.readable import Fact
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address

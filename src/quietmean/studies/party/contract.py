@@ -9,8 +9,7 @@ from itertools import starmap
 from typing import Any, Self
 
 from quietmean.core.errors import InputError
-from quietmean.core.fact import Fact
-from quietmean.core.readable import a_coordinate, count_of
+from quietmean.core.readable import Fact, a_coordinate, count_of
 from quietmean.node.net import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan

@@ -15,8 +15,7 @@ import numpy as np
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
-from quietmean.core.file_kinds import FileKind
-from quietmean.core.json_file import read_json
+from quietmean.core.file_kinds import FileKind, read_json
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, LinkKeys, NodeSettings, Observers, PairKeys, PlannedValue, Roster, StartTerms, Waits

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
+from quietmean.core.limits import least_minimum
 from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import epsilon_text
-from quietmean.core.start_quorum import least_minimum
 from quietmean.ledger import Account
 from quietmean.node import NodeResult, Started, run_party
 from quietmean.planning import Plan

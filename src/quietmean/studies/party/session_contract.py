@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from quietmean.core.assumptions import Assumption
 from quietmean.core.codec import canonical_json
+from quietmean.core.limits import least_minimum
 from quietmean.core.readable import count_of
-from quietmean.core.start_quorum import least_minimum
 from quietmean.node import Roster, Started
 from quietmean.planning.automatic import Choice
 from quietmean.planning.influence import Influence, planned_influence

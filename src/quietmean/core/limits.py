@@ -17,3 +17,15 @@ def require_wait(name: str, seconds: float, shortest: float = SHORTEST_SECONDS) 
     """Raises :class:`InputError` for ``seconds`` that nobody waits, naming what they are given as."""
     if not (math.isfinite(seconds) and shortest <= seconds <= LONGEST_SECONDS):
         raise InputError(f"{name} is {seconds:g} s: choose a number from {shortest:g} to {LONGEST_SECONDS:.0f} seconds")
+
+
+# A session has so many attempts and no more: whoever can abort them all draws the public seed so often.
+ATTEMPTS: Final = 10
+
+
+def least_minimum(parties: int, colluding: int) -> int:
+    """The fewest parties with which a study may start or end: more than (parties + colluding) / 2.
+
+    Two sets of so many parties have more parties in common than collude, so an honest one; it takes part once.
+    """
+    return (parties + colluding) // 2 + 1
