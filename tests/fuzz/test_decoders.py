@@ -115,7 +115,8 @@ def plain(read: Callable[[bytes], Any]) -> Read:
 
 
 def hello(raw: bytes) -> Any:
-    agreed: Any = SimpleNamespace(parties=3, links=Links.X25519, identities=(IDENTITY.public_key,) * 3, digest="ab" * 32)
+    study = SimpleNamespace(keyed_by=Links.X25519)
+    agreed: Any = SimpleNamespace(parties=3, study=study, identities=(IDENTITY.public_key,) * 3, digest="ab" * 32)
     return read_hello(agreed, raw)
 
 
