@@ -198,7 +198,7 @@ DECODERS = {
     ),
     "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
     "sums": Decoder(
-        "protocols/committee/session.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS
+        "protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS
     ),
     # Of what is not known it says nothing, and raises nothing.
     "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),
