@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core import importing
-from quietmean.core.importing import importer
+from quietmean.core import lazy
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean import learning as learning
@@ -123,5 +123,5 @@ def __dir__() -> list[str]:
 
 
 # Methods of values in layers below.
-importing.calibrate.provide("planning.calibrate", "calibrate")
-importing.simulate.provide("simulation", "simulate")
+lazy.calibrate.provide("planning.calibrate", "calibrate")
+lazy.simulate.provide("simulation", "simulate")

@@ -197,9 +197,7 @@ DECODERS = {
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
     ),
     "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
-    "sums": Decoder(
-        "protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS
-    ),
+    "sums": Decoder("protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS),
     # Of what is not known it says nothing, and raises nothing.
     "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),
     "toml": Decoder("core/toml_files.py", in_file(lambda path: read_tables(path, "file")), (InputError,), (STUDY,)),

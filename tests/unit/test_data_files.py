@@ -627,8 +627,8 @@ def test_a_missing_extra_is_named(name: str, content: bytes, extra: str, tmp_pat
     def absent(module: str) -> Any:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr("quietmean.core.importing.import_module", absent)
-    monkeypatch.setattr("quietmean.core.importing.find_spec", lambda module: None)
+    monkeypatch.setattr("quietmean.core.extensions.import_module", absent)
+    monkeypatch.setattr("quietmean.core.extensions.find_spec", lambda module: None)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf'{name} is a.*needs the extra \'{extra}\'.*pip install "quietmean\[{extra}\]"$'):
         read_columns(tmp_path / name, COLUMNS)

@@ -365,6 +365,6 @@ def test_without_its_driver_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(module: str) -> Any:
         raise ModuleNotFoundError(name=module.partition(".")[0])
 
-    monkeypatch.setattr("quietmean.core.importing.import_module", absent)
+    monkeypatch.setattr("quietmean.core.extensions.import_module", absent)
     with pytest.raises(InputError, match=r"needs the extra 'postgresql', which is not installed"):
         read_columns("postgresql:///wards", AGE)

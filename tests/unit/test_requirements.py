@@ -60,15 +60,13 @@ def missing(folder: Path, installed: set[str]) -> set[str]:
 DESK = {f"{name}.py needs starlette" for name in ("desk/access", "desk/app", "drop/app")}
 DESK |= {"drop/serving.py needs uvicorn"}
 # The same for estimators, which are imported when one is asked for.
-ESTIMATORS = {
-    f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "linear", "logistic", "pca", "scaler")
-}
+ESTIMATORS = {f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "logistic", "one_study")}
 # Where Polars is there, it reads what texts are plainly numbers.
 TABLES = {"studies/data/polars_texts.py needs polars"}
 
 
 def test_the_package_needs_only_what_it_installs() -> None:
-    inside = {f"testing/{name}.py needs hypothesis" for name in ("documents", "strategies")}
+    inside = {"testing/strategies.py needs hypothesis"}
     assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS | TABLES
 
 

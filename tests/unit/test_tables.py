@@ -380,7 +380,7 @@ def test_what_is_missing_is_said_with_the_extra(monkeypatch: pytest.MonkeyPatch,
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
         return real(name, *more, **kept)
 
-    monkeypatch.setattr("quietmean.core.importing.import_module", without)
+    monkeypatch.setattr("quietmean.core.extensions.import_module", without)
     for end in (".docx", ".tex", ".html"):
         with pytest.raises(InputError, match=r"needs the extra 'documents'.*quietmean\[documents\]"):
             write_tables(document(0.3), tmp_path / f"tables{end}")

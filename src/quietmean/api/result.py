@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import can_report, no_report_sentence
+from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import FROM_PYTHON
 from quietmean.core.presenting import only_shown

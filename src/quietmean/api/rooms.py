@@ -5,7 +5,7 @@ Annotations name types by their room, too, as ``rooms.party.Contract``: what che
 
 from typing import TYPE_CHECKING
 
-from quietmean.core.importing import importer
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean import ledger as ledger

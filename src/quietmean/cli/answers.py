@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from quietmean.cli.console import err, out, output_options, warn, whole_words, without_noise
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
-from quietmean.core.importing import can_report, no_report_sentence
+from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
 from quietmean.core.presenting import only_shown

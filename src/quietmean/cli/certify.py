@@ -27,8 +27,8 @@ from quietmean.cli.console import (
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
+from quietmean.core.extensions import require_report
 from quietmean.core.file_kinds import FileKind, read_json
-from quietmean.core.importing import require_report
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown

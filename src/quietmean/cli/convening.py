@@ -11,7 +11,7 @@ from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, printable, progress, warn
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.readable import count_of
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ def desk_command(
         The private key of the data owner: studies can be signed on their pages, as approve does.
     """
     from quietmean.core.errors import InputError
-    from quietmean.core.importing import import_extra
+    from quietmean.core.extensions import import_extra
 
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")

@@ -270,7 +270,7 @@ def drop_command(
     import asyncio
 
     from quietmean.cli.identity import load_identity
-    from quietmean.core.importing import import_extra
+    from quietmean.core.extensions import import_extra
 
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError, StorageError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.outage import ONCE_MORE
 
 Common = TypeVar("Common")

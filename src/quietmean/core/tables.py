@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 
 if TYPE_CHECKING:
     from polars import DataFrame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quietmean.core.importing import importer
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
@@ -43,7 +43,7 @@ _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticR
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
-        from quietmean.core.importing import import_extra
+        from quietmean.core.extensions import import_extra
 
         import_extra("sklearn", "sklearn", f"the estimator {name}")
         from quietmean.learning import estimators

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core import importing
+from quietmean.core import lazy
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, any_coalition, for_unit
 from quietmean.core.bounds import APriori
@@ -245,7 +245,7 @@ class Plan:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
         seed = int(rng) if isinstance(rng, int | Integral) else int(rng.integers(2**62))
-        return importing.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate, workers=workers)
+        return lazy.simulate(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import with_extensions
+from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
 from quietmean.protocols.mechanism import Design, Mechanism, Releases
 from quietmean.protocols.target import Target

@@ -26,6 +26,7 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import KIND_NAMES, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Traits
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
@@ -65,12 +66,10 @@ class DiscreteNoise(Configured, ABC):
     """``step`` of the public grid, in the units of the values, and the ``dimension`` of a value, on which certificates depend.
 
     A step of 0 means float64 noise: so are files of versions without a grid, and plans with ``insecure-float64``.
-    ``exposed``: without a grid, single messages are one value plus noise, of which low bits are known to tell two values apart.
-
     A protocol that brings no proof of its own is charged each party's own noise: :meth:`loss_conversion`.
     """
 
-    exposed: ClassVar[bool] = False
+    TRAITS: ClassVar[Traits]
 
     noise: NoiseKind | None = parameter(
         None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
@@ -160,7 +159,7 @@ class DiscreteNoise(Configured, ABC):
         from quietmean.privacy import EXPOSED_REAL_ARITHMETIC, REAL_ARITHMETIC, GridLossConversion
 
         if not self.step or self.dimension is None:
-            return EXPOSED_REAL_ARITHMETIC if self.exposed else REAL_ARITHMETIC
+            return EXPOSED_REAL_ARITHMETIC if self.TRAITS.exposed else REAL_ARITHMETIC
         return GridLossConversion(
             step=self.step,
             dimension=self.dimension,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from quietmean.core import importing
+from quietmean.core import lazy
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
@@ -162,7 +162,7 @@ class Mechanism(Configured, ABC):
     ) -> Any:
         """The plan of this protocol for a target: see :func:`quietmean.planning.calibrate.calibrate`."""
         require_privacy(self, no_privacy)
-        return importing.calibrate(target, self, calibration=calibration, executions=executions)
+        return lazy.calibrate(target, self, calibration=calibration, executions=executions)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""
@@ -325,8 +325,9 @@ def mixing_messages(protocol: Mechanism, parties: int, dimension: int) -> float:
 
 def full_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
     """The transcript equal to the traced one, also where a protocol's own leaves out what follows from the rest."""
-    has_program = type(protocol).population is not Mechanism.population
-    return (program_transcript if has_program else type(protocol).transcript)(protocol, schedule, trace)
+    if protocol.traits.transcript_is_full:
+        return protocol.transcript(schedule, trace)
+    return program_transcript(protocol, schedule, trace)
 
 
 def program_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> Transcript:

@@ -65,12 +65,12 @@ class MessageAttack:
 class Attack:
     """How messages that are not linear are read; each is a function of the protocol.
 
-    ``linear``: a linear protocol, of whose messages all that this one sends is a function, or None. ``opening``: what a coalition
-    ``corrupt`` computes of a target, of (protocol, schedule, trace, weights, sensitivity, corrupt, target); it raises
-    :class:`InputError` where there is nothing for these parameters.
+    ``linear``: a linear protocol, of whose messages all that this one sends is a function, or None; by default itself if it is
+    linear. ``opening``: what a coalition ``corrupt`` computes of a target, of (protocol, schedule, trace, weights, sensitivity,
+    corrupt, target); it raises :class:`InputError` where there is nothing for these parameters.
     """
 
-    linear: Callable[[Any], Any] = lambda protocol: None
+    linear: Callable[[Any], Any] = lambda protocol: protocol if protocol.traits.linear else None
     opening: Callable[..., MessageAttack | None] = lambda protocol, *of_execution: None
 
 
@@ -173,8 +173,9 @@ class Traits:
 
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, it describes what
     the own (computational) claim leaves visible. ``has_transcript``: false where a view has no linear-Gaussian description; then
-    only the guarantee is certified. ``gaussian_noise``: of a result, or sums of discrete Gaussians. ``exposed``: without a grid,
-    single messages are one value plus noise, of which low bits are known to tell two values apart.
+    only the guarantee is certified. ``transcript_is_full``: if false, the transcript leaves out what follows from the rest.
+    ``gaussian_noise``: of a result, or sums of discrete Gaussians. ``exposed``: without a grid, single messages are one value
+    plus noise, of which low bits are known to tell two values apart.
 
     ``releases_are_public``: if false, every party computes a result for itself. ``tolerates_dropouts``: parties may drop out
     permanently without being exposed; if false, it is planned only if it is named. ``batchable``: independent executions may be
@@ -219,6 +220,7 @@ class Traits:
     assumptions: tuple[Assumption, ...] = ()
     linear: bool = True
     has_transcript: bool = True
+    transcript_is_full: bool = True
     gaussian_noise: bool = True
     exposed: bool = False
     releases_are_public: bool = True

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.statistics.columns import CENTRE, INDICATOR, Column, Columns
 from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.names import in_plain_words, quoted, split, unquoted

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import with_extensions
+from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
 from quietmean.statistics.names import READ_LATER, split, unquoted

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from quietmean.core.importing import importer
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean.studies.agreement.study import StudyTerms

@@ -18,7 +18,7 @@ from scipy.stats import qmc
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.schema import nearest
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.formulas import LARGEST_POWER, Formula

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.portability import open_strange, put_inside
 from quietmean.randomness import fresh_bytes
 

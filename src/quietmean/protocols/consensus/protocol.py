@@ -87,6 +87,7 @@ class Consensus(ConsensusParameters, Mechanism):
         fixed_schedule=True,
         after_first_public="every message after the first round counts as overheard by everybody",
         attack=Attack(linear=_linear),
+        transcript_is_full=False,
         checks=Checks(reach=_reach, tails=_tails),
         unpromised_if_read=f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with",
     )
@@ -96,7 +97,7 @@ class Consensus(ConsensusParameters, Mechanism):
     @property
     def traits(self) -> Traits:
         # What a quantiser leaves is not Gaussian, nor is noise of other kinds.
-        linear = self.quantisation is None and self.local_noise in ("none", "gaussian")
+        linear = self.bits is None and self.local_noise in ("none", "gaussian")
         options = "" if self.open_edges == ALL else f"open_edges = {ALL}"
         return replace(self.TRAITS, linear=linear, gaussian_noise=linear, promising_options=options)
 

@@ -7,7 +7,7 @@ in a file without a heading are cells.
 
 from typing import TYPE_CHECKING
 
-from quietmean.core.importing import importer
+from quietmean.core.lazy import importer
 
 if TYPE_CHECKING:
     from quietmean.studies.data.grouped import GroupedRows as GroupedRows

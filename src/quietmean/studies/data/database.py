@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from quietmean.core.cells import LONGEST_CELL, plain_name, text_of_bytes
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location, short_bytes

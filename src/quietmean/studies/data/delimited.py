@@ -16,7 +16,7 @@ import numpy as np
 
 from quietmean.core.cells import LONGEST_CELL, cell_text, plain_name
 from quietmean.core.errors import InputError
-from quietmean.core.importing import is_installed
+from quietmean.core.extensions import is_installed
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
 from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct

@@ -14,9 +14,9 @@ from quietmean.core.cells import plain_name
 from quietmean.core.columnar import ARROW, PARQUET
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.extensions import import_extra, loaded
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
-from quietmean.core.importing import import_extra, loaded
 from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, open_database, query_of, type_declared
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.isolated import read_columnar, read_foreign, read_workbook

@@ -21,7 +21,7 @@ from quietmean.core.arrays import Array, Ints
 from quietmean.core.cells import plain_name
 from quietmean.core.columnar import anyway
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra, is_installed
+from quietmean.core.extensions import import_extra, is_installed
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
 from quietmean.studies.data.database import behind_from, not_row_by_row, query_of

@@ -22,7 +22,7 @@ from quietmean.core.cells import plain_name
 from quietmean.core.codec import decode
 from quietmean.core.columnar import LENGTH, ROWS, TOO_LARGE, cells_of
 from quietmean.core.errors import InputError
-from quietmean.core.importing import command_for, import_extra, is_installed
+from quietmean.core.extensions import command_for, import_extra, is_installed
 from quietmean.core.keywords import python_class
 from quietmean.studies.data.location import HEADING_LINES, Location
 from quietmean.studies.data.table import MOST_CELLS, Cells, Pieces, Table, heading_absent, of_rows, too_many_cells

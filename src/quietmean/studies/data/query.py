@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from quietmean.core.cells import LONGEST_CELL, plain_name
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.database import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.importing import import_extra
+from quietmean.core.extensions import import_extra
 from quietmean.core.output import FROM_PYTHON, Output, Recognises
 from quietmean.studies.outcome.tables.build import Line, ResultTable, tables_of
 
