@@ -111,7 +111,7 @@ def test_members_open_one_sum_though_one_of_them_never_comes(tmp_path: Path, fre
         right(day.study, end, ["c1", "c2"])
         assert dict(end.left_out) == {
             "c3": "it is cut off, or was changed on the way",
-            "foreign": "it is no contribution to a committee",
+            "foreign": "it is not a contribution to a committee",
         }
         shown = OpenedStudy.of(day.study.sealed, day.study.plan, end.checked, end.left_out)
         assert shown.headline.endswith(" opened from the sums of 3 members; NOT in it: c3")

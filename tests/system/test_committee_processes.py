@@ -134,7 +134,7 @@ def test_one_member_is_killed_for_good_and_one_is_started_again(
         contributions = document["contributions"]
         assert contributions["counted"] == len(honest)
         assert set(contributions["digests"]) == set(honest)
-        assert contributions["left_out"][0]["why"] == "it is no contribution to a committee"
+        assert contributions["left_out"][0]["why"] == "it is not a contribution to a committee"
         assert [one["name"] for one in contributions["left_out"][1:]] == ([names[0]] if checked else [])
         assert all("out of its range" in one["why"] for one in contributions["left_out"][1:])
         assert contributions["missing"] == [entry.name for entry in study.sealed.entries if entry.name in names[-3:]]

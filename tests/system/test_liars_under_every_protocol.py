@@ -168,7 +168,7 @@ def require_told(said: set[str], ended: Any, file: Path) -> None:
 
     Where nothing can be done without the party that stops, nothing has been released that a receipt could be about.
     """
-    held_back = "it told nothing of its value" in str(ended)
+    held_back = "it sent nothing of its value" in str(ended)
     if isinstance(ended, BaseException) and (held_back or said == {"cannot be sent"}):
         assert not file.exists()
         assert held_back or "there is no result: some party was away" in str(ended)

@@ -99,7 +99,7 @@ def test_each_kind_of_file_that_cannot_count_is_left_out_with_its_reason(box: Pa
     heavier = CommitteeWorld(Committee(4), changes={"largest_weight": 2.0})
     bad = {
         "cut": (whole[:-1], "it is cut off, or was changed on the way"),
-        "foreign": (b"%PDF-1.7", "it is no contribution to a committee"),
+        "foreign": (b"%PDF-1.7", "it is not a contribution to a committee"),
         "of another study": (CommitteeWorld(Committee(4), session_digest=b"t" * 32).contribution(0), "it is for another study"),
         "too heavy": (heavier.contribution(0, 1.5), "its weight is 1.5, and its contributor may have 1 at most"),
         "of nobody": (
@@ -125,7 +125,7 @@ def sparse(path: Path, start: bytes) -> None:
 
 # What whoever can write into the folder may put there, and why it is left out; what is no file is passed over.
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "empty": (lambda path: path.write_bytes(b""), "it is no contribution to a committee"),
+    "empty": (lambda path: path.write_bytes(b""), "it is not a contribution to a committee"),
     "newer": (
         lambda path: path.write_bytes(b"qmcommi2" + WORLD.contribution(0)[8:]),
         "it was written by another version of quietmean (qmcommi2): use that version for it",
@@ -133,8 +133,8 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a gigabyte": (lambda path: sparse(path, WORLD.contribution(0)), "it is larger than any contribution to this study"),
     "segment": (lambda path: path.write_bytes(b"qmsegm1\n" + bytes(10)), "it is cut off, or was changed on the way"),
     "large segment": (lambda path: sparse(path, b"qmsegm1\n"), "it is for another study"),
-    "\n\x1b[31m\u202e": (lambda path: path.write_bytes(b"x"), "it is no contribution to a committee"),
-    "no text \udcff": (lambda path: path.write_bytes(b"x"), "it is no contribution to a committee"),
+    "\n\x1b[31m\u202e": (lambda path: path.write_bytes(b"x"), "it is not a contribution to a committee"),
+    "no text \udcff": (lambda path: path.write_bytes(b"x"), "it is not a contribution to a committee"),
     "folder": (Path.mkdir, ""),
     "pipe": (os.mkfifo, ""),
     "link to a folder": (lambda path: path.symlink_to(path.parent), ""),
@@ -184,11 +184,11 @@ def test_of_files_that_were_cut_or_changed_anywhere_none_counts_as_another_one(b
     taken = take(box, world)
     names = {name for _, name, _ in taken.left_out}
     assert {why for _, _, why in taken.left_out} <= {
-        "it is no contribution to a committee",
+        "it is not a contribution to a committee",
         "it is cut off, or was changed on the way",
         "it has no header of a contribution",
         "it has no header of a contribution to this study",
-        "it is no contribution to this study",
+        "it is not a contribution to this study",
         "it is for another study",
         "its contributor is not admitted to this study",
         "it is not as its contributor signed it: it was changed on the way",

@@ -141,7 +141,7 @@ def test_the_two_kinds_agree_where_nobody_colludes() -> None:
         (PAIRWISE | {"edges": [[0, 1, -1.0]]}, "no standard deviation"),
         (PAIRWISE | {"edges": [[0, 1]]}, "'edges' is not as it should be"),
         (PAIRWISE | {"sigma_own": [1.0]}, "sigma_own has 1 entries with 5 parties"),
-        (PAIRWISE | {"sigma_own": [1.0, 1.0, 1.0, 1.0, -1.0]}, "sigma_own of -1 is no standard deviation"),
+        (PAIRWISE | {"sigma_own": [1.0, 1.0, 1.0, 1.0, -1.0]}, "sigma_own of -1 is not a standard deviation"),
         (PAIRWISE | {"responded": [True]}, "responded has 1 entries"),
         ({"protocol": "nothing", "parties": 2}, "'nothing' is unknown"),
         ({"parties": 2}, "'protocol' is missing"),

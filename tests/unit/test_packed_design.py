@@ -129,7 +129,7 @@ def test_a_wrong_sum_is_corrected_where_that_costs_next_to_nothing(
         ({"secrets": 10}, 12, "a result needs 12 sums"),
         ({"lies": 1}, 12, "2 for each of 1 wrong sums"),
         ({"ballots": 256}, 12, "ballots is 256: choose 1..255"),
-        ({"clip": VALID.clip + VALID.step / 2}, 12, "is no whole number of steps"),
+        ({"clip": VALID.clip + VALID.step / 2}, 12, "is not a whole number of steps"),
         ({"largest_weight": 1e6}, 12, "there is room for"),
     ],
 )

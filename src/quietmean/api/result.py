@@ -85,7 +85,7 @@ class StudyResult(TableFile):
 
     @property
     def epsilon_a_priori(self) -> float:
-        """What was promised before the start, whatever happens, at the study's delta."""
+        """What was promised before the start, in every history, at the study's delta."""
         return self.outcome.epsilon_a_priori
 
     @property

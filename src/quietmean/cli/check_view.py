@@ -184,7 +184,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
 
 
 def findings_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """Return the check for programs."""
     return [{"name": each.name, "passed": each.passed, "text": each.text} for each in findings]
 
 
@@ -208,7 +208,7 @@ def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clo
 
 
 def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the check for programs."""
     standings = list(session.standings.values())
     return {
         "here": findings_json(findings),

@@ -47,7 +47,7 @@ class Key(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """``key``: what it is about, see :class:`Key`; protocols from elsewhere may bring keys of their own. ``text``: one
+    """``key``: what it is about, see :class:`Key`; other distributions' protocols may bring keys of their own. ``text``: one
     sentence."""
 
     key: str
@@ -94,7 +94,7 @@ SILENT_WITH_GOSSIP = Assumption(
     Key.SILENT,
     "Everything that was sent to a party counts as seen by it, whether it was used, refused or taken back, and also if the "
     "party was silent; a party that never came back is taken to have been there for one round more than is known of it, "
-    "and what such parties told only each other later is not in the record.",
+    "and what such parties sent only each other later is not in the record.",
 )
 ATTENDANCE = Assumption(
     Key.ATTENDANCE,
@@ -118,7 +118,7 @@ PERSON = Assumption(
 
 
 def for_unit(assumptions: Iterable[Assumption], unit: str, sites_per_person: int = 1) -> tuple[Assumption, ...]:
-    """The same for a study whose unit is a person: at how many parties one is stands in the study, and nobody checks it."""
+    """The assumption of a study whose unit is a person: at how many parties one is stands in the study, and nobody checks it."""
     if unit != PrivacyUnit.PERSON:
         return tuple(assumptions)
     at = "one party" if sites_per_person == 1 else f"{sites_per_person} parties"

@@ -26,7 +26,7 @@ _DEEPEST = 60
 # Most of what a document has is of these types, and as it has to be.
 _PLAIN = frozenset((int, str, bool, type(None)))
 _LONGEST_REASON = 200
-# msgspec raises some of these besides its own: for a text that is no UTF-8, deep nesting, numbers out of range. So does tomllib.
+# msgspec raises some of these besides its own: for a text that is not UTF-8, deep nesting, numbers out of range. So does tomllib.
 _UNREADABLE = (msgspec.MsgspecError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError)
 # Possessive, so that no place to go back to is kept: of the other kind a text of 2 MB took 190 MB.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -63,7 +63,7 @@ def decode(raw: Bytes, kind: type[Decoded], refuse: Refuse) -> Decoded: ...
 @overload
 def decode(raw: Bytes, kind: UnionType, refuse: Refuse) -> Any: ...
 def decode(raw: Bytes, kind: Any, refuse: Refuse) -> Any:
-    """A value of ``kind`` from MessagePack, whoever wrote it; ``refuse`` makes the error for all else."""
+    """A value of ``kind`` from MessagePack of any writer; ``refuse`` makes the error for all else."""
     return _read(lambda: _decoder(kind).decode(raw), refuse)
 
 
@@ -73,7 +73,7 @@ def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
 
 
 def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse, deepest: int = _DEEPEST) -> Decoded:
-    """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, nesting beyond the ``deepest``
+    """A value of ``kind`` from JSON of any writer; ``refuse`` makes the error for all else, nesting beyond the ``deepest``
     included."""
     decoded = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
     # Code that walks through the value later can rely on that depth.
@@ -83,7 +83,7 @@ def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse, deepest: 
 
 
 def decode_toml(raw: bytes | str, refuse: Refuse) -> dict[str, Any]:
-    """A table from TOML, whoever wrote it; ``refuse`` makes the error for all else."""
+    """A table from TOML of any writer; ``refuse`` makes the error for all else."""
     table = _read(lambda: tomllib.loads(raw if isinstance(raw, str) else raw.decode("utf-8")), refuse)
     level: list[Any] = [table]
     for _ in range(_DEEPEST):
@@ -141,7 +141,7 @@ class StableBytes:
         return cls(view)
 
     def found_in(self, longer: bytes) -> StableBytes:
-        """The same bytes as the end of ``longer``, which has them, where they are: so that what is kept anyway has them alone."""
+        """Return these bytes as the end of ``longer``, which has them: so what is kept anyway has them alone."""
         view: Any = memoryview(longer).toreadonly()[len(longer) - len(self.content) :]
         same = StableBytes(view)
         same._digest = self._digest
@@ -188,7 +188,7 @@ def _decode_array(kind: type, value: Any) -> Any:
 
 
 def dump_state(state: object, keep: Callable[[StableBytes], bytes] = _content_of) -> bytes:
-    """A party's state as MessagePack. ``keep`` gives what stands for each :class:`Kept`."""
+    """A party's state as MessagePack. ``keep`` gives what replaces each :class:`Kept`."""
 
     def encode(value: Any) -> Any:
         return keep(value) if isinstance(value, StableBytes) else _encode_array(value)

@@ -32,7 +32,7 @@ def by_processes(
 ) -> Generator[Result, None, None]:
     """Large arrays of what is common are in memory once: joblib maps them into each process."""
     joblib = import_extra("joblib", "workers", f"computing in {count} processes")
-    # One at a time: whoever stops loses only what is being computed.
+    # One at a time: a stop loses only what is being computed.
     options = {"batch_size": 1, "pre_dispatch": 2 * count, "return_as": "generator_unordered"}
     with _unheard():
         joblib.externals.loky.backend.resource_tracker.ensure_running()
@@ -101,7 +101,7 @@ def by_dask(
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """What Dask logs of lost connections is told in one sentence."""
+    """What Dask logs of lost connections is said in one sentence."""
     loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado"))]
     levels = [logger.level for logger in loggers]
     try:

@@ -45,7 +45,7 @@ def on_grid(vector: Vector, step: float) -> bool:
 
 
 def within(vector: Vector, largest: float) -> bool:
-    """Is no entry, in any shape, larger than that in absolute value? NaN is. Not even one entry of a private value is copied."""
+    """Say if no entry is larger than that in absolute value; NaN is. Not even one entry of a private value is copied."""
     return bool((vector <= largest).all() and (vector >= -largest).all())
 
 
@@ -102,9 +102,7 @@ def towards_zero(vector: Vector, step: float) -> Vector:
     _clear(sizes)
     if not small:
         _clear(units)
-        raise InputError(
-            f"a coordinate of a value is no finite number or has no room on the plan's grid of {step:g}: scale it down"
-        )
+        raise InputError(f"a coordinate of a value is not finite or has no room on the plan's grid of {step:g}: scale it down")
     if not _is_power(step):
         # The quotient may have been rounded up to a whole number.
         units -= np.sign(units) * (np.abs(units * step) > np.abs(vector))

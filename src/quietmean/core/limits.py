@@ -1,4 +1,4 @@
-"""How long anybody may be told to wait for others."""
+"""How long anybody may be asked to wait for others."""
 
 from __future__ import annotations
 

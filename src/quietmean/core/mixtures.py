@@ -76,7 +76,7 @@ class Simplex(Mixture):
 
     kind = "simplex"
     size: int = parameter(help="cells", **_CELLS)
-    scale: float = parameter(help="what stands for a record in its cell", **_LENGTH)
+    scale: float = parameter(help="what a record counts as in its cell", **_LENGTH)
 
     @property
     def diameter(self) -> float:

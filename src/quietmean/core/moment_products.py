@@ -88,12 +88,12 @@ class RecordMoments(Products):
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Of which two columns the product is, of all coordinates of a group but the first: edges, then squares."""
+        """Return the two columns of each product, for all coordinates of a group but the first: edges, then squares."""
         return (*self.edges, *((column, column) for column in self.numbers))
 
     @cached_property
     def place_of_mean(self) -> dict[int, int]:
-        """Where the mean of each column is among the coordinates of a group."""
+        """Where the mean of each column is in the coordinates of a group."""
         return {other: place for place, (first, other) in enumerate(self.edges, 1) if not first}
 
     def half(self, column: int) -> float:
@@ -191,7 +191,10 @@ class MomentsInSteps:
         )
 
     def _relations(self, begin: int, low: int, columns: list[list[int]]) -> list[ProductRelation]:
-        """Of the group whose numbers are from ``begin`` on, and its low digits from ``low`` on; ``columns``: places of levels."""
+        """Return the relations of the group whose numbers are from ``begin`` on, and its low digits from ``low`` on.
+
+        ``columns``: places of levels.
+        """
         moments, means = self.moments, self.moments.place_of_mean
         present = {begin: 1}
         # What is not present is 0; a level is -1 or 1, and of one column one level is 1 at most.

@@ -44,7 +44,7 @@ def naming_release(raw: Mapping[str, Any]) -> Iterator[None]:
 def study_and_party(origin: Mapping[str, Any] | None) -> str:
     """A digest of study, parties, and who of them wrote the document; empty where the origin does not say.
 
-    It is the same when a party goes on after a crash, when contributions are added up again, and whoever was in at the start.
+    It is the same when a party goes on after a crash, when contributions are added up again, and for all who began.
     """
     if origin is None:
         return ""

@@ -62,7 +62,7 @@ _OF_SQLITE: Final = {
     sqlite3.SQLITE_ERROR: (Trouble.DAMAGED, "SQL logic error"),
 }
 _BY_WORDS: Final = {words: trouble for trouble, words in _OF_SQLITE.values()}
-# Of the driver, for a text that is no UTF-8.
+# Of the driver, for a text that is not UTF-8.
 _NO_TEXT: Final = "Could not decode"
 # The loader of libraries and the starting of threads give no number.
 _MEMORY_IN_WORDS: Final = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory", "can't start new thread")

@@ -188,7 +188,7 @@ def json_object(content: bytes) -> dict[str, Any]:
 def require_version(form: object, known: str | bytes, subject: str, error: type[InputError] = InputError) -> None:
     """Raises ``error`` for a format that differs from the known one in its number alone: all else may differ then.
 
-    Of a file that is no text, ``form`` is what it begins with, as much as ``known`` has.
+    Of a file that is not text, ``form`` is what it begins with, as much as ``known`` has.
     """
     number, expected = (text.decode("latin-1").strip("\n") if isinstance(text, bytes) else text for text in (form, known))
     stem = re.escape(str(expected).rstrip("0123456789"))
@@ -212,7 +212,7 @@ def _content(path: Path) -> bytes | None:
     if stat.S_ISDIR(state.st_mode):
         raise OSError(errno.EISDIR, "it is a folder")
     if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.EEXIST, "it is no plain file")
+        raise OSError(errno.EEXIST, "it is not a plain file")
     with path.open("rb") as file:
         return file.read(_LARGEST)
 

@@ -1,6 +1,6 @@
 """Calls of the operating system that are not the same everywhere: Linux, macOS and Windows behind one seam.
 
-docs/platforms.md says what is weaker elsewhere than on Linux.
+docs/platforms.md says what is weaker on other systems than on Linux.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def open_private(path: Path, flags: int) -> int:
     handle = os.open(path, flags, 0o600)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EEXIST, "it is no plain file")
+        raise OSError(errno.EEXIST, "it is not a plain file")
     return handle
 
 
@@ -185,14 +185,14 @@ def replace_durably(path: Path, content: bytes) -> None:
 
 
 def replace_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """The same for whoever reads it meanwhile; what a crash of the machine leaves is not known, unless ``durable``."""
+    """Replace a file whole for its readers; what a crash of the machine leaves is not known, unless ``durable``."""
     with replacing(path, durable=durable) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """The same for what is written piece by piece: it is there whole once the ``with`` statement ends normally."""
+    """Replace a file that is written piece by piece: it is there whole once the ``with`` statement ends normally."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     # Left by a process with the same number that crashed.
     fresh.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
         try:
             sync_folder(path.parent)
         except OSError:
-            # Whoever finds it later would take it for one whose name is on the disk.
+            # Who finds it later would take it for one whose name is on the disk.
             if new:
                 path.unlink(missing_ok=True)
             raise

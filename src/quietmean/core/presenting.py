@@ -23,7 +23,7 @@ def only_shown(subject: str, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """A mistake of the user in its own words; of any other error its kind, for whoever mends it."""
+    """A mistake of the user in its own words; of any other error its kind, for who mends it."""
     if isinstance(error, QuietmeanError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

@@ -207,7 +207,7 @@ def but_for_names(names: Collection[str]) -> Callable[[str], str]:
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure that people read. Whoever shows it may shorten the ``sentence``, and writes no figure of its own.
+    """A figure that people read. Who shows it may shorten the ``sentence``, and writes no figure of its own.
 
     ``error``: a standard error in the units of ``value``, or what the figure is: "exact", or an "upper bound".
     ``condition``: against whom, or under what, it holds.

@@ -23,7 +23,7 @@ class LinearRelation:
     high: float
 
     def moved(self, by: int) -> LinearRelation:
-        """The same of numbers that begin at place ``by``."""
+        """Return the relation for numbers that begin at place ``by``."""
         return LinearRelation(self.places + by, self.coefficients, self.low, self.high)
 
 
@@ -83,7 +83,7 @@ class StatedRecord(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StatedValue:
-    """Of the value of one unit: each number is between ``low`` and ``high``, shape (d,), and the ``relations`` hold.
+    """States of the value of one unit: each number is between ``low`` and ``high``, shape (d,), and the ``relations`` hold.
 
     ``records``: (place of the first number, what they are) of numbers of which products are stated, too. Of a sum over several
     units that would say nothing, so a value that has such numbers is that of one.

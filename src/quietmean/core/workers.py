@@ -1,7 +1,7 @@
 """Who computes what has many independent parts: processes of this machine (joblib), or those of a Dask scheduler, by its address.
 
 A part is a function of what all have in common and of its own job, and depends on nothing else: results are the same to the bit,
-whoever computes them, and come in the order of the jobs where their order matters. Linear algebra is on one thread everywhere.
+by any worker, and come in the order of the jobs where their order matters. Linear algebra is on one thread everywhere.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Workers:
             yield from by_processes(min(self.where, len(jobs)), partial(_done, function), common, jobs)
 
     def in_order(self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]) -> Iterator[Result]:
-        """The same results in the order of the jobs."""
+        """Results in the order of the jobs."""
         early: dict[int, Result] = {}
         due = 0
         with closing(self.each(function, common, jobs)) as finished:

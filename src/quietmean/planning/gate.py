@@ -148,7 +148,10 @@ def worst_bound(
 def _worst_coalition(
     execution: Execution, size: int, given: frozenset[PartyId], watched: frozenset[PartyId] | None
 ) -> CoalitionBound | None:
-    """Of ``size`` parties that collude with all of ``given``, against the parties ``watched``; of others it may say anything."""
+    """Bound the loss by ``size`` parties that collude with all of ``given``, on the parties ``watched``.
+
+    Of others it may say anything.
+    """
     protocol, of_execution = execution.protocol, (execution.schedule, execution.trace, execution.sensitivity)
     gate = protocol.TRAITS.gate
     if gate is None:

@@ -323,7 +323,7 @@ class Plan:
 
     @property
     def epsilon_a_priori(self) -> float:
-        """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
+        """What any execution costs at most, against any coalition of the planned size, at the target's delta; rounded up."""
         return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
 
     @property

@@ -95,7 +95,7 @@ class Adversary:
 
 @dataclass(frozen=True)
 class Eavesdropper:
-    """Who reads messages, whoever colludes. ``observed``: see :class:`Adversary`; ``chosen``: which these are, one clause."""
+    """Who reads messages beside any coalition. ``observed``: see :class:`Adversary`; ``chosen``: which these are, one clause."""
 
     observed: frozenset[tuple[PartyId, int]] = frozenset()
     chosen: str = ""

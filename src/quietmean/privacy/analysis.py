@@ -110,7 +110,7 @@ class PrivacyAnalysis:
     ) -> CoalitionCertificate:
         """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
 
-        Whoever reads messages besides is with each of them.
+        Who reads messages besides is with each of them.
 
         By default all are tried where that takes seconds: up to 500 always, and some thousands of 30 parties. The bound is the
         protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two. ``effort``: more

@@ -235,7 +235,7 @@ class Execution:
     def decode(self, vector: Vector, weight: float) -> Vector:
         """The estimate, (d,), from the sums of vectors, (d,), and weights of all that was released.
 
-        NaN where nobody who counts has a record: there is no mean of nothing.
+        NaN where nobody who counts has a record: nothing has a mean.
         """
         if not self.counted_weight():
             return np.full_like(vector, np.nan)

@@ -111,7 +111,7 @@ class PairwiseNoise:
     def __post_init__(self) -> None:
         _check_sensitivity(self.sensitivity)
         if not (np.isfinite(self.sigma_own).all() and (self.sigma_own >= 0).all()):
-            raise InputError(f"sigma_own of {self.sigma_own.min():g} is no standard deviation: give finite numbers >= 0")
+            raise InputError(f"sigma_own of {self.sigma_own.min():g} is not a standard deviation: give finite numbers >= 0")
         for first, second, sigma in self.edges:
             if not (0 <= first < self.parties and 0 <= second < self.parties and first != second):
                 raise InputError(f"edge [{first}, {second}, {sigma:g}] does not join two of the parties 0..{self.parties - 1}")

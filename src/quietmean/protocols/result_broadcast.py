@@ -172,7 +172,7 @@ class Broadcast:
 
 
 def release_digest(vector: Vector, weight: float) -> bytes:
-    """SHA-256 of a release as it is sent: by which parties compare what each was told."""
+    """SHA-256 of a release as it is sent: by which parties compare what each received."""
     # On a grid a negative zero arrives as a positive one.
     return hashlib.sha256((vector + 0.0).astype("<f8").tobytes() + struct.pack("<d", weight)).digest()
 

@@ -254,7 +254,7 @@ class Traits:
 
     @property
     def indispensable(self) -> frozenset[PartyId]:
-        """Parties without which there is no result: plans and simulations assume that they stay."""
+        """Parties without which nobody has a result: plans and simulations assume that they stay."""
         return self.trusted if self.collector is None else self.trusted | {self.collector}
 
     def releasers(self, parties: int) -> frozenset[PartyId]:

@@ -131,7 +131,7 @@ class PlannedMachine:
         return self.make(roster, noise)
 
     def forget(self) -> None:
-        """Nothing: there is no vector."""
+        """Nothing: a member has no vector."""
 
 
 # What a party brings to a study, for one number of parties.

@@ -153,7 +153,7 @@ class CentralDP(DiscreteNoise, Mechanism):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         counted: Mask = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
-        # Without the curator there is no result.
+        # Without the curator nobody has a result.
         counted &= trace.finished[self.aggregator]
         return counted
 

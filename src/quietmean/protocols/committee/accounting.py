@@ -59,7 +59,7 @@ def points_distance(parameters: CommitteeParameters) -> float:
 
 
 def drawn_distance(members: int, colluding: int, secrets: int, dimension: int, prime: int, verified: bool) -> float:
-    """The same for so many members, c_m, l and coordinates."""
+    """Return that distance for so many members, c_m, l and coordinates."""
     threshold = colluding + secrets
     if verified:
         # Of each number and of a relation for it at most all bits, and masks of degrees and of products.

@@ -57,7 +57,7 @@ def combine(challenge: Residues, part: Part, prime: int) -> Residues:
 
 
 def combine_verified(challenge: Residues, part: Part, layout: Layout, prime: int) -> Residues:
-    """The same of the bits P_b, and then of P_b^2 - P_b and of relations, shape (2 repetitions,).
+    """Combine the checks of the bits P_b, and then of P_b^2 - P_b and of relations, shape (2 repetitions,).
 
     r has shape (repetitions, bits + relations), and there are twice as many masks.
     """
@@ -91,7 +91,7 @@ def fitting(packing: Packing, members: Sequence[int], numbers: Residues) -> Mask
 
 
 def proven(packing: Packing, members: Sequence[int], products: Residues) -> Mask:
-    """Of which contributions the check numbers of products, shape (|M|, n, 6), show that all is as stated; shape (n,)."""
+    """Say of which contributions the check numbers of products, shape (|M|, n, 6), show that all is as stated; shape (n,)."""
     wide = of_products(packing)
     flat = np.ascontiguousarray(products.reshape(len(members), -1)[: wide.threshold])
     matrix = lagrange(member_points(wide, members)[: wide.threshold], secret_points(wide), wide.prime)

@@ -111,7 +111,7 @@ def resolve(session: CommitteeSession, choice: OpeningChoice, lists: Mapping[byt
 
 
 def stated_numbers(chosen: Entries, lists: Sequence[Entries]) -> Residues | None:
-    """Of the ``chosen`` entries, the check numbers in each of the ``lists``, (lists, n, 6 or 12); None if one lacks any."""
+    """Return the check numbers of the ``chosen`` entries in each of the ``lists``, (lists, n, 6 or 12), if all have them."""
     stated = np.empty((len(lists), len(chosen), chosen["numbers"].shape[1]), dtype=np.uint32)
     for row, entries in enumerate(lists):
         places = places_of(chosen, entries)

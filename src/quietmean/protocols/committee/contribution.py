@@ -252,7 +252,7 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
     """
     if not raw.startswith(_MAGIC):
         require_version(raw[: len(_MAGIC)], _MAGIC, "it", ContributionError)
-        raise ContributionError("it is no contribution to a committee")
+        raise ContributionError("it is not a contribution to a committee")
     begin = len(_MAGIC) + _LENGTH
     end = begin + int.from_bytes(raw[len(_MAGIC) : begin], "little")
     signed = end + SIGNATURE_BYTES
@@ -267,7 +267,7 @@ def read_header(session: CommitteeSession, raw: bytes) -> Header:
         _check_admission(session, header.dealer, header.weight, admission)
         size += 0 if admission is None else ADMISSION_BYTES
     elif header.kind != DealtParts.NOISE or header.dealer not in session.raw_members or header.weight != 0.0:
-        raise ContributionError("it is no contribution to this study")
+        raise ContributionError("it is not a contribution to this study")
     if not session.keys.is_signed(key_line(header.dealer), Kind.CONTRIBUTION, raw[begin:end], raw[end:signed]):
         raise ContributionError("it is not as its contributor signed it: it was changed on the way")
     digests = tuple(header.ciphertexts[at : at + DIGEST_BYTES] for at in range(0, len(header.ciphertexts), DIGEST_BYTES))
@@ -313,7 +313,7 @@ def excerpt(session: CommitteeSession, raw: bytes, member: int) -> bytes:
 
 
 def excerpt_of(session: CommitteeSession, header: Header, raw: bytes, member: int) -> bytes:
-    """The same, for a file whose header was read; an excerpt for this member is one already."""
+    """Return the excerpt of a file whose header was read; an excerpt for this member is one already."""
     size = _part_bytes(session, header, member)
     if len(raw) == header.size + size:
         return raw

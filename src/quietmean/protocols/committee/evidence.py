@@ -197,7 +197,7 @@ class Evidence:
         return [digest for digest in choice.lists if digest not in state.lists]
 
     def left_out(self, state: CommitteeState, counted: set[bytes]) -> tuple[tuple[str, str], ...]:
-        """Of contributions in any list that do not count: the contributor, and why."""
+        """List contributions in any list that do not count: the contributor, and why."""
         stated: dict[tuple[bytes, bytes], list[tuple[int, Residues]]] = {}
         lists = self.lists_by_member(state)
         for own in lists:
@@ -224,7 +224,7 @@ class Evidence:
         return "its shares do not fit together"
 
     def wrong_noise(self, state: CommitteeState) -> tuple[str, ...]:
-        """Of members whose dealings of noise are such that no lists of enough members agree on them, a sentence each."""
+        """Name the members whose dealings of noise are such that no lists of enough members agree on them, a sentence each."""
         lists = sorted(self.lists_by_member(state), key=lambda own: own.member)
         if len(lists) < self._session.parameters.lists_needed:
             return ()

@@ -33,8 +33,10 @@ MOST_BITS = 31
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Of contributions of one kind and weight. ``lows``: of each number, shape (numbers,), of which ``dimension`` are summed, and
-    the others belong to relations, first to sums and then to products. ``spans``: how far above these they reach.
+    """The places of numbers in contributions of one kind and weight.
+
+    ``lows``: of each number, shape (numbers,), of which ``dimension`` are summed, and the others belong to relations, first
+    to sums and then to products. ``spans``: how far above these they reach.
 
     Of bit b, ``number[b]`` is the number it belongs to and ``weights[b]`` what it counts there; ``starts``: the first bit of each
     number. ``sums``: of the relations that bound a sum, each of which is 0 with the number of its own.
@@ -54,7 +56,7 @@ class Layout:
     def of(
         cls, lows: Ints, highs: Ints, relations: tuple[WholeRelation, ...] = (), records: RecordProducts | None = None
     ) -> Layout:
-        """Of numbers between ``lows`` and ``highs``, shape (d,), of which the ``relations`` hold, and those of ``records``."""
+        """Return the layout of numbers between ``lows`` and ``highs``, shape (d,), with their ``relations`` and ``records``."""
         slack_lows = np.array([relation.low for relation in relations], dtype=np.int64)
         slack_highs = np.array([relation.high for relation in relations], dtype=np.int64)
         most = np.empty(0, dtype=np.int64) if records is None else records.counts - 1

@@ -309,7 +309,7 @@ _WIDER = 1.02
 
 
 def _designed_for_records(target: Target, committee: Committee, domain: InputDomain) -> CommitteeParameters:
-    """The same for contributions of single records, of which products are checked."""
+    """Design for contributions of single records, of which products are checked."""
     statement, widest = domain.statement, _WIDER * max(-domain.low, domain.high)
     parameters = design(
         target,

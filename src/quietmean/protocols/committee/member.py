@@ -125,7 +125,7 @@ class CommitteeMachine:
 
     @staticmethod
     def most_content(parameters: CommitteeParameters) -> int:
-        """The same of any member of a committee with these parameters."""
+        """Return the most content of a message of any member of a committee with these parameters."""
         listed = entry_of(parameters.checks).itemsize * (parameters.contributors + parameters.members) + 256
         choice = parameters.contributors // 8 + parameters.members * (DIGEST_BYTES + 4) + 512
         echoes = 320 * (parameters.members + parameters.ballots)
@@ -336,7 +336,7 @@ class CommitteeMachine:
         )
 
     def _told_to_all(self, state: CommitteeState, statement: SignedStatement) -> tuple[Message, ...]:
-        """The same to all, and to who lacks lists those besides."""
+        """Return one message to all, and to who lacks lists those besides."""
         plain, messages = write_statement(statement), []
         answers = {
             other: tuple(state.lists[digest].content for digest in wants if digest in state.lists)[:_MOST_LISTS]

@@ -15,7 +15,7 @@ from quietmean.protocols.committee.keys import Kind, Signer
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.publishing import ContentError
 
-# More of anything in one message is no honest member's.
+# More of anything in one message is not an honest member's.
 _MOST = 256
 
 

@@ -33,7 +33,7 @@ NOISE_REACH, NOISE_BEYOND = 8, 1.245e-15
 
 
 def wrong_sums_corrected(sums: int, threshold: int, colluding: int) -> int:
-    """Of T + c_m members' sums or more: so many that c_m wrong ones are found all the same."""
+    """Return how many of T + c_m members' sums or more: c_m wrong ones are found all the same."""
     return min(colluding, sums - threshold - colluding)
 
 
@@ -119,7 +119,7 @@ class CommitteeParameters:
 
     @property
     def lists_needed(self) -> int:
-        """|M| at least: so many lists that honest shares alone determine each polynomial, and that liars are told apart."""
+        """|M| at least: so many lists that honest shares alone determine each polynomial, and that liars are kept apart."""
         if self.verified:
             return self.product_threshold + self.colluding
         return self.threshold + (2 if self.size == Size.LYING else 1) * self.colluding

@@ -36,7 +36,7 @@ class RelationSums:
 
     @classmethod
     def of(cls, sums: Sequence[Sequence[tuple[int, int]]]) -> Self:
-        """Of (column, factor), one or more of each relation."""
+        """Make terms of (column, factor), one or more of each relation."""
         lengths = [len(terms) for terms in sums]
         terms = np.array([term for sum_ in sums for term in sum_], dtype=np.int64).reshape(-1, 2)
         return cls(np.cumsum([0, *lengths[:-1]]), terms[:, 0], terms[:, 1])
@@ -45,11 +45,11 @@ class RelationSums:
         return len(self.begins)
 
     def whole(self, numbers: Ints) -> Ints:
-        """Of all numbers themselves, shape (relations,)."""
+        """Return the sums of all numbers themselves, shape (relations,)."""
         return np.add.reduceat(self.factors * numbers[self.columns], self.begins)
 
     def modulo(self, numbers: Wide, prime: int) -> Wide:
-        """Of shares or residues of all numbers, shape (relations,)."""
+        """Return the sums of shares or residues of all numbers, shape (relations,)."""
         modulus = np.uint64(prime)
         # 2^32 residues of 31 bits have a sum below 2^63.
         terms = (self.factors % prime).astype(np.uint64) * numbers[self.columns] % modulus
@@ -192,7 +192,7 @@ _OFFSETS = 2**31 - 1
 
 
 def _moved(relation: ProductRelation, places: list[int]) -> ProductRelation:
-    """The same of numbers that are at other places."""
+    """Return the relation of numbers that are at other places."""
 
     def at(terms: Mapping[int, int]) -> dict[int, int]:
         return {places[place]: factor for place, factor in terms.items()}

@@ -93,7 +93,7 @@ def result_of(session: CommitteeSession, resolved: Resolved, sums: Iterable[Memb
 
 def read_result(session: CommitteeSession, raw: bytes) -> Result:
     """A file of a result or of single sums, all signatures checked. Raises :class:`ResultError`."""
-    result = decode_message(raw, Result, lambda reason: ResultError("it is no result of a committee"))
+    result = decode_message(raw, Result, lambda reason: ResultError("it is not a result of a committee"))
     if result.label != _LABEL or result.session != session.session:
         raise ResultError("it is the result of another study")
     choice = result.choice

@@ -72,7 +72,7 @@ class CommitteeSession:
     def member(self, public_key: str) -> int:
         """The number of a member. Raises :class:`InputError` for somebody else's key."""
         if public_key not in self.members:
-            raise InputError("this key is no member's of this committee: take the key of the entry")
+            raise InputError("this key is not that of a member of this committee: take the key of the entry")
         return self.members.index(public_key)
 
     @cached_property
@@ -116,7 +116,7 @@ class CommitteeSession:
         return math.isfinite(weight) and 0 <= weight <= largest and one_record
 
     def dealt_numbers(self, noise: bool, weight: float) -> int:
-        """Of how many numbers a dealing of ``noise``, or of a value of a public weight, has shares."""
+        """Return of how many numbers a dealing of ``noise``, or of a value of a public weight, has shares."""
         if not self.parameters.verified:
             return self.parameters.blocks
         return (self.noise_layout if noise else self.layout(weight)).bits

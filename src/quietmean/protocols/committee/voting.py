@@ -31,7 +31,7 @@ _ECHOED_WITHIN, _LOCKED_WITHIN = 2, 3
 
 # A ballot and the digest of a choice that is proposed in it.
 Proposed = tuple[int, bytes]
-# True, False, or None where that cannot be told yet.
+# True, False, or None where that is not known yet.
 Validity = Callable[[bytes], bool | None]
 Key = TypeVar("Key")
 
@@ -242,7 +242,7 @@ def certificate(rules: VotingRules, votes: Iterable[tuple[Proposed, bytes]], dig
 
 
 def _with_proposals(known: tuple[Proposed, ...], new: Iterable[Proposed]) -> tuple[Proposed, ...]:
-    """Of each ballot two at most: of a leader that lies, more would change nothing."""
+    """Return two of each ballot at most: of a leader that lies, more would change nothing."""
     merged = list(known)
     for proposed in new:
         if proposed not in merged and sum(ballot == proposed[0] for ballot, _ in merged) < 2:

@@ -99,7 +99,7 @@ def unfinished(parameters: ConsensusParameters, half_range: float) -> float:
 
 
 def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
-    """Shape (n,): who finished, and told of its value."""
+    """Shape (n,): who finished, and sent of its value."""
     ended: Mask = trace.finished & Deliveries.of(parameters, schedule, trace).tells()
     return ended
 

@@ -49,7 +49,7 @@ class ConsensusLossConversion(GridLossConversion):
     """The bound for whole numbers that are given away as above, or that of the own noise of each party."""
 
     def __init__(self, parameters: ConsensusParameters, used: Mask, silent: frozenset[PartyId] = frozenset()) -> None:
-        """``used``, shape (m,): the edges of which z^(0) is not given away. ``silent``: parties that told nothing of a value."""
+        """``used``, shape (m,): the edges of which z^(0) is not given away. ``silent``: parties that sent nothing of a value."""
         deviations = self._deviations = parameters.deviations
         self._parties, self._silent = parameters.parties, silent
         self._own, self._edges = parameters.sigma_local, parameters.edges

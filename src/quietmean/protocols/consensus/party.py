@@ -332,5 +332,5 @@ class ConsensusParty:
 
 
 def holds_back(parameters: ConsensusParameters, edges: Sequence[Edge]) -> bool:
-    """Is there an edge without which nothing may be told? What it shares hides the value from the other neighbours."""
+    """Is there an edge without which nothing may be sent? What it shares hides the value from the other neighbours."""
     return parameters.open_edges == ALL and any(edge.silent == GIVEN_UP for edge in edges)

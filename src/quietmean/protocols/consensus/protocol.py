@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 HELD_BACK = (
-    "the first messages over an edge of this party did not both arrive, so it told nothing of its value: start again once all "
+    "the first messages over an edge of this party did not both arrive, so it sent nothing of its value: start again once all "
     "parties can be reached"
 )
 

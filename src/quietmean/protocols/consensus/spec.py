@@ -228,7 +228,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
             pairs, edges = len(deviations), len(self.edges)
             raise InputError(f"sigma_z lists {pairs} pairs for {edges} edges: give one pair per edge, in rising order of edges")
         if deviations.ndim != 2 or deviations.shape[1] != 2 or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
-            raise InputError("sigma_z is no standard deviation: give a finite number >= 0, or two of them for each edge")
+            raise InputError("sigma_z is not a standard deviation: give a finite number >= 0, or two of them for each edge")
         if (self.local_noise == "none") != (self.sigma_local == 0):
             raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}: give both or none")
         if self.step and self.local_noise not in ("none", "gaussian"):
@@ -260,7 +260,7 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
 
     @property
     def keeps_edges(self) -> bool:
-        """Is no edge ever given up that was opened?"""
+        """Say if all edges that were opened stay."""
         return self.patience > self.iterations
 
     @property

@@ -68,7 +68,7 @@ def worst_coalition(
         information[party] = star.worst_information(size, schedule.parties)
         if party in given:
             continue
-        # One flow for all sets of partners is no better than the best one for each.
+        # One flow for all sets of partners is not better than the best one for each.
         flow = math.inf if star.tries_all(size, schedule.parties) else flow_bound(shares, party, size)
         information[party] = min(information[party], flow, groups_bound(shares, party, size, effort))
     if watched is None:

@@ -222,7 +222,7 @@ def _roles(parameters: PackedSharingParameters, parties: int) -> Iterator[Condit
     yield Condition(
         "rounding stays inside the box",
         is_whole,
-        f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is no whole number of steps of "
+        f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is not a whole number of steps of "
         f"{parameters.step:g}: choose a step that divides {parameters.clip:g}",
     )
     yield Condition(

@@ -14,7 +14,7 @@ standard deviation of the noise in what a party holds, a share (one of k + 1 par
   3 s. So with coordinates up to 0.7 X cutting would take more than 30 standard deviations.
 
 With discrete noise a share that does not fit is sent in 64 bits. With float64 noise it is cut: that never changes a sum, but what
-is cut is no longer covered by the certificate. Values beyond X are refused either way.
+is cut is not covered any more by the certificate. Values beyond X are refused either way.
 """
 
 from __future__ import annotations

@@ -320,7 +320,7 @@ class PushSumParameters(Configured):
         """Raises :class:`InputError` for an injection with which whole numbers prove nothing."""
         if not self.injections.portions:
             raise InputError(
-                "injection is no whole (c, Z) of determinant +-1, which discrete noise needs: choose early or incremental, or "
+                "injection is not a whole (c, Z) of determinant +-1, which discrete noise needs: choose early or incremental, or "
                 "noise = insecure-float64"
             )
 

@@ -38,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SecAggParameters(Configured):
-    """``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs there is no result.
+    """``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
@@ -143,7 +143,7 @@ def check_numbers(parameters: SecAggParameters, parties: int) -> None:
 
 
 def check_neighbours(neighbours: int, parties: int) -> None:
-    """Raises :class:`InputError` for a number of neighbours with which there is no such graph."""
+    """Raises :class:`InputError` for a number of neighbours with which no such graph exists."""
     check_others("degree", neighbours, parties)
     if neighbours % 2 and neighbours != parties - 1:
         raise InputError(f"degree is {neighbours}: take an even number, or all {parties - 1} others")

@@ -96,7 +96,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         return placed.filled(iterations=needed)
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        """Raises :class:`InputError` for planned dropouts: without one of its parties there is no result."""
+        """Raises :class:`InputError` for planned dropouts: without one of its parties nobody has a result."""
         if target.dropouts > 0:
             raise InputError(
                 f"dropouts of {target.dropouts:g}: secret-sharing has no result without all of its parties, plan it with "
@@ -141,7 +141,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         return replace(super().traffic(parties, dimension), content_limit=1 + self.number_bytes * dimension)
 
     def ending(self, state: SecretSharingState) -> Closing:
-        """With why there is no result, if there is none."""
+        """Add the reason where nobody has a result."""
         return Closing(self, (_INCOMPLETE,) if state.broken else ())
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
