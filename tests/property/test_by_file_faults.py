@@ -165,7 +165,7 @@ def vector(*values: float) -> str:
         (lambda document: document.update(vector="AAAA"), "none of this study's"),
         (lambda document: document.update(vector="!"), "none of this study's"),
         (lambda document: document.update(weight=-1.0), "a weight is a number of at least 0"),
-        (lambda document: document.update(weight=0.5), "no whole number"),
+        (lambda document: document.update(weight=0.5), "not a whole number"),
         (lambda document: document.update(extra=1), "cannot be read"),
         (lambda document: document.pop("weight"), "cannot be read"),
         (lambda document: document.update(party="somebody"), "is not a party of this study"),

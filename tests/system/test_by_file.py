@@ -181,7 +181,7 @@ def test_a_stranger_is_no_party(site: Site, tmp_path: Path) -> None:
     own = Contribution.load(site.write("site 00"), site.sealed, site.plan)
     stranger = meet(tmp_path / "..", ("stranger", "other")).identities["stranger"]
     body = json.loads(own.signed.body) | {"identity": stranger.public_key}
-    with pytest.raises(InputError, match="is no party"):
+    with pytest.raises(InputError, match="is not a party"):
         Contribution.verified(Signed.sign(Purpose.CONTRIBUTION, body, stranger), site.sealed, site.plan)
 
 

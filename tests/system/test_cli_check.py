@@ -204,8 +204,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch, screen: bool) -> io.StringIO:
     """Both streams of the commands, as a ``screen`` before which a person sits, or as files."""
     shown = io.StringIO()
     for name in ("out", "err"):
-        console = Console(file=shown, force_terminal=screen, soft_wrap=True, highlight=False, width=200)
-        for module in ("console", "check", "check_view", "preview_view"):
+        console = Console(file=shown, force_terminal=screen, soft_wrap=True, highlight=False, markup=False, width=200)
+        for module in ("console", "check", "check_view"):
             if hasattr(import_module(f"quietmean.cli.{module}"), name):
                 monkeypatch.setattr(f"quietmean.cli.{module}.{name}", console)
     return shown

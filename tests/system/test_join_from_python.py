@@ -145,7 +145,7 @@ def test_what_is_refused_before_anything_is_sent() -> None:
     assert "join has no keyword 'acount' (did you mean 'account'?)" in refused(acount="wards")
     assert "is not the digest of this study" in refused(accept="0" * 64)
     assert "unattended = true" in refused(yes=True)
-    assert "column 'age' is not among" in refused(data=frame(0).drop(columns="age"))
+    assert "column 'age' is not one of" in refused(data=frame(0).drop(columns="age"))
     assert "roster" in _message(lambda: qm.join(STUDY, key="north.key", data=frame(0), account="wards"))
     write_policy(largest_epsilon=2.0, never=["smoker"], smallest_records=1000)
     said = refused()

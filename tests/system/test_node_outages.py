@@ -24,6 +24,7 @@ from quietmean.node import NodeResult, NodeSettings, run_party
 from quietmean.node.local import runner
 from quietmean.node.local.processes import ChildSettings
 from quietmean.node.monitor import Event, Stalled
+from quietmean.node.session.settings import Observers
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from support.disk import Trouble, failing_disk, failing_handlers
@@ -57,7 +58,8 @@ IN_HANDLERS = [Trouble(0, 1, "memory"), Trouble(1, 6, "write"), Trouble(2, 9, "f
 def test_one_error_over_real_connections(trouble: Trouble, of_handlers: bool, tmp_path: Path) -> None:
     """It is said once, and everybody has everything."""
     study, told = Study(tmp_path, make_plan(3)), list[tuple[int, Event]]()
-    settings = [study.settings(party, report=lambda event, party=party: told.append((party, event))) for party in range(3)]
+    watching = [Observers(lambda event, party=party: told.append((party, event))) for party in range(3)]
+    settings = [study.settings(party, observers=watching[party]) for party in range(3)]
     with failing_handlers(trouble) if of_handlers else failing_disk(trouble) as machine:
         results = run_with(settings)
     assert len(machine.names[trouble.party]) > trouble.place
