@@ -388,6 +388,6 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
         worst_nats = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         revealed = max((float(part) for part in document["revealed_variance"]), default=0.0)
         upper = document["numbers"] != EXACT
-        told = nats_text(worst_nats, revealed, document["prior_sd"], coordinates, upper)
-        out.print(f"mutual information of the worst party: {told}")
+        text = nats_text(worst_nats, revealed, document["prior_sd"], coordinates, upper)
+        out.print(f"mutual information of the worst party: {text}")
     print_assumptions(document["assumptions"])

@@ -236,10 +236,10 @@ def _what_starts(target: Target) -> str:
 
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
-    """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is told once."""
+    """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is said once."""
     from quietmean.node.monitor import sentence, until
 
-    told: set[str] = set()
+    said: set[str] = set()
 
     def report(name: str, event: dict[str, Any]) -> None:
         waiting = event.get("waiting_for") or []
@@ -251,9 +251,9 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
             reason = event["reason"].replace(f"{name}.", "")
-            if reason not in told:
+            if reason not in said:
                 warn(f"{name}: {sentence(event)}")
-            told.add(reason)
+            said.add(reason)
 
     return report
 

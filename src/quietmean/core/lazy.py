@@ -24,7 +24,7 @@ def importer(package: str, names: Mapping[str, str], modules: Mapping[str, str] 
     return imported
 
 
-class FromAbove:
+class Provided:
     """A function of a module, given from the folder quietmean on, that the face of the package provides."""
 
     def __init__(self) -> None:
@@ -40,5 +40,5 @@ class FromAbove:
         return getattr(import_module(f"quietmean.{module}"), name)(*arguments, **keywords)
 
 
-calibrate = FromAbove()
-simulate = FromAbove()
+calibrate = Provided()
+simulate = Provided()

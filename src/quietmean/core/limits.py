@@ -19,7 +19,7 @@ def require_wait(name: str, seconds: float, shortest: float = SHORTEST_SECONDS) 
         raise InputError(f"{name} is {seconds:g} s: choose a number from {shortest:g} to {LONGEST_SECONDS:.0f} seconds")
 
 
-# A session has so many attempts and no more: whoever can abort them all draws the public seed so often.
+# A session has so many attempts and no more: who can abort them all draws the public seed so often.
 ATTEMPTS: Final = 10
 
 

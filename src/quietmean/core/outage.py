@@ -106,7 +106,7 @@ def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES
 
 
 def refuse_outage(error: BaseException, path: Path, then: str = ONCE_MORE) -> None:
-    """Raises :class:`StorageError` for an error of a disk that is full or fails: another place is no remedy for that.
+    """Raises :class:`StorageError` for an error of a disk that is full or fails: another place does not help for that.
 
     A place that this process may not write is left to the caller.
     """

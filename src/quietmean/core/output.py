@@ -202,7 +202,7 @@ def has_fields(*names: str) -> Recognises:
 
 
 def _content(path: Path) -> bytes | None:
-    """What a plain file holds, as much as is looked at; None where there is none. Raises :class:`OSError` for what is no file."""
+    """What a plain file holds, as much as is looked at; None where there is none. Raises :class:`OSError` for anything else."""
     try:
         state = path.lstat()
     except FileNotFoundError:

@@ -251,7 +251,7 @@ def _is_kept(plan: Plan) -> bool:
 
 
 def _least_kept(target: Target, template: Mechanism, levels: ChosenLevels, trials: int, seed: Seed) -> tuple[ChosenLevels, bool]:
-    """What keeps the target whatever happens at the least error, and whether by a gate: else by own noise, as local privacy does.
+    """What keeps the target in every history at the least error, and whether by a gate: else by own noise, as local privacy does.
 
     Where half of the parties collude and some leave, noise that is cancelled can cost more than it hides.
     """

@@ -138,7 +138,7 @@ class WithoutNoise(LossConversion):
 
     def __init__(self, reveals: str) -> None:
         """``reveals``: what of whom, one clause."""
-        self.notes = (Assumption(Key.NO_NOISE, f"There is no noise: {reveals}."),)
+        self.notes = (Assumption(Key.NO_NOISE, f"Nothing has noise: {reveals}."),)
         self.charge_notes = ("an infinite mu, as there is no noise",)
 
 

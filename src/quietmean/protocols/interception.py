@@ -112,7 +112,7 @@ class Interception:
             Key.CHANNELS,
             f"Each message between two parties is read by the adversary with a chance of {self.eavesdropping:g}, what a party "
             "sends in one round being one message; the figures of what happened are about those that the public seed drew, "
-            "whatever the graph, the values and who colludes; whoever reads others is covered by the figure a priori only.",
+            "whatever the graph, the values and who colludes; anyone who reads others is covered by the figure a priori only.",
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class CommitteeLossConversion(LossConversion):
             ),
             Assumption(
                 Key.HISTORY,
-                "Who colludes sees one sum, of whichever contributions they choose and whatever happens.",
+                "Who colludes sees one sum, of whichever contributions they choose, in every history.",
             ),
             Assumption(
                 Key.SAMPLER,

@@ -99,7 +99,7 @@ _ASSUMPTIONS = (
     ),
     Assumption(
         Key.SILENT,
-        "Whoever contributed is charged in full, counted or not: members held shares, and might have chosen it.",
+        "Who contributed is charged in full, counted or not: members held shares, and might have chosen it.",
     ),
 )
 

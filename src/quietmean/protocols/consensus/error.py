@@ -160,7 +160,7 @@ def value_parts(parameters: ConsensusParameters, schedule: Schedule, trace: Exec
 
 
 def honest_components(parameters: ConsensusParameters, corrupt: Collection[PartyId]) -> list[tuple[PartyId, ...]]:
-    """The honest parties by group connected without corrupt ones: each group's sum is disclosed if there is no local noise."""
+    """The honest parties by group connected without corrupt ones: each group's sum is disclosed without local noise."""
     honest, label = _honest_labels(parameters, corrupt)
     return [tuple(honest[label[honest] == name].tolist()) for name in np.unique(label[honest])]
 
@@ -230,7 +230,7 @@ def cumulative_leakage(parameters: ConsensusParameters, party: PartyId, prior_sd
     """What n - 1 corrupt parties learn of the last honest one from its quantised messages, for Gaussian values: an approximation.
 
     Every unicast message is a fresh s_i + Uniform of width |c_ik| Delta_t, c_ik = (1 + c d_i) / (2 c (1 - theta)): they know
-    everything else. The posterior is the intersection of the intervals. It never stops shrinking, so there is no bound for all
+    everything else. The posterior is the intersection of the intervals. It never stops shrinking, so nothing is a bound for all
     time; with ``delta_min`` = 0 it shrinks to a point. This is not differential privacy: for that, add Gaussian local noise.
     """
     settings = parameters.quantisation

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
     Key.SILENT,
-    "A party that published and then told nothing is taken to have shared noise with every partner that heard it and was not "
+    "A party that published and then sent nothing is taken to have shared noise with every partner that heard it and was not "
     "known to be missed by it; its figure beforehand holds whatever it did.",
 )
 

@@ -202,7 +202,7 @@ def described(target: Target, word_bytes: int) -> dict[str, Any] | None:
         "bytes_member_sends": spent.member_sends,
         "bytes_member_receives": spent.member_receives,
         "seconds_on_links": spent.seconds,
-        "is": "an estimate for a committee drawn among the parties; the parties of this version are all members",
+        "is": "an estimate for a committee drawn from the parties; the parties of this version are all members",
     }
 
 

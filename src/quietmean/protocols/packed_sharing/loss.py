@@ -95,7 +95,7 @@ class PackedLossConversion(LossConversion):
             Assumption(
                 Key.HISTORY,
                 f"At most {count_of(parameters.colluding_members, 'member colludes', 'members collude')}; together they see one "
-                f"sum, of {count_of(parameters.minimum, 'input')} or more, whichever they choose and whatever happens; larger "
+                f"sum, of {count_of(parameters.minimum, 'input')} or more, whichever they choose, in every history; larger "
                 "coalitions are charged each party's own noise.",
             ),
             Assumption(

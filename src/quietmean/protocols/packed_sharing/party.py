@@ -321,7 +321,7 @@ class PackedSharingParty:
 
 
 def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
-    """For a party's user, from its last state: whose sums disagree, and why there is no result if there is none."""
+    """For a party's user, from its last state: whose sums disagree, and why nobody has a result, if so."""
     if state.has_result:
         return state.remarks
     if not state.inputs:

@@ -95,7 +95,7 @@ class DiscreteLossConversion(LossConversion):
 
     def _notes(self) -> tuple[Assumption, ...]:
         if not self._parameters.noisy:
-            return (Assumption(Key.NO_NOISE, "There is no noise at all: the sum itself protects nobody."),)
+            return (Assumption(Key.NO_NOISE, "Nothing has noise: the sum itself protects nobody."),)
         parties, steps = int(self._outcome.requested.sum()), self._parameters.scale
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
         return (
