@@ -58,8 +58,11 @@ IN_HANDLERS = [Trouble(0, 1, "memory"), Trouble(1, 6, "write"), Trouble(2, 9, "f
 def test_one_error_over_real_connections(trouble: Trouble, of_handlers: bool, tmp_path: Path) -> None:
     """It is said once, and everybody has everything."""
     study, told = Study(tmp_path, make_plan(3)), list[tuple[int, Event]]()
-    watching = [Observers(lambda event, party=party: told.append((party, event))) for party in range(3)]
-    settings = [study.settings(party, observers=watching[party]) for party in range(3)]
+
+    def noting(party: int) -> Observers:
+        return Observers(lambda event: told.append((party, event)))
+
+    settings = [study.settings(party, observers=noting(party)) for party in range(3)]
     with failing_handlers(trouble) if of_handlers else failing_disk(trouble) as machine:
         results = run_with(settings)
     assert len(machine.names[trouble.party]) > trouble.place
