@@ -91,7 +91,7 @@ class Site:
         return OneParty(self._session(fields, records), self._place, self.keeps(fields))
 
     def keeps(self, fields: Mapping[str, Any]) -> Path:
-        """The public file in which a fit of such a session is kept after each round."""
+        """Return the path of the public file in which the session with these ``fields`` keeps a fit after each round."""
         return self._base(fields["name"], rooms.sites.KEPT)
 
     def release(

@@ -212,7 +212,7 @@ def _committee_terms(committee: Committee | None, contribute_by: datetime | str 
 
 
 def _column(name: str, declared: Declared) -> dict[str, Any]:
-    """A table [[column]]. Raises :class:`InputError` for what declares nothing."""
+    """Return a column's table in a study file from bounds, levels, ``bool`` or a Column. Raises :class:`InputError` otherwise."""
     if isinstance(declared, rooms.statistics.Column):
         if declared.name != name:
             raise InputError(f"column {name!r} is declared as {declared.name!r}: give it one name")

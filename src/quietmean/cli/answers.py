@@ -132,7 +132,7 @@ class Pages:
 
     @classmethod
     def beside(cls, receipt: Path) -> Self:
-        """NAME.report.html and NAME.privacy.html beside NAME.receipt.json."""
+        """Return the pages of NAME.receipt.json: NAME.report.html and NAME.privacy.html in the same folder."""
         stem = receipt.name.removesuffix(".json").removesuffix(".receipt")
         return cls(receipt, receipt.with_name(f"{stem}.report.html"), receipt.with_name(f"{stem}.privacy.html"))
 
@@ -146,7 +146,7 @@ class Pages:
         return [report_at(self.report, whose, output_options.force), officer_page_at(self.privacy, whose, output_options.force)]
 
     def to_json(self) -> dict[str, str | None]:
-        """The pages' entries in a result, which is printed before they are made; null without the extra for pages."""
+        """Return the pages' paths, for a result that is printed before the pages are made; null without the extra for pages."""
         there = can_report()
         return {"report": str(self.report) if there else None, "privacy_page": str(self.privacy) if there else None}
 

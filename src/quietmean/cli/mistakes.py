@@ -65,7 +65,7 @@ _MEANT = {
 
 
 def in_own_words(tokens: Sequence[str]) -> list[str]:
-    """The line with --help and --version in the place of what other programs call them."""
+    """Return the command line with --help and --version for ``help``, ``version``, -v and -V, as other programs call them."""
     first, *others = tokens or [""]
     if first == "help":
         return [*others, "--help"] if not (others and others[0].startswith("-")) else ["--help", *others]

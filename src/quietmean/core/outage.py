@@ -23,7 +23,7 @@ from quietmean.core.portability import is_mounted_read_only
 
 
 class Trouble(Enum):
-    """What an error of a disk, of memory or of a database is of."""
+    """The cause of an error of a disk, of memory or of a database."""
 
     FULL = auto()
     FAILS = auto()

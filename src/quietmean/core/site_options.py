@@ -127,7 +127,7 @@ class SiteOptions(ConsentOptions, NodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """What only a session needs of who takes part in it.
+    """The options of a party that only a session has, and a study does not.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class Here:
     key: Path | None = None
 
     def starts(self, study: AnyStudy) -> bool:
-        """Whether this site's part in such a study, or session, can be started here."""
+        """Can this site's part in the study, or session, be started from the desk? It needs a key, and data or a program."""
         return self.key is not None and (self.program if isinstance(study, SessionStudy) else self.data) is not None
 
     def require_key(self) -> None:

@@ -87,7 +87,7 @@ class DropBox:
             raise InputError(f"folder {folder} cannot be written ({reason_of(error)}): name another with --folder") from None
 
     def close(self) -> None:
-        """End it; all that was acknowledged is durable anyhow."""
+        """Close the files of the drop; contributions that were acknowledged are already durable."""
         with self._alone:
             self._close_segments()
             self._journal.close()
@@ -248,7 +248,7 @@ class DropBox:
         return front
 
     def _require_segments(self, segments: dict[int, list[int]]) -> None:
-        """Nothing is missing of what the journal names."""
+        """Raise :class:`InputError` if a segment that the journal names is missing, or shorter than the journal says."""
         for number, ends in segments.items():
             for member, end in enumerate(ends):
                 path = self._path(number, member)

@@ -134,7 +134,7 @@ def tell(sentence: str) -> None:
 
 
 def _no_data(encoded: object, notes: Sequence[str]) -> None:
-    """An update is not a file of data."""
+    """Do nothing with the notes on a data file: a Flower client has an update, and no such file."""
 
 
 def _no_event(event: object) -> None:

@@ -58,7 +58,7 @@ class Relay:
 
     @property
     def reasons(self) -> str:
-        """What clients said that are not in, since the last round, in words; empty where none did."""
+        """Return why clients were refused since the last round, as text; empty if no client was."""
         return _reasons(self._refusals)
 
     def meet(self, nodes: Iterable[int], exchange: Exchange | None = None) -> None:

@@ -100,7 +100,9 @@ class Budget:
         return cls(epsilon, delta, mu_of_budget(epsilon, _rest(delta, additive)), set_at, additive)
 
     def part_for(self, charge: Charge) -> float | None:
-        """Return the part of delta that beta and tv get where this study is the first; None: the budget's own, 1 %.
+        """Return the part of delta that the additive terms, beta and tv, get if the study of this ``charge`` is the first.
+
+        None means the usual part of the budget, 1 %.
 
         It is more where as many studies like this one as fit need more, and less where its mu needs the rest. So a budget of
         exactly a study's (epsilon, delta) pays for exactly that study.

@@ -126,7 +126,10 @@ def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
 
 
 def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, noise: tuple[float, float], rounding: float) -> bool:
-    """``noise``: its deviation and its tails; as ``rounding`` of a coordinate of the mean."""
+    """Are the numbers of the released mean that cannot be negative at least zero, up to noise and rounding?
+
+    ``noise``: the standard deviation and the tails of a coordinate of the mean; ``rounding``: its largest rounding error.
+    """
     if not len(never.rows):
         return True
     size = np.abs(never.rows).sum(axis=1)

@@ -220,7 +220,7 @@ class _Explainer:
     def _groups(
         self, honest: Sequence[PartyId], hidden: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]]
     ) -> list[list[PartyId]]:
-        """Union-find over hidden messages, largest group first."""
+        """Return the groups of honest parties that messages hidden from the coalition connect, the largest group first."""
         parent = {party: party for party in honest}
 
         def root(party: PartyId) -> PartyId:

@@ -43,7 +43,7 @@ def facts_of(answer: Answer) -> Facts:
 
 
 def _about(text: str) -> str:
-    """Numbers of records are estimates."""
+    """Put "about" before the numbers of a text: counts of records are estimates."""
     return re.sub(r"(?<![\d,.])\d[\d,]*(?=, |$)", r"about \g<0>", text)
 
 

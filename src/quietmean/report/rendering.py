@@ -18,9 +18,9 @@ _HEAD = 4096
 
 
 def page_at(path: Path, kind: str, whose: str, force: bool = False) -> Output:
-    """Where a page of this ``kind`` goes; ``whose``: a digest of what it shows, of which it takes the place of an earlier page.
+    """Return the output file of a page of this ``kind``, which may replace an earlier page with the same digest ``whose``.
 
-    With ``force`` it takes that of any page of the kind.
+    With ``force`` it may replace any page of the kind.
     """
     head = f'<meta name="generator" content="quietmean {kind}">\n<meta name="quietmean-whose" content="'.encode()
     return Output(

@@ -94,11 +94,12 @@ Party = TypeVar("Party", PartyId, str)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoundMean(Tabular, Generic[Party]):
-    """``mean``: shape (d,), in the units of the vectors. ``counted``: the parties whose vectors are in it: their places where all
-    are in one process, their names between machines.
+    """The result of one round of a session: the noisy mean, which parties it counts, and what it cost.
 
-    Two parties between machines may count different ones, where one was late. ``not_heard``: whose releases did not arrive here,
-    or cannot be, and are left out.
+    ``mean``: shape (d,), in the units of the vectors. ``counted``: the parties whose vectors are in it: their places where all
+    are in one process, their names between machines. Two parties between machines may count different ones, where one was late.
+
+    ``not_heard``: whose releases did not arrive here, or cannot be, and are left out.
     ``missed``: how many rounds this party missed just before. ``bytes_sent``: by this party in this round.
     """
 

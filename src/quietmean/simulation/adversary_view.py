@@ -76,7 +76,7 @@ class AdversaryView:
 
     @property
     def rounds(self) -> Ints:
-        """When each row is sent, shape (R,)."""
+        """Return the round in which each message of the view is sent, shape (R,)."""
         return self.transcript.message_round[self.rows]
 
     def maps(self, target: PartyId) -> tuple[Vector, Vector]:

@@ -90,7 +90,10 @@ class OpenedView:
         return max(1, _BLOCK // self.execution.parties // self.opening.together)
 
     def statistic(self, weights: Vector, target: PartyId, world: int, block: int, trials: int, seed: int) -> Vector:
-        """The weighted number in one world, (trials,); less what the coalition can compute on its own. Blocks are independent."""
+        """Return what the coalition reads of the target in one world, weighted, (trials,), less what it can compute on its own.
+
+        Trials of different blocks are independent.
+        """
         secret = insecure_seed(seed, "attack on shares", world, block).secret
         noise = InsecureStackedNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
         return float(weights[0]) * self._residual(target, world, trials, noise)

@@ -249,7 +249,7 @@ def _is_date(raw: Any) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Can it be read as a number?"""
+    """Can the ``text`` be read as a number?"""
     try:
         float(text)
     except ValueError:

@@ -37,7 +37,7 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
 
 
 def _message_keys(transcript: Transcript) -> tuple[list[MessageKey], list[int]]:
-    """Everything that somebody besides its sender knows, in canonical order, and its rows."""
+    """Return keys of the messages that a party other than the sender knows, in canonical order, and their rows."""
     knowers_of = transcript.message_known.toarray()
     keyed: list[tuple[MessageKey, int]] = []
     for row in range(transcript.messages):

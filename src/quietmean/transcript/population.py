@@ -154,4 +154,4 @@ class Reading(ABC):
     @property
     @abstractmethod
     def symbolic(self) -> bool:
-        """Is this reading exact? If so, quantisers, for example, are left out."""
+        """Does this population compute with symbols, exactly? If so, quantisers, for example, are left out."""

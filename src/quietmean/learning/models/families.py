@@ -23,7 +23,10 @@ from quietmean.statistics import Column
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """``low``, ``high``: the public bounds of the outcome; ``residual``: the largest r that counts in full."""
+    """A family of generalised linear models: how a predictor and an outcome give a residual r and a variance v.
+
+    ``low``, ``high``: the public bounds of the outcome; ``residual``: the largest r that counts in full.
+    """
 
     low: float
     high: float

@@ -189,12 +189,12 @@ class Newton:
     # -- kept --------------------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write it, whole and durably; everything in it is public. Raises :class:`InputError` where anything else is there."""
+        """Write this public model to a file, whole and durably. Raises :class:`InputError` where any other file is there."""
         content = packed(**{name: getattr(self, name) for name in _FIELDS})
         Output(Path(path), "the model", "path", own=lambda there: self._read(there) is not None).write(content)
 
     def load(self, path: str | Path) -> None:
-        """Go on from a file of :meth:`save`. Raises :class:`InputError` for a file that is none, or of another model."""
+        """Continue this fit from a file of :meth:`save`. Raises :class:`InputError` for any other file or another model."""
         try:
             read = self._read(Path(path).read_bytes())
         except OSError:

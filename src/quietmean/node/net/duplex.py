@@ -96,7 +96,7 @@ class Duplex:
         self._enqueue(_Outgoing(begin))
 
     def first(self, frame: AnyFrame, payload: Payload) -> None:
-        """What was read of the connection before :meth:`run`."""
+        """Keep a frame that was read from the connection before :meth:`run`, which handles it first."""
         self._before = frame, payload
 
     async def run(self) -> None:

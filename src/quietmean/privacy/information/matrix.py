@@ -53,7 +53,7 @@ class InformationMatrix:
     def of_noisy_values(
         cls, honest: tuple[PartyId, ...], noisy: Matrix, variance: float, error: float = 0.0
     ) -> InformationMatrix:
-        """From the information ``noisy`` about values that carried extra independent noise of ``variance``.
+        """Return the information about values from ``noisy``, that about the values plus independent noise of ``variance``.
 
         Noise v I turns Lambda into (v I + Lambda^-1)^-1, so both have the same eigenvectors and the noise can be taken away from
         every eigenvalue on its own; one that equals 1 / v belongs to a combination that nothing but the extra noise hides.

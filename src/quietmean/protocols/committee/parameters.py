@@ -119,7 +119,7 @@ class CommitteeParameters:
 
     @property
     def lists_needed(self) -> int:
-        """|M| at least: so many lists that honest shares alone determine each polynomial, and that liars are kept apart."""
+        """Return the least number of lists |M| with which honest shares determine each polynomial, whatever liars send."""
         if self.verified:
             return self.product_threshold + self.colluding
         return self.threshold + (2 if self.size == Size.LYING else 1) * self.colluding

@@ -30,8 +30,9 @@ Integers = list[int]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SecretSharingParameters(GraphParameters):
-    """Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
+    """The parameters of averaging by secret sharing and PDMM, the primal-dual method of multipliers.
 
+    Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
     ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them
     without encryption.
     """

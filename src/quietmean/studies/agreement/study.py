@@ -197,7 +197,7 @@ class StudyTerms(JointTerms):
             raise InputError("largest_share says nothing of a study with a committee: give largest_weight in the committee")
 
     def _require_single_records(self, terms: CommitteeTerms) -> None:
-        """Raises :class:`InputError` unless what each contributes is one record, or what a party encodes as one."""
+        """Raise :class:`InputError` unless each contribution is one record, or a party encoded as one: products need this."""
         alone = self.unit == PrivacyUnit.PARTY or terms.largest_weight == 1
         if not alone or self.count == CountVisibility.PRIVATE or self.workload.averages_rows:
             raise InputError(

@@ -320,7 +320,7 @@ class ChargedStudy:
             return book.account(self.account)
 
     def settle(self, spent: Charge, note: str) -> Account:
-        """Put what it cost this party in place of what was reserved; the rest is given back."""
+        """Charge what the study cost this party in place of what was reserved for it; the rest is given back."""
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, spent, when=datetime.now(UTC), note=note)
             return book.account(self.account)
