@@ -33,6 +33,6 @@ def mu_of_budget(epsilon: float, delta: float) -> float:
 
 
 def classical_mu(epsilon: float, delta: float) -> float:
-    """epsilon / sqrt(2 ln(1.25 / delta)): what the papers calibrate to. Not tight; not valid for epsilon >= 1."""
+    """epsilon / sqrt(2 ln(1.25 / delta)): what IncA's paper calibrates to. Not tight; not valid for epsilon >= 1."""
     check_budget(epsilon=epsilon, delta=delta)
     return epsilon / math.sqrt(2 * math.log(1.25 / delta))
