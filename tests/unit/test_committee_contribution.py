@@ -115,7 +115,7 @@ def changed(place: int) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda raw: b"", "no contribution"),
+        (lambda raw: b"", "not a contribution"),
         (lambda raw: raw[:20], "cut off"),
         (lambda raw: raw[:-1], "cut off"),
         (lambda raw: raw + b"x", "cut off"),
@@ -151,7 +151,7 @@ def test_noise_is_a_members_alone() -> None:
     raw = make_noise(WORLD.session, WORLD.signer(2), SEALER, noise, Seed(bytes(32)))
     shares = {member: part(raw, member).values for member in range(3)}
     assert open_sums(WORLD.parameters.packing, shares, 4).tolist() == noise.tolist()
-    with pytest.raises(ContributionError, match="no contribution to this study"):
+    with pytest.raises(ContributionError, match="not a contribution to this study"):
         read_header(WORLD.session, make_noise(WORLD.session, WORLD.contributor(0), SEALER, noise, Seed(bytes(32))))
 
 

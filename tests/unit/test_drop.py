@@ -343,7 +343,7 @@ def test_the_same_contribution_gets_the_first_receipt_and_another_one_is_shown_i
 @pytest.mark.parametrize(
     ("content", "status", "why"),
     [
-        (b"garbage", 400, b"no contribution"),
+        (b"garbage", 400, b"not a contribution"),
         (FILES[0][:-1], 400, b"cut off"),
         (OTHER.contribution(0), 400, b"another study"),
         (bytes(200_000), 413, b"larger than any"),
