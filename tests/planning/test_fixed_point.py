@@ -83,7 +83,7 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
 
 def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
     halves = {"c": [0.5, 0.25, 0.25], "Z": [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]}
-    with pytest.raises(InputError, match=r"no whole \(c, Z\) of determinant \+-1"):
+    with pytest.raises(InputError, match=r"not a whole \(c, Z\) of determinant \+-1"):
         calibrate(TARGET, IncA.from_options({"injection": halves}))
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
     with pytest.raises(InputError, match="choose early or incremental"):
