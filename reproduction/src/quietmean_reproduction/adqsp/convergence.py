@@ -137,7 +137,7 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             within(sure, (-math.inf, _CLOSE)),
             f"largest error after {_ITERATIONS} iterations on {graphs} graphs, still falling at the rate of the cells",
         ),
-        Claim(
+        Check(
             "the slope of the logarithm of the error is 2 log10 gamma",
             None,
             off,

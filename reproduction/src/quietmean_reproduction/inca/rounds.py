@@ -11,7 +11,7 @@ import polars as pl
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.columns import interval_of, numbers
-from quietmean_reproduction.figure import Claim, Effort, Figure
+from quietmean_reproduction.figure import Check, Claim, Effort, Figure
 from quietmean_reproduction.inca.connectivity import expected_isolated, rounds_without_failure
 from quietmean_reproduction.inca.many_runs import connected_rounds
 from quietmean_reproduction.inca.setting import PAPER
@@ -122,12 +122,12 @@ def claims(rows: pl.DataFrame) -> list[Claim]:
             f"rounds at n = {', '.join(map(str, PARTIES))}: {', '.join(map(str, by_parties))}",
             "rounds more from n = 100 to 5000",
         ),
-        Claim(
+        Check(
             "runs fail because a party has no unseen exchange",
             None,
             checked / expected,
             None,
-            f"ours, to carry the simulated runs on to 1e5: {checked:.0f} failed runs over all points where fewer than 5 % fail, "
+            f"to carry the simulated runs on to 1e5: {checked:.0f} failed runs over all points where fewer than 5 % fail, "
             f"{expected:.0f} expected",
             "failed / expected",
             # Failures are rare: their number is about that of a Poisson law.
