@@ -96,7 +96,7 @@ def study(machine: Machine) -> dict[str, Any]:
     asked = ["--statistic", "mean(age)", "--statistic", "share-above(glucose, 126, share=4)"]
     protocol = ["--protocol", "group-masks", "--group-size", "3", "--parties", "6", "--epsilon", "4"]
     # Nothing is missing, and how many are present need not be estimated: the noise of a mean is the same in every run.
-    options = [*columns, *asked, *protocol, "--missing", "centre", "--out", "study"]
+    options = [*columns, *asked, *protocol, "--missing", "centre", "--a-priori-above-target", "--out", "study"]
     return machine.quietmean("run", "--data", "patients.csv", *options)
 
 

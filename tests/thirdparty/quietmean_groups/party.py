@@ -17,7 +17,7 @@ class GroupMasksState:
 
 
 class GroupMasksParty:
-    """Sends nothing to anybody in particular. Round 1 stands for publishing: who misses it has published nothing."""
+    """Sends nothing to anybody in particular. Round 1 means publishing: a party that misses it has published nothing."""
 
     rounds = 1
     state_type = GroupMasksState

@@ -28,7 +28,7 @@ class GroupMasks(Mechanism):
     """Parties are put into random public groups. All pairs of a group share noise, which cancels in the group's sum.
 
     What a party publishes is hidden by the honest ones of its group together, so the noise that stays in the result is divided
-    among them. A party that drops out leaves behind what it shared with its own group only.
+    between them. A party that drops out leaves behind what it shared with its own group only.
     """
 
     name = "group-masks"
@@ -49,7 +49,7 @@ class GroupMasks(Mechanism):
             raise InputError(f"group_size is {self.group_size} with {parties} parties: choose 2..{parties}")
 
     def design(self, target: Target) -> Design:
-        """The least noise that hides a value among the honest parties of its group, whoever colludes and whoever drops out.
+        """The least noise that hides a value among the honest parties of its group, whichever others collude or drop out.
 
         With own noise of variance v and pair noise of variance r v, the noise of h honest parties of a group has covariance
         v (I + r L), L the Laplacian of the complete graph: a value leaks (1 / h + (1 - 1 / h) / (1 + h r)) / v.
