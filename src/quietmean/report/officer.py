@@ -1,6 +1,8 @@
 """The privacy page: what is protected, from whom, under which assumptions, how much, and what is left.
 
-It is a page of its own after a study, and the first part of the page that explains a certificate.
+It is a page of its own after a study, and the first part of the page that explains a certificate. Its sentences come from here;
+those on each epsilon from :mod:`quietmean.privacy.facts` by way of ``words``, those on what is assumed from
+:mod:`quietmean.core.assumptions`. Their order is in ``templates/officer_sections.html``.
 """
 
 from __future__ import annotations

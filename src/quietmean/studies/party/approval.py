@@ -1,4 +1,7 @@
-"""The yes of the data owner, before anything leaves this machine."""
+"""The yes of the data owner, before anything leaves this machine.
+
+A person at the terminal says it, options that accept a study in advance, or approvers that the policy names.
+"""
 
 from __future__ import annotations
 
