@@ -325,7 +325,7 @@ def test_a_changed_result_is_refused() -> None:
     few = msgspec.structs.replace(result, sums=result.sums[:3])
     with pytest.raises(ResultError, match="4 are needed"):
         check_result(GONE.session, few)
-    with pytest.raises(ResultError, match="no result"):
+    with pytest.raises(ResultError, match="not a result"):
         read_result(GONE.session, raw[:-1])
 
 

@@ -153,7 +153,7 @@ def test_what_a_drop_acknowledged_is_in_the_result_though_it_was_killed(
     with pytest.raises(InputError, match=f"since {receipts['v1'].came}, and one counts"):
         day.post(drop, second, thief)
     stolen = day.registrar.make(2, None).vouchers["2.voucher"].admission.signature
-    assert "no contribution to a committee" in refused(drop, study, b"garbage")
+    assert "not a contribution to a committee" in refused(drop, study, b"garbage")
     for signature in (stolen, bytes(64)):
         assert "no voucher that the registrar certified" in refused(drop, study, own[: size - 64] + signature + own[size:])
     with urllib.request.urlopen(f"{drop.url}/health", timeout=10) as answer:  # noqa: S310 - of this machine
