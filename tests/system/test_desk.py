@@ -499,7 +499,7 @@ def test_a_study_is_started_and_watched_from_the_pages(
         browser = Browser(desk.port)
         assert browser.enter(desk.token) == 303
         assert "See the result" in browser.ask("/")[1]
-        shown = '<svg class="interval"' if kind == "study" else "2 of 2 rounds began"
+        shown = '<svg class="interval' if kind == "study" else "2 of 2 rounds began"
         assert shown in browser.ask("/result/ages-south")[1]
 
 
