@@ -188,11 +188,14 @@ class Consortium:
 
         Raises :class:`InputError` for what is refused.
         """
+        # An epsilon that protects next to nothing is warned of.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._come_to(again)
+
+    def _come_to(self, again: str) -> list[Any]:
         if self.cell.way == "run":
-            # An epsilon that protects next to nothing is warned of.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return self._run()
+            return self._run()
         _ = self.sealed
         if self.cell.way == "file":
             return self._by_file()
@@ -207,9 +210,7 @@ class Consortium:
                 await asyncio.gather(*(_twice(one, name, self.store(name)) if name == again else one(name) for name in NAMES))
             )
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return asyncio.run(all_of_them())
+        return asyncio.run(all_of_them())
 
     def store(self, name: str) -> Path:
         return self.folder / f"{name}.store"
@@ -241,9 +242,7 @@ class Consortium:
         file = self.folder / "box" / f"{name}.contribution"
         file.parent.mkdir(exist_ok=True)
         site: dict[str, Any] = {"no_ledger": True, "yes": True, "a_priori_above_target": True}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **site)
+        qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **site)
         return file
 
     def _by_file(self) -> list[Any]:
