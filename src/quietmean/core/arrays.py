@@ -1,4 +1,4 @@
-"""Arrays by the kind of their numbers, under the names that all signatures use. Docstrings give the shapes."""
+"""Arrays by the kind of their numbers, under the names that all signatures use, and long ones a piece at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of the privacy loss that hold for every coalition of a size: of one execution, and before any execution."""
+"""Numbers with certain bounds, and bounds of the privacy loss for every coalition of a size, before and after an execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What kind of document a file is, for anyone who is given another one: both kinds by name, and the command that takes it."""
+"""What kind of document a file is, for anyone who is given another one: both kinds by name, and the command that takes it.
+
+A JSON object of a wanted kind is read here, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long anybody may be asked to wait for others."""
+"""Limits that agreements state and nodes keep to: how long anybody waits, and with how many parties a study starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a process says when it ends by a defect: where, and which kind of error, but not its text, which may quote a value."""
+"""What processes log: of a defect where and which kind of error, but not its text, which may quote a value; and not too much.
+
+A process that serves strangers for months does not fill the disk with what they send.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, intervals and p-values as people read them: the one place where printed output, tables and pages get them from.
+"""Numbers, p-values and reasons as people read them: the one place where printed output, tables and pages get them from.
 
 An estimate has as many digits as two significant ones of its standard error leave; its interval has the same decimals. Texts
 are typeset: a true minus sign, a dash for what is not known. :func:`for_terminal` makes them plain.
