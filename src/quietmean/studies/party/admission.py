@@ -196,10 +196,10 @@ class PartyAdmission:
 
         ``refund``, ``content``: see :meth:`Payer.reserve`. Raises :class:`InputError` for a budget that does not allow it.
         """
-        contract, cost = self.contract, self.cost(charge)
-        epsilon = contract.epsilon_a_priori if charge is None else charge.epsilon(contract.target.delta)
         if (payer := self.payer) is None:
             return None
+        contract, cost = self.contract, self.cost(charge)
+        epsilon = contract.epsilon_a_priori if charge is None else charge.epsilon(contract.target.delta)
         seat = seat_of(agreed, self.identity.public_key) if agreed else ""
 
         def reserve(own: Payer) -> ChargedStudy:
