@@ -141,7 +141,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     result = {"epsilon_a_priori": plan.epsilon_a_priori, "everyone_else_epsilon": outcome.everyone_else_epsilon}
     assert numbers_of(json.loads(json.dumps(outcome.to_json())), result | {"epsilon": outcome.epsilon}) == []
     short = in_short(contract, "north", None)
-    for shown, true in ((short.epsilon, plan.epsilon_a_priori), (short.if_all_others, everybody)):
+    for shown, true in ((short["epsilon"], plan.epsilon_a_priori), (short["if_all_others"], everybody)):
         assert Printed(math.inf if shown is None else float(shown), 2, "", "", "").is_bound_of(true)
 
 

@@ -58,7 +58,7 @@ def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, acce
     study = CommitteeStudy(tmp_path, committee={"registrar": Identity.generate().public_key, "vouchers": 40})
     site = SiteFolder(tmp_path, "c1")
     short = in_short(site.contract(study.sealed), convener_of(study.sealed), decide_by(study.sealed.terms))
-    assert (short.members, short.colluding) == (4, 1)
+    assert (short["members"], short["colluding"]) == (4, 1)
     made = templates(preferred(accepted))
     source = (Path(__file__).parents[2] / "src/quietmean/desk/templates/study.html").read_text()
     sentences = made.from_string(source[source.index('<ol class="short">') : source.index("</ol>")])
@@ -66,4 +66,4 @@ def test_a_contract_in_short_counts_members_and_not_parties(tmp_path: Path, acce
     assert against in shown
     assert re.search(rf"{by_voucher}.*(registrar|Ausgabestelle|bureau d'enregistrement)", html.unescape(shown))
     assert "parties" not in shown.split("<li>")[3]
-    assert short.if_all_others is None or f"by epsilon {short.if_all_others}." not in shown
+    assert short["if_all_others"] is None or f"by epsilon {short['if_all_others']}." not in shown

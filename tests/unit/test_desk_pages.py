@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.nodes import Call, CondExpr, Const, Node
 
 import quietmean.desk
 from quietmean.core.errors import InputError
@@ -21,28 +23,40 @@ from quietmean.node.monitor import NodeView
 from quietmean.report.pictures import pictures_of
 from support.meeting import AGES, meet
 
+DESK = Path(quietmean.desk.__file__).parent
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
 # Said by the pages with a word or a sentence that is not in a template.
 NOT_IN_TEMPLATES = {*SENTENCES, "This page does not exist.", "record", "person"}
 
 
-def sentences_of_pages() -> set[str]:
+def names_in_pages() -> set[str]:
     made = templates(language_of(ENGLISH))
-    folder = Path(quietmean.desk.__file__).parent / "templates"
-    texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.html"))
-    extracted = (sentence for text in texts for _, _, sentence in made.extract_translations(text))  # type: ignore[attr-defined]
-    # One that is filled in comes with a place for each name.
-    return {sentence if isinstance(sentence, str) else sentence[0] for sentence in extracted}
+    texts = [path.read_text(encoding="utf-8") for path in (DESK / "templates").glob("*.html")]
+    said = [call.args[0] for text in texts for call in made.parse(text).find_all(Call) if getattr(call.node, "name", "") == "_"]
+    return {const.value for node in said for const in branches(node)}
+
+
+def branches(node: Node) -> list[Const]:
+    """The names in both branches of a choice between sentences."""
+    if isinstance(node, CondExpr):
+        assert node.expr2 is not None
+        return [*branches(node.expr1), *branches(node.expr2)]
+    assert isinstance(node, Const)
+    return [node]
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if code != ENGLISH])
 def test_every_sentence_is_in_every_language(code: str) -> None:
     """No sentence lacks a translation, none is left over, and each fills in what the English one does."""
-    translated = language_of(code).sentences
-    assert set(translated) == sentences_of_pages() | NOT_IN_TEMPLATES
-    for english, here in translated.items():
-        assert here.strip(), english
-        assert sorted(FILLED_IN.findall(here)) == sorted(FILLED_IN.findall(english)), english
+    table = tomllib.loads((DESK / "sentences.toml").read_text(encoding="utf-8"))
+    assert set(table) == names_in_pages() | NOT_IN_TEMPLATES
+    for name, each in table.items():
+        english = each.get(ENGLISH, name)
+        assert ("_" in name) <= (ENGLISH in each), name
+        assert each[code].strip(), name
+        assert sorted(FILLED_IN.findall(each[code])) == sorted(FILLED_IN.findall(english)), name
+        assert language_of(code).sentence(name) == each[code]
+        assert language_of(ENGLISH).sentence(name) == english
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,24 +29,21 @@ CODES = (ENGLISH, "de", "fr")
 
 @dataclass(frozen=True)
 class Language:
-    """``code``: as HTML has it. ``sentences``: of English ones, with the same %(names)s in them."""
+    """``code``: as HTML has it. ``sentences``: by their names; one that is not here is its own English."""
 
     code: str
     sentences: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    def __hash__(self) -> int:
-        return hash(self.code)
-
-    def sentence(self, english: str) -> str:
+    def sentence(self, name: str) -> str:
         """The sentence in this language."""
-        return self.sentences.get(english, english)
+        return self.sentences.get(name, name)
 
 
 @cache
 def language_of(code: str) -> Language:
     """The language of a code in :data:`CODES`."""
-    translations = tomllib.loads(_SENTENCES.read_text(encoding="utf-8"))
-    return Language(code, {english: here[code] for english, here in translations.items() if code != ENGLISH})
+    table = tomllib.loads(_SENTENCES.read_text(encoding="utf-8"))
+    return Language(code, {name: each.get(code, each.get(ENGLISH, name)) for name, each in table.items()})
 
 
 def preferred(accepted: str) -> Language:
@@ -79,33 +77,29 @@ def templates(language: Language) -> Environment:
     from jinja2 import FileSystemLoader
     from markupsafe import Markup
 
-    environment = report_templates()
-    environment.extend(newstyle_gettext=True)
-    environment.policies["ext.i18n.trimmed"] = True
-    environment = environment.overlay(
-        loader=FileSystemLoader([_TEMPLATES, TEMPLATES]),
-        extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
-        finalize=_of_strangers,
+    environment = report_templates().overlay(
+        loader=FileSystemLoader([_TEMPLATES, TEMPLATES]), extensions=["jinja2.ext.do"], finalize=_of_strangers
     )
 
-    def sentence(english: str, /, **values: Any) -> Markup:
-        ours = Markup(language.sentence(english))  # noqa: S704 - of our own table
-        return ours % {name: _of_strangers(value) for name, value in values.items()}
+    def sentence(name: str, /, **values: Any) -> Markup:
+        ours = Markup(language.sentence(name))  # noqa: S704 - of our own table
+        return ours % {key: _of_strangers(value) for key, value in values.items()}
 
-    environment.globals |= {"gettext": sentence, "language": language}
+    environment.globals |= {"_": sentence, "language": language}
     environment.filters |= {
         "shown": shown,
         "moment": lambda value: moment(value) if isinstance(value, str) else value,
         "plain": plain,
         "rounded_up": rounded_up,
         "rounded_down": rounded_down,
-        "day": lambda value: value.strftime("%Y-%m-%d %H:%M UTC"),
         "shown_lines": lambda text: Markup("\n").join(map(shown, text.splitlines())),
     }
     return environment
 
 
 def _of_strangers(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M} UTC"
     return shown(value) if type(value) is str else value
 
 
