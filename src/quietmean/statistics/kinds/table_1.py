@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +13,12 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, estimate_of_mean, moved_block, square_root, summary
+from quietmean.statistics.block_summary import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import spread
 from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.influence_bounds import Around
@@ -32,8 +33,9 @@ from quietmean.statistics.statistic import Feature, Released, Statistic, require
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
 
 ALL, SIZE = "all", "n"
-# Bins of medians, and the probabilities.
+# Bins of medians, as many as the noise of a group allows; ``quantiles`` may have more. And the probabilities.
 _BINS, _QUARTERS = 256, (0.25, 0.5, 0.75)
+_NOT_KNOWN = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -63,12 +65,13 @@ class Table1(Statistic):
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
-        by, described = self._by(columns), self._rows(columns)
-        features: tuple[Feature, ...] = tuple(self._feature(column, by) for column in described)
-        features += tuple(self._prefixes(column, by) for column in described if column.numeric and self.medians)
-        counted = by is None or any(isinstance(feature, CellIndicators) for feature in features)
+        by, questions = self._by(columns), self._questions(columns)
+        # Medians come last.
+        features = [question.feature for question in sorted(questions, key=lambda question: isinstance(question, _Medians))]
         # Tables know how many records each group has; blocks know only how many have a value.
-        return features if counted or by is None else (*features, CellIndicators((Axis(by),)))
+        if by is not None and not any(isinstance(feature, CellIndicators) for feature in features):
+            features.append(CellIndicators((Axis(by),)))
+        return tuple(features)
 
     def total_share(self, columns: Columns) -> float:
         return self.share * len(self.features(columns))
@@ -82,115 +85,71 @@ class Table1(Statistic):
             raise InputError(f"{self.text} needs columns beside the one that divides them: name each once, and not {self.by!r}")
         return [columns[name] for name in names]
 
-    def _feature(self, column: Column, by: Column | None) -> ColumnBlock | CellIndicators:
-        if column.numeric:
-            return ColumnBlock(column, by)
-        return CellIndicators((Axis(column),) if by is None else (Axis(by), Axis(column)))
+    def _questions(self, columns: Columns) -> list[_Question]:
+        by, questions = self._by(columns), list[_Question]()
+        for column in self._rows(columns):
+            questions.append(_Numbers(column, by) if column.numeric else _Levels(column, by))
+            if column.numeric and self.medians:
+                questions.append(_Medians(column, by))
+        return questions
 
-    def _prefixes(self, column: Column, by: Column | None) -> PrefixTable:
-        """The table for medians, with as many bins as the noise of a group allows; ``quantiles`` may have more."""
-        return prefix_table(column, None, None, by, _BINS)
+    def _groups(self, columns: Columns) -> tuple[str, ...]:
+        by = self._by(columns)
+        return (ALL,) if by is None else by.categories
 
     def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
-        names = (column.name, f"{column.name} mean", f"{column.name} sd")
-        pairs = zip(estimates.terms, estimates.groups, strict=True)
-        return tuple(term for term, (_, name) in pairs if name in names)
+        return _named((column.name, f"{column.name} mean", f"{column.name} sd"), estimates)
 
     def days_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
-        pairs = zip(estimates.terms, estimates.groups, strict=True)
-        names = [f"{column.name} {term}" for term in ("mean", MEDIAN, *QUARTILES)]
-        return tuple(term for term, (_, name) in pairs if name in names)
+        return _named([f"{column.name} {term}" for term in ("mean", MEDIAN, *QUARTILES)], estimates)
 
     def moved(self, around: Around, columns: Columns) -> dict[str, float]:
-        by = self._by(columns)
-        groups = [ALL] if by is None else list(by.categories)
-        moved: dict[str, float] = {}
-        for column in self._rows(columns):
-            feature = self._feature(column, by)
+        groups, moved = self._groups(columns), dict[str, float]()
+        for question in self._questions(columns):
             for index, group in enumerate(groups):
-                if isinstance(feature, ColumnBlock):
-                    own = _moved_numbers(around, feature, index)
-                    table = self._prefixes(column, by) if self.medians else None
-                    quantiles = [] if table is None else moved_quantiles(around, table, _QUARTERS, index)
-                    own |= dict(zip((QUARTILES[0], MEDIAN, QUARTILES[1]), quantiles, strict=False))
-                    moved |= {f"{group} {column.name} {moment}": most for moment, most in own.items()}
-                else:
-                    moved |= {f"{group} {term}": most for term, most in _moved_levels(around, feature, column, index)}
-            if isinstance(feature, ColumnBlock) and len(groups) == 2:
-                pair = [
-                    block for block in (moved_block(around, feature, 0), moved_block(around, feature, 1)) if block is not None
-                ]
-                moved |= {f"{SMD} {column.name}": moved_smd(pair)} if len(pair) == 2 else {}
+                moved |= {f"{group} {term}": most for term, most in question.moved(around, index).items()}
+            if len(groups) == 2 and isinstance(question, _Numbers):
+                pair = [block for index in (0, 1) if (block := moved_block(around, question.feature, index)) is not None]
+                moved |= {f"{SMD} {question.column.name}": moved_smd(pair)} if len(pair) == 2 else {}
         return moved
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        by, columns_of_rows = self._by(columns), self._rows(columns)
-        groups = [ALL] if by is None else list(by.categories)
-        features = self.features(columns)
-        sizes = [_Size.of(released, features, group, by) for group in range(len(groups))]
-        rows = [size.row(released.weight).of(group) for size, group in zip(sizes, groups, strict=True)]
-        flags: list[Flag] = []
-        tests: dict[str, HypothesisTest] = {}
-        for column in columns_of_rows:
-            feature = self._feature(column, by)
-            if isinstance(feature, ColumnBlock):
-                own_rows, test = _numbers(released, feature, groups, sizes, flags)
-                own_rows += _quantiles(released, self._prefixes(column, by), groups, flags) if self.medians else []
-            else:
-                own_rows, test = _levels(released, column, feature, groups, flags)
-            rows += own_rows
+        by, names, features, weight = self._by(columns), self._groups(columns), self.features(columns), released.weight
+        sizes = [_Size.of(released, features, group, by) for group in range(len(names))]
+        groups, tests = _Groups(released, names, sizes, []), dict[str, HypothesisTest]()
+        # Each row with the number of records that it is of.
+        rows = [(size.row(weight).of(name), size.records(released)) for name, size in zip(names, sizes, strict=True)]
+        for question in self._questions(columns):
+            present = question.present(released)
+            for index, (name, size) in enumerate(zip(names, sizes, strict=True)):
+                own = question.rows(groups, index)
+                rows += [(row.of(name), size.records(released) if row.term == question.absent else present[index]) for row in own]
+            apart, test = question.compared(groups)
+            rows += [(replace(apart, term=question.column.name).of(SMD), _NOT_KNOWN)] if apart is not None else []
             if test is not None:
-                tests[column.name] = replace(test, about=column.name)
-        order = [*groups, SMD]
-        rows = sorted((row.possible() for row in rows), key=lambda row: order.index(row.group))
-        # All but who has no level of by.
-        weights = np.sum([size.gradient for size in sizes], axis=0)
-        parts, most = sum(size.part for size in sizes), released.weight if math.isnan(released.records) else released.records
-        present = math.nan if math.isnan(parts) else whole_number(parts * released.weight, most)
-        error = sizes[0].error if by is None else math.sqrt(spread(weights, released.deviations))
-        n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
+                tests[question.column.name] = replace(test, about=question.column.name)
+        order = [*names, SMD]
+        rows.sort(key=lambda row: order.index(row[0].group))
+        entries = [row.possible() for row, _ in rows]
+        described = self._rows(columns)
         text: dict[str, Any] = {
-            **Table1Text(groups, rows, tests, flags).summary(columns_of_rows),
-            "footnote": footnote(columns_of_rows, groups, rows, SMD in {row.group for row in rows}),
+            **Table1Text(names, entries, tests, groups.flags).summary(described),
+            "footnote": footnote(described, names, entries, SMD in {row.group for row in entries}),
         }
         return Estimates.of(
-            rows,
+            entries,
             tests=tests,
             summary=text,
-            flags=tuple(flags),
-            n=n,
-            completeness=None
-            if by is None and released.counted
-            else completeness_of(released, (present, error * released.weight), weights),
+            flags=tuple(groups.flags),
+            n=np.array([number for _, number in rows]),
+            completeness=None if by is None and released.counted else groups.completeness,
             method="ratios of noisy means and counts; Student, Wilson, Welch and chi-squared with the noise in them",
         )
 
-    def _n(self, released: Released, columns: Columns, sizes: dict[str, _Size], rows: list[Estimate]) -> Array:
-        """The number of records of each row and the noise in it, (rows, 2): the present values of its column in its group."""
-        by, weight = self._by(columns), released.weight
-        counts: dict[tuple[str, str], tuple[float, float]] = {}
-        for column in self._rows(columns):
-            feature = self._feature(column, by)
-            weights = [feature.complete] if by is None else feature.complete_in(by.name)
-            for group, size, row in zip(
-                sizes, sizes.values(), weights if weights is not None else [None] * len(sizes), strict=True
-            ):
-                all_records = (
-                    (math.nan, math.nan)
-                    if math.isnan(size.part)
-                    else (
-                        whole_number(size.part * weight, weight if math.isnan(released.records) else released.records),
-                        size.error * weight,
-                    )
-                )
-                present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
-                own = ("mean", "sd", MEDIAN, *QUARTILES)
-                names = (*(f"{column.name} {term}" for term in own), *(f"{column.name}:{level}" for level in column.categories))
-                counts |= {(group, name): present for name in names} | {
-                    (group, f"{column.name} {MISSING}"): all_records,
-                    (group, SIZE): all_records,
-                }
-        return np.array([counts.get((row.group, row.term), (math.nan, math.nan)) for row in rows])
+
+def _named(names: Collection[str], estimates: Estimates) -> tuple[str, ...]:
+    """The terms that have one of these names in their group."""
+    return tuple(term for term, (_, name) in zip(estimates.terms, estimates.groups, strict=True) if name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,10 +167,9 @@ class _Size:
             whole = gradient if released.whole is None else released.whole
             return cls(released.part, whole, released.records_error / released.weight)
         table = next(feature for feature in features if isinstance(feature, CellIndicators))
-        cells = np.eye(table.shape[0])[group]
-        gradient[released.places[table]] = table.along(0, cells)
-        part, error = released.weighted(table, table.along(0, cells))
-        return cls(part, gradient, error)
+        cells = table.along(0, np.eye(table.shape[0])[group])
+        gradient[released.places[table]] = cells
+        return cls(released.weighted(table, cells)[0], gradient, released.weighted(table, cells)[1])
 
     def row(self, records: float) -> Estimate:
         if math.isnan(self.part):
@@ -219,150 +177,205 @@ class _Size:
         row = Estimate.proportion(SIZE, self.part, self.error**2, records)
         return (row if self.gradient.any() else replace(row, of_population=row.of_noise)).times(records)
 
-
-def _numbers(
-    released: Released, feature: ColumnBlock, groups: list[str], sizes: list[_Size], flags: list[Flag]
-) -> tuple[list[Estimate], HypothesisTest | None]:
-    """Mean, standard deviation and missing part of a column of numbers in each group."""
-    column = feature.column
-    summaries = [summary(released, feature, index) for index in range(len(groups))]
-    rows: list[Estimate] = []
-    for index, (group, group_summary, size) in enumerate(zip(groups, summaries, sizes, strict=True)):
-        if group_summary is None:
-            terms = tuple(f"{group} {column.name} {moment}" for moment in ("mean", "sd"))
-            flags.append(
-                Flag.shared("nothing-present", f"{column.name} in {group}", "too few values for the noise, left out", terms)
-            )
-        rows += [
-            estimate_of_mean(f"{column.name} mean", group_summary, column).of(group),
-            _deviation(group_summary, column, group, flags).of(group),
-        ]
-        if not feature.imputed:
-            moment = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
-            row = _missing(released, column, feature, index, size).of(group)
-            known = row.noise > 0 and not math.isnan(row.value)
-            hidden = few(moment, row.value, row.noise, row.of_population[1] * size.part * released.weight) if known else []
-            rows.append(_unless_few(row, hidden, flags))
-    present = [group_summary for group_summary in summaries if group_summary is not None]
-    if len(groups) == 2:
-        smd = difference_of_means(summaries[0], summaries[1], column, flags, f"{SMD} {column.name}")
-        rows.append(replace(smd, term=column.name).of(SMD))
-    if len(groups) < 2 or len(present) < 2:
-        return rows, None
-    if len(groups) > 2:
-        return rows, welch_anova(present)
-    return rows, welch_t(*present)
+    def records(self, released: Released) -> tuple[float, float]:
+        """How many records it has, a whole number, and the error of the noise in that."""
+        if math.isnan(self.part):
+            return _NOT_KNOWN
+        most = released.weight if math.isnan(released.records) else released.records
+        return whole_number(self.part * released.weight, most), self.error * released.weight
 
 
-def _quantiles(released: Released, feature: PrefixTable, groups: list[str], flags: list[Flag]) -> list[Estimate]:
-    """Median and quartiles in each group; what they say goes to ``flags``."""
-    column, rows = feature.axis.column, []
-    names = [f"{column.name} {quantile}" for quantile in (QUARTILES[0], MEDIAN, QUARTILES[1])]
-    for index, group in enumerate(groups):
-        distribution = cumulative(released, feature, index)
-        terms = tuple(f"{group} {name}" for name in names)
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """What was released of the groups: how large each is, and what is said of them."""
+
+    released: Released
+    names: tuple[str, ...]
+    sizes: list[_Size]
+    flags: list[Flag]
+
+    @property
+    def completeness(self) -> Completeness:
+        """Counts all but who has no level of the column that divides them."""
+        weights = np.sum([size.gradient for size in self.sizes], axis=0)
+        part, error = sum(size.part for size in self.sizes), math.sqrt(spread(weights, self.released.deviations))
+        present, _ = _Size(part, weights, error).records(self.released)
+        one = self.sizes[0].error if len(self.sizes) == 1 else error
+        return completeness_of(self.released, (present, one * self.released.weight), weights)
+
+    def unless_few(self, row: Estimate, few_flags: list[Flag], index: int) -> Estimate:
+        """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
+        self.flags.extend(replace(flag, terms=(f"{self.names[index]} {row.term}",)) for flag in few_flags)
+        if not few_flags or math.isnan(row.value):
+            return row
+        return replace(row, value=math.nan, of_population=(0.0, row.of_population[1]), of_noise=(0.0, row.of_noise[1]))
+
+
+@dataclass(frozen=True)
+class _Question(ABC):
+    """What the table asks of one column in each group, and of two groups together; terms begin with the name of the column."""
+
+    column: Column
+    by: Column | None
+
+    @property
+    @abstractmethod
+    def feature(self) -> Feature:
+        """What it is read from."""
+
+    @abstractmethod
+    def rows(self, groups: _Groups, index: int) -> list[Estimate]:
+        """The estimates in one group, by its place; what there is to say goes to the groups' flags."""
+
+    @abstractmethod
+    def moved(self, around: Around, index: int) -> Mapping[str, float]:
+        """How far each of its terms moves in one group."""
+
+    def compared(self, groups: _Groups) -> tuple[Estimate | None, HypothesisTest | None]:
+        """The standardised difference of two groups, and the test that all are alike, where there are any."""
+        return None, None
+
+    @property
+    def absent(self) -> str:
+        """The term of the part that is missing, which is one of all records."""
+        return f"{self.column.name} {MISSING}"
+
+    def name_in(self, index: int) -> str:
+        """How sentences end about one of several groups."""
+        return "" if self.by is None else f" in {self.by.categories[index]}"
+
+    def present(self, released: Released) -> list[tuple[float, float]]:
+        """How many records of each group have a value, and the error of the noise in that."""
+        # Of a median, those that have a mean.
+        feature = ColumnBlock(self.column, self.by) if self.column.numeric else _Levels(self.column, self.by).feature
+        weights = feature.complete[None] if self.by is None else feature.complete_in(self.by.name)
+        assert weights is not None  # noqa: S101
+        return [records_of(released, feature, row) for row in weights]
+
+
+class _Numbers(_Question):
+    """Mean, standard deviation and missing part of a column of numbers."""
+
+    @property
+    def feature(self) -> ColumnBlock:
+        return ColumnBlock(self.column, self.by)
+
+    def rows(self, groups: _Groups, index: int) -> list[Estimate]:
+        column, group, present = self.column, groups.names[index], summary(groups.released, self.feature, index)
+        mean, deviation = (f"{column.name} {moment}" for moment in ("mean", "sd"))
+        rows = [estimate_of_mean(mean, present, column)]
+        largest = column.width / math.sqrt(2)
+        if present is None:
+            text = "too few values for the noise, left out"
+            terms = (f"{group} {mean}", f"{group} {deviation}")
+            groups.flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
+            rows.append(Estimate.unknown(deviation, (0.0, largest)))
+        else:
+            variance = present.estimate_of_variance(deviation, largest**2)
+            if not variance.known:
+                text = f"{column.name} in {group}: noise hides the variance; only an upper end is known"
+                groups.flags.append(Flag("no-variance", text, (f"{group} {deviation}",)))
+            rows.append(square_root(variance, deviation))
+        return rows if self.feature.imputed else [*rows, self._missing(groups, index)]
+
+    def _missing(self, groups: _Groups, index: int) -> Estimate:
+        """The part of a group without a value."""
+        released, size = groups.released, groups.sizes[index]
+        if not size.part * released.weight > least_count(LEAST_PRESENT, size.error * released.weight):
+            return Estimate.unknown(self.absent, (0.0, 1.0))
+        where = released.places[self.feature][index * self.feature.size // self.feature.groups]
+        present = float(released.quantities[where]) / size.part
+        gradient = size.gradient * present
+        gradient[where] -= 1.0
+        noise, records = spread(gradient / size.part, released.deviations), released.weight * size.part
+        row = Estimate.proportion(self.absent, 1 - present, noise, records)
+        name = self.absent + self.name_in(index)
+        return groups.unless_few(row, few(name, row.value, row.noise, row.of_population[1] * records) if noise else [], index)
+
+    def compared(self, groups: _Groups) -> tuple[Estimate | None, HypothesisTest | None]:
+        summaries = [summary(groups.released, self.feature, index) for index in range(len(groups.names))]
+        present = [each for each in summaries if each is not None]
+        apart = None
+        if len(summaries) == 2:
+            apart = difference_of_means(summaries[0], summaries[1], self.column, groups.flags, f"{SMD} {self.column.name}")
+        if len(present) < 2:
+            return apart, None
+        return apart, welch_t(*present) if len(summaries) == 2 else welch_anova(present)
+
+    def moved(self, around: Around, index: int) -> Mapping[str, float]:
+        half, own = self.column.width / 2, moved_block(around, self.feature, index)
+        if own is None:
+            return {}
+        return {f"{self.column.name} mean": half * float(own.means[0]), f"{self.column.name} sd": half * own.deviation()}
+
+
+class _Medians(_Question):
+    """Median and quartiles of a column of numbers."""
+
+    @property
+    def feature(self) -> PrefixTable:
+        return prefix_table(self.column, None, None, self.by, _BINS)
+
+    @property
+    def _terms(self) -> list[str]:
+        return [f"{self.column.name} {quantile}" for quantile in (QUARTILES[0], MEDIAN, QUARTILES[1])]
+
+    def rows(self, groups: _Groups, index: int) -> list[Estimate]:
+        column, group, distribution = self.column, groups.names[index], cumulative(groups.released, self.feature, index)
+        subject, terms = f"{column.name} in {group}", tuple(f"{group} {name}" for name in self._terms)
         if distribution is None:
-            text = "too few values for the noise, no median"
-            flags.append(Flag.shared("nothing-present", f"{column.name} in {group}", text, terms))
-            rows += [Estimate.unknown(name, (column.low, column.high)).of(group) for name in names]
-            continue
-        for name, term, (row, own_flags) in zip(
-            names, terms, quantile_rows(distribution, _QUARTERS, 1 / released.weight), strict=True
-        ):
-            rows.append(replace(row, term=name).of(group))
-            flags += [replace(flag, message=f"{column.name} in {group}: {flag.message}", terms=(term,)) for flag in own_flags]
-    return rows
+            groups.flags.append(Flag.shared("nothing-present", subject, "too few values for the noise, no median", terms))
+            return [Estimate.unknown(name, (column.low, column.high)) for name in self._terms]
+        found = quantile_rows(distribution, _QUARTERS, 1 / groups.released.weight)
+        for term, (_, flags) in zip(terms, found, strict=True):
+            groups.flags.extend(replace(flag, message=f"{subject}: {flag.message}", terms=(term,)) for flag in flags)
+        return [replace(row, term=name) for name, (row, _) in zip(self._terms, found, strict=True)]
+
+    def moved(self, around: Around, index: int) -> Mapping[str, float]:
+        return dict(zip(self._terms, moved_quantiles(around, self.feature, _QUARTERS, index), strict=True))
 
 
-def _deviation(group_summary: Summary | None, column: Column, group: str, flags: list[Flag]) -> Estimate:
-    """Ends of its intervals are the square roots of those of the variance."""
-    term, largest_sd = f"{column.name} sd", column.width / math.sqrt(2)
-    if group_summary is None:
-        return Estimate.unknown(term, (0.0, largest_sd))
-    variance = group_summary.estimate_of_variance(term, largest_sd**2)
-    if not variance.known:
-        text = f"{column.name} in {group}: noise hides the variance; only an upper end is known"
-        flags.append(Flag("no-variance", text, (f"{group} {term}",)))
-    return square_root(variance, term)
+class _Levels(_Question):
+    """The proportion of each level of a column in the present values, and the part that is missing."""
 
+    @property
+    def feature(self) -> CellIndicators:
+        return CellIndicators((Axis(self.column),) if self.by is None else (Axis(self.by), Axis(self.column)))
 
-def _moved_numbers(around: Around, feature: ColumnBlock, group: int) -> dict[str, float]:
-    """How far mean and standard deviation of a column move in one group."""
-    half, own = feature.column.width / 2, moved_block(around, feature, group)
-    return {} if own is None else {"mean": half * float(own.means[0]), "sd": half * own.deviation()}
+    def _asked(self, index: int) -> Iterator[tuple[str, str, Array, Array]]:
+        """Each level with its term, and the weights of a group's cells with it and of those that count."""
+        table, labels = self.feature, (*self.column.categories, MISSING)
+        own = np.ones(table.size) if self.by is None else table.along(0, np.eye(table.shape[0])[index])
+        of_levels = [own * table.along(len(table.axes) - 1, cell) for cell in np.eye(len(labels))]
+        for level in (YES, MISSING) if self.column.boolean else labels:
+            term = self.absent if level == MISSING else f"{self.column.name}:{level}"
+            yield level, term, of_levels[labels.index(level)], own if level == MISSING else own - of_levels[-1]
 
+    def rows(self, groups: _Groups, index: int) -> list[Estimate]:
+        rows = []
+        for level, term, chosen, counted in self._asked(index):
+            subject = f"{self.column.name} {level}{self.name_in(index)}"
+            row, flags = part_of(groups.released, self.feature, chosen, counted, subject, term)
+            rows.append(groups.unless_few(row, flags, index))
+        return rows
 
-def _moved_levels(around: Around, feature: CellIndicators, column: Column, group: int) -> Iterator[tuple[str, float]]:
-    """How far the proportion of each level of a column moves in one group, and the part that is missing."""
-    labels = (*column.categories, MISSING)
-    own, chosen_at = _of_group(feature, group), len(feature.axes) - 1
-    for level in (YES, MISSING) if column.boolean else labels:
-        chosen, counted = _level_weights(feature, own, labels, level, chosen_at)
-        term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
-        yield term, around.ratio(feature, chosen, counted)
+    def compared(self, groups: _Groups) -> tuple[Estimate | None, HypothesisTest | None]:
+        if self.by is None:
+            return None, None
+        released, feature, column = groups.released, self.feature, self.column
+        there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
+        cells = released.mean(feature)[there] * released.weight
+        covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
+        test, flags = independence(cells, covariance)
+        groups.flags.extend(replace(flag, message=f"{column.name}: {flag.message}") for flag in flags)
+        for index, upper in KnownMargins.of(cells, covariance, released.weight).hidden_columns.items():
+            level = column.categories[index]
+            # Of a boolean column there is a row for yes only.
+            terms = tuple(f"{group} {column.name}:{YES if column.boolean else level}" for group in groups.names)
+            groups.flags.append(left_out(f"{column.name} {level}", upper, terms))
+        if len(groups.names) != 2:
+            return None, test
+        return difference_of_levels(column, cells, covariance, groups.flags, f"{SMD} {column.name}"), test
 
-
-def _of_group(feature: CellIndicators, group: int) -> Array:
-    """Weights of the cells of one group, (size,)."""
-    return feature.along(0, np.eye(feature.shape[0])[group]) if len(feature.axes) > 1 else np.ones(feature.size)
-
-
-def _level_weights(feature: CellIndicators, own: Array, labels: tuple[str, ...], level: str, axis: int) -> tuple[Array, Array]:
-    """Weights of a group's cells with a level, and of those that count."""
-    chosen = own * feature.along(axis, np.eye(len(labels))[labels.index(level)])
-    return chosen, own if level == MISSING else own * (1 - feature.along(axis, np.eye(len(labels))[-1]))
-
-
-def _missing(released: Released, column: Column, feature: ColumnBlock, group: int, size: _Size) -> Estimate:
-    """The part of a group without a value."""
-    term = f"{column.name} {MISSING}"
-    if not size.part * released.weight > least_count(LEAST_PRESENT, size.error * released.weight):
-        return Estimate.unknown(term, (0.0, 1.0))
-    where = released.places[feature][group * feature.size // feature.groups]
-    present = float(released.quantities[where]) / size.part
-    gradient = size.gradient * present
-    gradient[where] -= 1.0
-    noise = spread(gradient / size.part, released.deviations)
-    return Estimate.proportion(term, 1 - present, noise, released.weight * size.part)
-
-
-def _unless_few(row: Estimate, few_flags: list[Flag], flags: list[Flag]) -> Estimate:
-    """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
-    flags += [replace(flag, terms=(f"{row.group} {row.term}",)) for flag in few_flags]
-    if not few_flags or math.isnan(row.value):
-        return row
-    return replace(row, value=math.nan, of_population=(0.0, row.of_population[1]), of_noise=(0.0, row.of_noise[1]))
-
-
-def _levels(
-    released: Released, column: Column, feature: CellIndicators, groups: list[str], flags: list[Flag]
-) -> tuple[list[Estimate], HypothesisTest | None]:
-    """The proportion of each level of a column in the present values of each group, and the part that is missing."""
-    labels = (*column.categories, MISSING)
-    grouped = len(feature.axes) > 1
-    rows = []
-    for index, group in enumerate(groups):
-        own = _of_group(feature, index)
-        for level in (YES, MISSING) if column.boolean else labels:
-            chosen, counted = _level_weights(feature, own, labels, level, len(feature.axes) - 1)
-            level_name = f"{column.name} {level}" + (f" in {group}" if grouped else "")
-            term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
-            row, own_flags = part_of(released, feature, chosen, counted, level_name, term)
-            row = row.of(group)
-            rows.append(_unless_few(row, own_flags, flags))
-    if not grouped:
-        return rows, None
-    there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
-    cells = released.mean(feature)[there.ravel()] * released.weight
-    covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
-    test, own_flags = independence(cells.reshape(there.shape), covariance)
-    flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in own_flags]
-    margins = KnownMargins.of(cells.reshape(there.shape), covariance, released.weight)
-    for index, upper in margins.hidden_columns.items():
-        level = column.categories[index]
-        # Of a boolean column there is a row for yes only.
-        shown = YES if column.boolean else level
-        flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{shown}" for group in groups)))
-    if len(groups) == 2:
-        rows.append(difference_of_levels(column, cells.reshape(there.shape), covariance, flags, f"{SMD} {column.name}").of(SMD))
-    return rows, test
+    def moved(self, around: Around, index: int) -> Mapping[str, float]:
+        return {term: around.ratio(self.feature, chosen, counted) for _, term, chosen, counted in self._asked(index)}
