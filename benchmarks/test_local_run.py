@@ -21,7 +21,7 @@ from quietmean.node.local import run_local
 from quietmean.node.local.processes import ONE_THREAD, PARTY
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure
 from support.bars import Bar
 
 # Seconds of the first study that anybody runs, on an idle machine; times the bare starts of as many interpreters.
@@ -42,7 +42,7 @@ def interpreters(program: str, parties: int) -> float:
 )
 def test_a_run_beside_bare_starts(tmp_path: Path, protocol: str, parties: int, table: Callable[[str], None], bar: Bar) -> None:
     options = {"rounds": 11} if protocol == "inca" else {}
-    plan = calibrate(Target(parties, 1.0, 1e-6, colluding=parties // 10), get_protocol(protocol).from_options(options))
+    plan = calibrate(Target(parties, 1.0, 1e-6, colluding=parties // 10), configure(protocol, options))
     values = np.zeros((parties, 1))
 
     def seconds(name: str, program: tuple[str, ...] | None) -> float:

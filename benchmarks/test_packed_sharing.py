@@ -44,7 +44,7 @@ def target(colluding: int, parties: int = PARTIES) -> Target:
 
 
 def planned(colluding: int, prime: int, parties: int = PARTIES) -> PackedSharing:
-    found = PackedSharing.from_options({"prime": prime}).design(target(colluding, parties)).protocol
+    found = PackedSharing.read({"prime": prime}).design(target(colluding, parties)).protocol
     assert isinstance(found, PackedSharing)
     return found
 

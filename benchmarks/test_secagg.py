@@ -25,7 +25,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.core.workers import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import Mechanism, get_protocol, registry
+from quietmean.protocols import Mechanism, configure, registry
 from quietmean.protocols.mechanism import vector_bytes
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
@@ -70,13 +70,13 @@ def values() -> Vector:
 
 def without_noise() -> SecAggPlus:
     raw = {"threshold": THRESHOLD, "minimum": PARTIES // 2, "granularity": STEP, "sigma": 0.0, "clip": RADIUS, "noise": "none"}
-    return SecAggPlus.parse(raw | {"degree": NEIGHBOURS}, PARTIES)
+    return SecAggPlus.read(raw | {"degree": NEIGHBOURS}).resolved(PARTIES)
 
 
 def with_noise(dropouts: float) -> Plan:
     target = Target(PARTIES, EPSILON, DELTA, DIMENSION, 2 * RADIUS, COLLUDING, dropouts)
     options = {"degree": NEIGHBOURS, "threshold": THRESHOLD, "domain": "ball"}
-    return calibrate(target, SecAggPlus.from_options(options))
+    return calibrate(target, SecAggPlus.read(options))
 
 
 def run_machines(protocol: Mechanism, dropped: int, label: str, epsilon: float = math.inf) -> Cost:
@@ -140,7 +140,7 @@ class Prepared:
 def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     """CorDP-DME's machines: one message a client; who dropped out leaves its shared noise behind."""
     target = Target(PARTIES, EPSILON, DELTA, DIMENSION, 2 * RADIUS, COLLUDING, dropped / PARTIES)
-    plan = calibrate(target, get_protocol("cordp-dme").from_options(options))
+    plan = calibrate(target, configure("cordp-dme", options))
     data, schedule, source = (
         values(),
         plan.schedule(Seed.public("benchmark")),

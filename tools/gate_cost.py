@@ -53,7 +53,7 @@ def planned(parties: int, colluding: int, dropouts: float, trials: int | None) -
     """The plan, and the seconds that it took."""
     target = Target(parties, EPSILON, DELTA, COORDINATES, 1.0, colluding, dropouts)
     begun = time.process_time()
-    plan = calibrate(target, IncA.from_options({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=trials)
+    plan = calibrate(target, IncA.read({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=trials)
     return plan, time.process_time() - begun
 
 

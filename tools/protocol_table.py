@@ -14,6 +14,7 @@ from typing import Any
 
 from release import newest
 
+from quietmean.core.schema import options_of
 from quietmean.protocols import Mechanism, Server, registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.literature import Publication
@@ -146,7 +147,7 @@ def _options() -> str:
     """All options, each once, with the protocols that have it."""
     owners: dict[str, list[str]] = {}
     for name, kind in _all().items():
-        for one in kind.options().values():
+        for one in options_of(kind).values():
             if one.flag is not None:
                 choices = f": {', '.join(f'`{choice}`' for choice in one.choices)}" if one.choices else ""
                 owners.setdefault(f"| `--{one.flag}` | `{one.key}` | {one.help}{choices} |", []).append(f"`{name}`")

@@ -14,7 +14,7 @@ from quietmean.core.readable import decimals_for, fixed, with_error
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import NodeResult
 from quietmean.node.local.runner import LocalOutcome
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
@@ -30,7 +30,7 @@ HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
 
 def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, lost: bool = False) -> Execution:
     options: dict[str, object] = {"rounds": 4} if protocol in ("inca", "gossip") else {}
-    asked = get_protocol(protocol).from_options(options)
+    asked = configure(protocol, options)
     configured = asked.template(Target(parties=parties, epsilon=1.0, delta=DELTA)).with_noise(1.5, 3.0)
     schedule = configured.draw_schedule(parties, Seed.public("report"))
     trace = ExecutionTrace.everyone(schedule.rounds, parties)
@@ -239,7 +239,7 @@ def test_traffic_counts_what_the_transcript_says() -> None:
 def test_of_what_might_be_sent_only_what_came_is_drawn() -> None:
     # In packed sharing everybody may send to everybody in every round that a further ballot would need.
     target = Target(6, 1.0, 1e-6, sensitivity=1.0, colluding=1)
-    plan = get_protocol("packed-sharing").from_options({}).calibrate(target)
+    plan = configure("packed-sharing").calibrate(target)
     execution = plan.execution(Seed.public("all"), ExecutionTrace.everyone(plan.protocol.rounds, 6))
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[3:] = True

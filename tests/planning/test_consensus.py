@@ -47,13 +47,13 @@ def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
     many = Target(parties=30, epsilon=1.0, delta=1e-5)
     options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}
     with pytest.raises(InputError, match=r"bits is 2, but with theta 0 and differences over two steps .* for ever .* take 4"):
-        Consensus.from_options(options).template(many)
+        Consensus.read(options).template(many)
     for step, enough in ((0.3, 3), (1.0, 4)):
-        automatic = Consensus.from_options({**options, "c": step, "bits": "auto"}).template(many).quantisation
+        automatic = Consensus.read({**options, "c": step, "bits": "auto"}).template(many).quantisation
         assert automatic is not None
         assert automatic.bits == enough
     # An execution file may have them: what happened is accounted for.
-    assert Consensus.parse(options, 30).quantisation is not None
+    assert Consensus.read(options).resolved(30).quantisation is not None
     target = Target(parties=8, epsilon=1.0, delta=1e-5, colluding=2)
     with pytest.raises(InputError, match="for ever"):
         calibrate(target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))

@@ -36,7 +36,7 @@ TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
 
 
 def planned(**options: Any) -> Plan:
-    return calibrate(TARGET, IncA.from_options({"rounds": 4, **options}))
+    return calibrate(TARGET, IncA.read({"rounds": 4, **options}))
 
 
 def chosen(star: float, delta: float, largest: float = 0.0, target: Target = TARGET) -> IncA:
@@ -84,22 +84,22 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
 def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
     halves = {"c": [0.5, 0.25, 0.25], "Z": [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]}
     with pytest.raises(InputError, match=r"not a whole \(c, Z\) of determinant \+-1"):
-        calibrate(TARGET, IncA.from_options({"injection": halves}))
+        calibrate(TARGET, IncA.read({"injection": halves}))
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
     with pytest.raises(InputError, match="choose early or incremental"):
-        IncA.parse({**raw, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4)
-    assert IncA.parse(raw, 4).grid == 0.0
+        IncA.read({**raw, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4)
+    assert IncA.read(raw).resolved(4).grid == 0.0
     doubled = {"c": [1.0, 0.0, 0.0], "Z": [[2.0, 0.0], [-2.0, 1.0], [0.0, -1.0]]}
     with pytest.raises(InputError, match="determinant"):
-        IncA.parse({**raw, "injection": doubled, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4)
+        IncA.read({**raw, "injection": doubled, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4)
     whole = {"c": [2.0, -1.0, 0.0], "Z": [[1.0, 0.0], [3.0, 1.0], [-4.0, -1.0]]}
-    assert IncA.parse({**raw, "injection": whole, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4).portions == 1
+    assert IncA.read({**raw, "injection": whole, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4).portions == 1
 
 
 def test_files_of_before_keep_their_float64_noise() -> None:
     """A grid with 32 bits and no word of noise is rounded float64 noise."""
     raw = {"rounds": 3, "sigma_star": 1.0, "sigma_delta": 3.0, "value_bits": 32, "grid": 2.0**-20, "largest_value": 10.0}
-    old = IncA.parse({**raw, "dimension": 2}, 4)
+    old = IncA.read({**raw, "dimension": 2}).resolved(4)
     assert not old.whole
     assert old.injection == "incremental"
     assert any(
@@ -108,7 +108,7 @@ def test_files_of_before_keep_their_float64_noise() -> None:
         .privacy(1e-6)
         .terms.conversion.notes
     )
-    assert IncA.parse({**raw, "dimension": 2, "noise": "discrete"}, 4).whole
+    assert IncA.read({**raw, "dimension": 2, "noise": "discrete"}).resolved(4).whole
 
 
 @pytest.mark.slow
@@ -161,10 +161,10 @@ def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
-        IncA.parse({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}, 5)
+        IncA.read({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}).resolved(5)
     if "dimension" not in fields:
         with pytest.raises(InputError, match=words.replace(".", r"\.")):
-            get_protocol("gossip").parse({"rounds": 3, **fields}, 5)
+            get_protocol("gossip").read({"rounds": 3, **fields}).resolved(5)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import required_delta
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import Mechanism, configure, get_protocol
+from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.inca import IncA
@@ -45,7 +45,7 @@ def planned(protocol: Mechanism) -> Plan:
 @pytest.mark.slow
 def test_plans_survive_a_round_trip() -> None:
     for name in ("inca", "local-dp", "central-dp", "gossip"):
-        plan = planned(get_protocol(name).from_options({}))
+        plan = planned(configure(name))
         again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
         assert again.digest == plan.digest
         assert again.to_json() == plan.to_json()
@@ -62,7 +62,7 @@ def test_calibration_is_deterministic() -> None:
 def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: float, delta: float, colluding: int) -> None:
     """The executions that calibration saw: the same seeds, all coalitions of the planned size."""
     target = Target(parties=7, epsilon=epsilon, delta=delta, colluding=colluding, dropouts=0.2, sensitivity=3.0)
-    protocol = get_protocol(name).from_options({})
+    protocol = configure(name)
     template = protocol.template(target)
     seed = Seed.public("calibration", str(target.describe()), name, str(template.describe()))
     plan = calibrate(target, protocol, executions=6)
@@ -142,7 +142,7 @@ def test_ranking_prefers_the_accurate() -> None:
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match="no option 'speed'"):
-        IncA.from_options({"speed": 9})
+        IncA.read({"speed": 9})
 
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
@@ -305,7 +305,7 @@ def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float
 @pytest.mark.parametrize(("parties", "colluding", "dropouts"), [(3, 2, 0.0), (4, 2, 0.3), (6, 3, 0.3), (8, 4, 0.2), (6, 1, 0.3)])
 def test_a_promise_of_inca_never_costs_more_than_local_privacy(parties: int, colluding: int, dropouts: float) -> None:
     target = Target(parties=parties, colluding=colluding, dropouts=dropouts, epsilon=1.0, delta=1e-6)
-    plan, local = (calibrate(target, configure(name, {})) for name in ("inca", "local-dp"))
+    plan, local = (calibrate(target, configure(name)) for name in ("inca", "local-dp"))
     # Predicted from some hundred histories, in which others leave than in those of local privacy.
     assert plan.prediction["mse_noise"] <= 1.1 * local.prediction["mse_noise"]
     assert plan.epsilon_a_priori <= target.epsilon * (1 + 1e-9)

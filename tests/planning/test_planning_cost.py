@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import options_of
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import general_protocols, rank
@@ -72,7 +73,7 @@ def test_memory_is_about_what_is_stated(name: str) -> None:
 
 def test_every_plan_of_a_hundred_parties_is_made() -> None:
     for name, kind in registry().items():
-        assert kind.options() is not None
+        assert options_of(kind) is not None
         assert not configure(name).traits.planning_cost.too_much(100), name
     assert not PlanningCost().too_much(10**9)
     assert PlanningCost(1e5, 0.01).too_much(100) == "8 GB and 1e+02 s of one core"

@@ -47,7 +47,7 @@ def test_a_sparse_design_holds_and_says_what_it_costs() -> None:
 
 
 def plan(dropouts: float = 0.0, options: dict[str, Any] | None = None, parties: int = 20) -> Plan:
-    return calibrate(Target(parties, 1.0, 1e-6, 2, 1.0, 3, dropouts), CorDPDME.from_options(options or {}))
+    return calibrate(Target(parties, 1.0, 1e-6, 2, 1.0, 3, dropouts), CorDPDME.read(options or {}))
 
 
 def test_plans_keep_the_target_and_are_the_same_everywhere() -> None:

@@ -141,7 +141,7 @@ def test_the_page_about_liars_says_how_much_that_is() -> None:
     reports = [
         calibrate(
             Target(epsilon=epsilon, delta=1e-6, colluding=1, parties=10, dimension=2, sensitivity=2.0),
-            configure("priv-unit-g", {}),
+            configure("priv-unit-g"),
         )
         for epsilon in (1.0, 8.0)
     ]

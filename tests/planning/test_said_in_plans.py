@@ -19,7 +19,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.influence import planned_influence
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME, SMALL_PRIME
 from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
@@ -74,7 +74,7 @@ def table() -> list[list[str]]:
 def planned(parties: int, prime: int | None = None, dimension: int = 1) -> tuple[Plan, float, float]:
     """The plan, how far one party moves the mean, and the chance that a number uniform modulo p makes no possible sum."""
     target = Target(parties, 1.0, 1e-6, dimension, 1.0, max(1, parties // 10), 0.1)
-    plan = calibrate(target, get_protocol("packed-sharing").from_options({} if prime is None else {"prime": prime}))
+    plan = calibrate(target, configure("packed-sharing", {} if prime is None else {"prime": prime}))
     influence, protocol = planned_influence(plan), plan.protocol
     assert influence is not None
     assert isinstance(protocol, PackedSharing)

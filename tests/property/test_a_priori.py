@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quietmean.privacy import Charge, mu_of_budget
-from quietmean.protocols import Target, get_protocol, registry
+from quietmean.protocols import Target, configure, get_protocol, registry
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.execution import Execution
 from quietmean.testing.strategies import executions
@@ -79,13 +79,13 @@ def test_no_history_settles_for_more_than_was_reserved(name: str, limit: int) ->
 )
 def test_plans_by_formula_promise_their_target(name: str, options: dict[str, Any]) -> None:
     target = Target(20, 1.0, DELTA, 1, 1.0, 2, 0.1)
-    plan = get_protocol(name).from_options(options).calibrate(target)
+    plan = configure(name, options).calibrate(target)
     assert 0.9 * mu_of_budget(1.0, DELTA) < plan.a_priori.mu <= mu_of_budget(1.0, DELTA) * (1 + 1e-6)
 
 
 @pytest.mark.slow
 def test_without_noise_nothing_is_promised() -> None:
-    plan = get_protocol("gossip").from_options({}).calibrate(Target(6, 1.0, DELTA), no_privacy=True)
+    plan = configure("gossip").calibrate(Target(6, 1.0, DELTA), no_privacy=True)
     assert np.isinf(plan.a_priori.mu)
     assert "there is no noise" in plan.a_priori.enforced_by
 
@@ -94,5 +94,5 @@ def test_pure_privacy_is_dominated() -> None:
     """(epsilon, 0) and the Gaussian mechanism of the promised mu agree at delta = 0: the same total variation."""
     from scipy.stats import norm
 
-    promised = get_protocol("priv-unit-g").parse({"epsilon": 1.5}, 4).a_priori(4, 3, 2.0, DELTA)
+    promised = get_protocol("priv-unit-g").read({"epsilon": 1.5}).resolved(4).a_priori(4, 3, 2.0, DELTA)
     assert 2 * norm.cdf(promised.mu / 2) - 1 == pytest.approx((np.exp(1.5) - 1) / (np.exp(1.5) + 1), rel=1e-9)

@@ -28,7 +28,7 @@ TOLERANCE = 1e-6
 
 
 def inca(**fields: object) -> IncA:
-    return IncA.parse({"rounds": 5, "sigma_star": 0.7, "sigma_delta": 1.9} | fields, 6)
+    return IncA.read({"rounds": 5, "sigma_star": 0.7, "sigma_delta": 1.9} | fields).resolved(6)
 
 
 def known_before_release(execution: Execution, party: int) -> float:

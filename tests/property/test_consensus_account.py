@@ -119,7 +119,7 @@ ARRIVES, UNNOTICED, IS_LOST = range(3)
 
 def consensus(parties: int, edges: list[list[int]], **more: Any) -> Consensus:
     fields = {"sigma_z": 2.0, "theta": 0.2, "c": 0.4, "iterations": 2, "patience": 3, "open_edges": "all", **more}
-    return Consensus.parse({"edges": edges, **fields}, parties)
+    return Consensus.read({"edges": edges, **fields}).resolved(parties)
 
 
 RING = [[0, 1], [0, 3], [1, 2], [2, 3]]

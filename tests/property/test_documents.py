@@ -32,10 +32,10 @@ def test_every_protocol_survives_its_json(name: str) -> None:
     @given(PARAMETERS[name](PARTIES) if name in PARAMETERS else documents(protocol, PARTIES))
     def survives(raw: dict[str, Any]) -> None:
         try:
-            value = protocol.parse(raw, PARTIES)
+            value = protocol.read(raw).resolved(PARTIES)
         except InputError:
             reject()
-        again = protocol.parse(json.loads(canonical_json(value.describe())), PARTIES)
+        again = protocol.read(json.loads(canonical_json(value.describe()))).resolved(PARTIES)
         assert again == value
         assert again.describe() == value.describe()
         drawn.add(value)

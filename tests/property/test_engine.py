@@ -191,7 +191,7 @@ def make_case(number: int) -> Case:
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    execution = Execution(IncA.parse(raw, parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.read(raw).resolved(parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number % 4))
 
 

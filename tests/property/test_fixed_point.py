@@ -212,7 +212,7 @@ def plain(rounds: int, out_degree: int, step: float, parties: int = 8, schedule:
     """Without faults, on a grid, or with a step of 0 in float64."""
     raw = {"rounds": rounds, "sigma_star": 1.0, "sigma_delta": 3.0, "out_degree": out_degree, "schedule": schedule}
     fields = {"value_bits": 32, "grid": step, "largest_value": 100.0} if step else {}
-    protocol = IncA.parse(raw | fields, parties)
+    protocol = IncA.read(raw | fields).resolved(parties)
     drawn = protocol.draw_schedule(parties, insecure_seed(rounds))
     return Execution(protocol, drawn, ExecutionTrace.everyone(rounds, parties), 1.0, np.ones(parties))
 

@@ -50,9 +50,9 @@ def plans() -> dict[str, Plan]:
         "dimension": 2,
     }
     return {
-        "packed-sharing": Plan(target, PackedSharing.parse(packed, PARTIES)),
-        "cordp-dme": Plan(target, get_protocol("cordp-dme").parse({"sigma_own": 0.6, "sigma_pair": 1.5}, PARTIES)),
-        "muffliato": Plan(target, get_protocol("muffliato").parse({"sigma": 0.9, "rounds": 2}, PARTIES)),
+        "packed-sharing": Plan(target, PackedSharing.read(packed).resolved(PARTIES)),
+        "cordp-dme": Plan(target, get_protocol("cordp-dme").read({"sigma_own": 0.6, "sigma_pair": 1.5}).resolved(PARTIES)),
+        "muffliato": Plan(target, get_protocol("muffliato").read({"sigma": 0.9, "rounds": 2}).resolved(PARTIES)),
     }
 
 

@@ -48,7 +48,7 @@ class Case:
     def execution(self) -> Execution:
         rounds = len(self.sent)
         portions = rounds + 1 if self.injection == "incremental" else 1
-        protocol = IncA.parse(
+        protocol = IncA.read(
             {
                 "rounds": rounds,
                 "injection": self.injection,
@@ -58,9 +58,8 @@ class Case:
                 "noise": "discrete",
                 "grid": 1.0,
                 "dimension": 1,
-            },
-            3,
-        )
+            }
+        ).resolved(3)
         online = np.ones((rounds + 1, 3), dtype=np.bool_)
         for party, its in enumerate(self.online):
             online[:, party] = np.isin(np.arange(rounds + 1), its)

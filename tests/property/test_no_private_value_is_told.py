@@ -30,7 +30,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, secrecy
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload
@@ -423,7 +423,7 @@ def test_no_store_has_the_value_whenever_its_party_is_killed(name: str, tmp_path
     """At any write, committed or not, for good or coming back; and after the end."""
     options = {"inca": {"rounds": 3}, "consensus": {"iterations": 3}, "muffliato": {"rounds": 3}}.get(name, {})
     target = qm.Target(parties=4, epsilon=1.0, delta=1e-6, dimension=3, sensitivity=2.0)
-    plan = get_protocol(name).from_options(options).calibrate(target)
+    plan = configure(name, options).calibrate(target)
     values = 0.137 + 0.0731928374 * np.arange(12.0).reshape(4, 3)
     secret = [patterns(plan, value, 1.0) for value in values]
     for write, away in [(None, None), (3, None), (5, 0.5), (8, None), (11, None), (14, 0.5)]:

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.party import Message, PartyId, Vector
+from quietmean.core.schema import options_of
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols import Mechanism, registry
+from quietmean.protocols import Mechanism, configure, registry
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.traits import ANY_DOMAIN
@@ -191,15 +192,15 @@ PARAMETERS = {
 
 def plan_of(protocol: type[Mechanism], parties: int) -> Plan:
     """Any protocol with some noise and values that it accepts; few rounds where it mixes."""
-    options: dict[str, Any] = {"rounds": 4} if "rounds" in protocol.options() else {}
+    options: dict[str, Any] = {"rounds": 4} if "rounds" in options_of(protocol) else {}
     if protocol.name == "consensus":
         options = {"graph": "ring", "iterations": 4}
     # The unit sphere is as wide as that; others hold no more than the smaller one.
     sensitivity = 2.0 if protocol.TRAITS.domain != ANY_DOMAIN else 0.5
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=sensitivity)
     if protocol.name in PARAMETERS:
-        return Plan(target, protocol.parse(PARAMETERS[protocol.name], parties))
-    return Plan(target, protocol.from_options(options).template(target))
+        return Plan(target, protocol.read(PARAMETERS[protocol.name]).resolved(parties))
+    return Plan(target, configure(protocol.name, options).template(target))
 
 
 def accepted_values(plan: Plan, parties: int) -> Vector:

@@ -96,7 +96,7 @@ def plans(parties: int) -> dict[str, Plan]:
         "inca": {"rounds": 3, "sigma_star": 0.7, "sigma_delta": 1.8},
         "muffliato": {"sigma": 0.9, "rounds": 3},
     }
-    return {name: Plan(target, get_protocol(name).parse(options, parties)) for name, options in some.items()}
+    return {name: Plan(target, get_protocol(name).read(options).resolved(parties)) for name, options in some.items()}
 
 
 def holds_under_faults(name: str, examples: int) -> int:
@@ -147,7 +147,7 @@ def released_unrecorded(outcome: FaultOutcome) -> set[tuple[PartyId, PartyId]]:
 
 def local_dp(parties: int) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
-    return Plan(target, get_protocol("local-dp").parse({"sigma": 0.8}, parties))
+    return Plan(target, get_protocol("local-dp").read({"sigma": 0.8}).resolved(parties))
 
 
 def lost_as_it_was_written() -> FaultPlan:
@@ -190,7 +190,7 @@ def releases_hold_under_faults(name: str, examples: int) -> int:
         parties = data.draw(st.integers(3, 5))
         target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
         faults = data.draw(fault_plans(parties))
-        outcome = outcome_of(Plan(target, get_protocol(name).parse(options, parties)), faults)
+        outcome = outcome_of(Plan(target, get_protocol(name).read(options).resolved(parties)), faults)
         assert released_unrecorded(outcome) == set(), faults
         away += any(not result.execution.contributors().all() for result in outcome.results.values())
 

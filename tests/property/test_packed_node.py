@@ -37,7 +37,7 @@ VOTED = DEALT + PARTIES + 2 + PARTIES
 def packed(secrets: int = 3) -> Plan:
     """Seven parties of which one may lie: q = 5, T = 1 + ``secrets``."""
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=5)
-    protocol = PackedSharing.parse(
+    protocol = PackedSharing.read(
         {
             "members": PARTIES,
             "colluding": 1,
@@ -50,9 +50,8 @@ def packed(secrets: int = 3) -> Plan:
             "sigma": 2.0**-8,
             "clip": 0.5,
             "dimension": 5,
-        },
-        PARTIES,
-    )
+        }
+    ).resolved(PARTIES)
     return Plan(target, protocol)
 
 

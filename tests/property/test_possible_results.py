@@ -17,6 +17,7 @@ from quietmean.planning.accuracy import released_noise
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.planning.release_bounds import PossibleReleases, deviations_allowed
+from quietmean.protocols import configure
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
@@ -146,7 +147,7 @@ def test_a_hundred_thousand_honest_coordinates(name: str) -> None:
     study = StudyTerms.parse({"epsilon": 1.0, "delta": 1e-6, "protocol": name, "column": [COLUMNS[0]], "accept_wide": True})
     plan = study.choice(PARTIES).plan
     target = replace(plan.target, dimension=1000, sensitivity=plan.target.sensitivity * np.sqrt(1000))
-    plan = calibrate(target, type(plan.protocol).from_options({}))
+    plan = calibrate(target, configure(type(plan.protocol).name, {}))
     weights = np.ones(PARTIES)
     (execution,) = executions(plan, weights)[:1]
     largest = max(part.high for part in plan.input_domain.parts)

@@ -38,7 +38,7 @@ def make_execution(
 ) -> Execution:
     """Without noise: sums are exact."""
     raw = {"threshold": threshold, "minimum": minimum, "granularity": STEP, "sigma": 0.0, "clip": 1000.0, "noise": "none"}
-    protocol = get_protocol(name).parse(raw | {"degree": degree, "bits": bits, "aggregator": aggregator}, parties)
+    protocol = get_protocol(name).read(raw | {"degree": degree, "bits": bits, "aggregator": aggregator}).resolved(parties)
     schedule = protocol.draw_schedule(parties, insecure_seed(11))
     return Execution(protocol, schedule, ExecutionTrace.everyone(ROUNDS, parties), 1.0, np.ones(parties))
 

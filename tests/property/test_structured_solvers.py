@@ -78,7 +78,7 @@ def make_case(number: int) -> Case:
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    execution = Execution(IncA.parse(raw, parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.read(raw).resolved(parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number // 2 % 4))
 
 
@@ -175,7 +175,7 @@ def test_coalitions_of_a_large_execution_go_by_rounds() -> None:
     seed = insecure_seed(5, "large")
     schedule = make_schedule("uniform", seed, 150, 20, 1)
     trace = churn(seed, 20, 150, 0.1, 0.1)
-    protocol = IncA.parse({"rounds": 20, "sigma_star": 0.5, "sigma_delta": 3.0}, 150)
+    protocol = IncA.read({"rounds": 20, "sigma_star": 0.5, "sigma_delta": 3.0}).resolved(150)
     transcript = Execution(protocol, schedule, trace, 1.0, np.ones(150)).transcript()
     solver = CoalitionSolver(transcript)
     for _ in range(3):

@@ -112,11 +112,10 @@ def test_any_cells() -> None:
 
 def test_twice_as_many_messages_reveal_ln_2_more() -> None:
     protocols = [
-        PROTOCOL.parse(
+        PROTOCOL.read(
             {"graph": "complete", "sigma_z": 1.0, "theta": 0.2, "c": 0.5, "bits": 2, "delta_0": 0.01, "delta_min": 0.01}
-            | {"iterations": iterations},
-            5,
-        )
+            | {"iterations": iterations}
+        ).resolved(5)
         for iterations in (400, 800)
     ]
     once, twice = (cumulative_leakage(each, 0, 1.0) for each in protocols)
@@ -135,7 +134,7 @@ def test_nats_and_variance() -> None:
 
 
 def test_a_thousand_parties_in_closed_form() -> None:
-    protocol = PROTOCOL.parse({"graph": "geometric", "sigma_z": 10.0, "c": 0.2, "iterations": 200}, 1000)
+    protocol = PROTOCOL.read({"graph": "geometric", "sigma_z": 10.0, "c": 0.2, "iterations": 200}).resolved(1000)
     corrupt = range(0, 1000, 10)
     nats = mutual_information(protocol, corrupt, 1.0)
     assert nats.shape == (900,)

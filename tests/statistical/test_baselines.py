@@ -85,7 +85,7 @@ def test_one_partys_estimate_in_muffliato_carries_its_gossip_error() -> None:
     """One round on a ring: an estimate is the mean of three noisy values, not of all. 4000 runs, z-test on the squares."""
     plan = Plan(
         Target(parties=9, epsilon=1.0, delta=1e-6),
-        get_protocol("muffliato").parse({"sigma": 2.0, "rounds": 1, "schedule": "ring"}, 9),
+        get_protocol("muffliato").read({"sigma": 2.0, "rounds": 1, "schedule": "ring"}).resolved(9),
     )
     squares = simulate(plan, np.zeros((9, 1)), runs=4000, seed=SEED).errors[:, 0] ** 2
     assert_mean(squares, 4.0 / 3, math.sqrt(2) * 4.0 / 3, ERROR_RATE)

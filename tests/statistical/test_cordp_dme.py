@@ -227,12 +227,12 @@ def test_plans_predict_what_simulations_find(dropouts: float, options: dict[str,
 
     A prediction for other dropouts is far off; the parties that leave really miss the round.
     """
-    plan = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, dropouts), CorDPDME.from_options(options))
+    plan = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, dropouts), CorDPDME.read(options))
     result = simulate(plan, runs=1000, seed=SEED)
     assert abs(result.mse - result.prediction) < 5 * result.mse_standard_error
     leaving = 0 if not dropouts else 4
     assert (~result.first.trace.online[1]).sum() in ({leaving, leaving - 1} if "aggregator" in options else {leaving})
-    other = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, 0.25 - dropouts), CorDPDME.from_options(options))
+    other = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, 0.25 - dropouts), CorDPDME.read(options))
     wrong = simulate(Plan(plan.target, other.protocol), runs=1000, seed=SEED)
     assert abs(wrong.mse - result.prediction) > 5 * wrong.mse_standard_error
 

@@ -21,7 +21,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, PopulationNoise,
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.protocols.mechanism import fixed_schedule
@@ -45,7 +45,7 @@ OPTIONS: dict[str, dict[str, int]] = {"inca": {"rounds": 3}, "consensus": {"iter
 
 def execution_of(name: str) -> Execution:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=TRIALS, colluding=1)
-    plan = calibrate(target, get_protocol(name).from_options(OPTIONS.get(name, {})))
+    plan = calibrate(target, configure(name, OPTIONS.get(name, {})))
     return plan.execution(Seed.public("low bits"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES))
 
 
@@ -232,7 +232,7 @@ def test_the_best_combination_rejects_a_build_with_less_noise_than_certified(nam
     certificate, weights = execution.privacy(1e-6).against({0}), best_statistic(execution, frozenset({0}), 80)
     raw = execution.protocol.describe()
     less = {key: _less(entry) if key.startswith("sigma") else entry for key, entry in raw.items()}
-    mutant = replace(execution, protocol=get_protocol(name).parse(less, PARTIES))
+    mutant = replace(execution, protocol=get_protocol(name).read(less).resolved(PARTIES))
     zero, one = (
         combined(weights, whole_view(mutant, frozenset({0}), value, InsecureStackedNoise(81 + int(value), PARTIES)))
         for value in (0.0, 1.0)

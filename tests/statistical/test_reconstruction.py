@@ -36,7 +36,7 @@ CORRUPT = frozenset({2, 5})
 )
 def test_sums_are_recovered_and_values_are_not(options: dict[str, Any]) -> None:
     raw = {"edges": EDGES, "c": 0.4, "sigma_z": 20.0, "iterations": 250, **options}
-    parameters = Consensus.parse(raw, 9)
+    parameters = Consensus.read(raw).resolved(9)
     trace = ExecutionTrace.everyone(parameters.rounds, 9)
     execution = Execution(parameters, fixed_schedule(parameters, 9), trace, 1.0, np.ones(9))
     values = BitStream(insecure_seed(1, "secret values")).standard_normal((9, 3))

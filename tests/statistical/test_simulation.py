@@ -168,7 +168,7 @@ def fresh(plan: Plan, number: int, dropouts: float | None = None) -> Execution:
 def test_fresh_executions_keep_the_a_priori_figure(parties: int, colluding: int) -> None:
     print("seeds: gate fresh 0 ..", FRESH - 1)
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=0.1)
-    plan = calibrate(target, IncA.from_options({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=59)
+    plan = calibrate(target, IncA.read({"rounds": max(11, parties // 2), "schedule": "circulant"}), trials=59)
     figure = a_priori_mu(plan.target, plan.protocol)
     assert figure <= mu_of_budget(1.0, 1e-6) * (1 + 1e-9)
     refused = 0
@@ -189,7 +189,7 @@ def test_fresh_executions_keep_the_a_priori_figure(parties: int, colluding: int)
 @cache
 def small_plan() -> Plan:
     target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.0)
-    return calibrate(target, IncA.from_options({"rounds": 6}), trials=20)
+    return calibrate(target, IncA.read({"rounds": 6}), trials=20)
 
 
 @pytest.mark.slow

@@ -151,11 +151,11 @@ def check(name: str, count: int, most: int) -> None:
         assert reserved_by_ledger(execution, size, truth), where
         if name in ON_GRID and seed % 3 == 0:
             raw = parameters(name, execution.parties, seed) | ON_GRID[name]
-            whole = replace(execution, protocol=get_protocol(name).parse(raw, execution.parties))
+            whole = replace(execution, protocol=get_protocol(name).read(raw).resolved(execution.parties))
             assert below(whole, size, truth, page=False) == [], f"{where}, on a grid"
         # Deliberately optimistic accounts.
         raw = parameters(name, execution.parties, seed, louder=1.1)
-        mutant = replace(execution, protocol=get_protocol(name).parse(raw, execution.parties))
+        mutant = replace(execution, protocol=get_protocol(name).read(raw).resolved(execution.parties))
         louder += bool(below(mutant, size, truth, page=False))
         forgets = execution.with_trace(replace(execution.trace, seen=None)).privacy(DELTA)
         forgetful += too_low(forgets.coalitions(size, limit=EVERYBODY).mu, truth)

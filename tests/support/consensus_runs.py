@@ -16,7 +16,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
 
 def make(parties: int, **raw: Any) -> Consensus:
-    return Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
+    return Consensus.read({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}).resolved(parties)
 
 
 def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from quietmean.core.schema import options_of
 from quietmean.protocols import registry
 
 SCHEDULES = ("uniform", "permutation", "circulant", "never-same", "ring", "complete", "hypercube", "random-static")
@@ -128,4 +129,4 @@ def every_option() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def options_without_values() -> set[tuple[str, str]]:
     """(protocol, option) of which nothing is tried: a test wants none."""
-    return {(name, key) for name, kind in registry().items() for key in kind.options() if key not in VALUES.get(name, {})}
+    return {(name, key) for name, kind in registry().items() for key in options_of(kind) if key not in VALUES.get(name, {})}

@@ -22,6 +22,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Vector
+from quietmean.core.schema import options_of
 from quietmean.node.local import Kill, runner
 from quietmean.node.local.child import node_settings
 from quietmean.node.local.processes import ChildSettings
@@ -71,7 +72,9 @@ def all_options() -> list[Option]:
 def protocols_with(name: str) -> list[str]:
     """Protocols that have an option of this name."""
     return [
-        protocol for protocol, kind in registry().items() if any(one.flag == name.lstrip("-") for one in kind.options().values())
+        protocol
+        for protocol, kind in registry().items()
+        if any(one.flag == name.lstrip("-") for one in options_of(kind).values())
     ]
 
 

@@ -23,7 +23,7 @@ Change = Callable[[Message, int], bytes | None]
 
 
 def protocol(lies: int = 0, colluding: int = 2, secrets: int = 2, ballots: int = 3) -> PackedSharing:
-    return PackedSharing.parse(
+    return PackedSharing.read(
         {
             "members": PARTIES,
             "colluding": colluding,
@@ -37,9 +37,8 @@ def protocol(lies: int = 0, colluding: int = 2, secrets: int = 2, ballots: int =
             "sigma": 0.5,
             "clip": 1.0,
             "dimension": 4,
-        },
-        PARTIES,
-    )
+        }
+    ).resolved(PARTIES)
 
 
 def values() -> Vector:

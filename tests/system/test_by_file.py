@@ -14,6 +14,7 @@ import pytest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.node.net import Purpose
 from quietmean.planning.plan import Plan
+from quietmean.protocols import configure
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import Contribution
@@ -212,10 +213,10 @@ def test_nothing_readable_but_what_is_public(site: Site) -> None:
 def test_without_the_check_two_files_cost_more_than_was_promised() -> None:
     """20 parties, 2 colluders, the same pair noise and fresh own noise: dense linear algebra, cordp-dme at epsilon 1."""
     from quietmean.planning.calibrate import calibrate
-    from quietmean.protocols import Target, get_protocol
+    from quietmean.protocols import Target
 
     target = Target(parties=20, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
-    protocol: Any = calibrate(target, get_protocol("cordp-dme").from_options({})).protocol
+    protocol: Any = calibrate(target, configure("cordp-dme")).protocol
     own, pair, honest = protocol.sigma_own**2, protocol.sigma_pair**2, 18
     once = own * np.eye(honest) + pair * (honest * np.eye(honest) - np.ones((honest, honest)))
     shared = once - own * np.eye(honest)

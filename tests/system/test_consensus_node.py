@@ -31,7 +31,7 @@ _LARGEST = 8.0
 def make_plan(parties: int, dimension: int, **raw: Any) -> Plan:
     sensitivity = 2 * _LARGEST * np.sqrt(dimension)
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension, sensitivity=sensitivity)
-    protocol = Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties)
+    protocol = Consensus.read({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}).resolved(parties)
     return Plan(target, protocol, domain=InputDomain.box(dimension, -_LARGEST, _LARGEST))
 
 

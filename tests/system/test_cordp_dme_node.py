@@ -40,7 +40,7 @@ sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
 
 
 def make_plan(parties: int, dimension: int, dropouts: float, options: Mapping[str, Any] | None = None) -> Plan:
-    return calibrate(Target(parties, 1.0, 1e-6, dimension, 1.0, 1, dropouts), CorDPDME.from_options(options or {}))
+    return calibrate(Target(parties, 1.0, 1e-6, dimension, 1.0, 1, dropouts), CorDPDME.read(options or {}))
 
 
 def make_values(parties: int, dimension: int) -> Vector:

@@ -22,7 +22,7 @@ from quietmean.randomness.insecure import insecure_seed
 
 def plan_of(parties: int, dimension: int, dropouts: float = 0.2) -> Plan:
     target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1, dropouts=dropouts)
-    return calibrate(target, PackedSharing.from_options({}))
+    return calibrate(target, PackedSharing.read({}))
 
 
 def values_of(plan: Plan) -> Vector:

@@ -17,6 +17,7 @@ import pytest
 import quietmean as qm
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.keywords import WrongTypeError, python_call
+from quietmean.core.schema import options_of
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 from quietmean.testing import example_execution
@@ -55,7 +56,7 @@ CALLS: dict[str, Call] = {
     "contract": (qm.contract, {"study": "study.toml", "roster": None, "key": "own.key", "store": None, "policy": None}),
     "contribute": (qm.contribute, {"study": "study.toml", "key": "own.key", "data": FRAME, "out": "new", "drop": None}),
     "join": (qm.join, {**JOIN, "accept": "0" * 64, "policy": None, "approvals": (), "report": None, "plan": None}),
-    **{kind.__name__: (kind, dict.fromkeys(kind.options(), ...)) for kind in registry().values()},
+    **{kind.__name__: (kind, dict.fromkeys(options_of(kind), ...)) for kind in registry().values()},
 }
 VALUES: list[Any] = [
     None, True, "x", "", b"x", 3.5, -1, float("nan"), float("inf"), 10**20, [], {}, object(), np.array([1.0, np.nan]), [None],

@@ -190,7 +190,7 @@ def test_theta_zero_with_one_step_overloads_for_ever() -> None:
 
 def test_leakage_never_ends_so_the_number_of_messages_must_be_named() -> None:
     with pytest.raises(InputError, match=r"delta_min is 0.1 > 0 and iterations is missing"):
-        Consensus.parse({"graph": "ring", "sigma_z": 1.0, "theta": 0.2, "bits": 2, "delta_min": 0.1}, 5)
+        Consensus.read({"graph": "ring", "sigma_z": 1.0, "theta": 0.2, "bits": 2, "delta_min": 0.1}).resolved(5)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def make_execution(
     parties: int, sigma_own: float, sigma_pair: float, absent: tuple[int, ...] = (), sensitivity: float = 1.0, **options: Any
 ) -> Execution:
     raw = {"sigma_own": sigma_own, "sigma_pair": sigma_pair, **options}
-    parameters = CorDPDME.parse(raw, parties)
+    parameters = CorDPDME.read(raw).resolved(parties)
     trace = ExecutionTrace.everyone(1, parties)
     trace.online[1, list(absent)] = False
     schedule = parameters.draw_schedule(parties, Seed.public("test"))
@@ -319,7 +319,7 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
 )
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        CorDPDME.parse({"sigma_own": 1.0, "sigma_pair": 1.0} | change, 5)
+        CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 1.0} | change).resolved(5)
 
 
 # Decoders ------------------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_the_biased_decoder_shrinks() -> None:
 
 
 def test_the_biased_decoder_counts_parties() -> None:
-    parameters = CorDPDME.parse({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}, 4)
+    parameters = CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}).resolved(4)
     with pytest.raises(InputError, match=r"weights sum to 2\.5"):
         parameters.decode(4, np.ones(1), 2.5)
     # u = 2 of 4: noise 2 (1 + 2 * 4) = 18 in the sum, over 2.5^2 of weight and a radius of 1.

@@ -73,7 +73,7 @@ def test_the_file_holds_what_was_agreed_and_the_same_instant_is_the_same_study(t
 
 def test_each_wait_has_its_time() -> None:
     target = Target(parties=5, epsilon=1.0, delta=1e-6, dimension=1)
-    inca = Plan(target, get_protocol("inca").parse({"rounds": 3, "sigma_star": 0.7, "sigma_delta": 1.8}, 5))
+    inca = Plan(target, get_protocol("inca").read({"rounds": 3, "sigma_star": 0.7, "sigma_delta": 1.8}).resolved(5))
     table = Timetable.of([inca], 100.0, 10.0)
     # The start, three rounds and what is in doubt after them, the releases, the logs.
     assert [end for _, end in table] == [100.0 + 10.0 * place for place in range(7)]

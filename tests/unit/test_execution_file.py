@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, complete_pairs
-from quietmean.protocols import Target, get_protocol, registry
+from quietmean.protocols import Target, configure, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
@@ -125,7 +125,7 @@ def test_registry() -> None:
 def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> None:
     """A file of 30 parties in two or three kilobytes instead of ten, and nothing is lost."""
     target = Target(parties=30, epsilon=1.0, delta=1e-6)
-    asked = get_protocol(name).from_options(options)
+    asked = configure(name, options)
     design = asked.design(target)
     protocol = asked.template(target) if design is None else design.protocol
     trace = ExecutionTrace.everyone(protocol.rounds, 30)

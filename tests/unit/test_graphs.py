@@ -19,7 +19,7 @@ from quietmean.node.series import what_arrived
 from quietmean.node.session import NodeResult
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import configure, get_protocol, registry
+from quietmean.protocols import configure, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
@@ -327,7 +327,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(("late", "refusals", "remarks", "silent"
 
 @pytest.mark.parametrize(("taken", "counted"), [(False, PARTIES - 1), (True, PARTIES)])
 def test_who_passed_on_nothing_that_anybody_took_is_not_counted(taken: bool, counted: int) -> None:
-    plan = calibrate(Target(PARTIES, 1.0, 1e-6), get_protocol("gossip").from_options({"rounds": 4}))
+    plan = calibrate(Target(PARTIES, 1.0, 1e-6), configure("gossip", {"rounds": 4}))
     execution = plan.execution(Seed.public("taken"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES))
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     # All of its messages, or all but the first.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from quietmean.cli.main import main
 from quietmean.core.codec import to_plain
-from quietmean.protocols import registry
+from quietmean.protocols import configure, registry
 from quietmean.testing.strategies import executions
 from support.json_documents import faults
 from support.pages import commands
@@ -40,7 +40,7 @@ def test_the_executions_of_every_protocol(name: str) -> None:
 
 
 def test_a_parameter_outside_its_range_is_a_fault() -> None:
-    document = registry()["local-dp"].from_options({}).describe() | {"sigma": 0.5}
+    document = configure("local-dp").describe() | {"sigma": 0.5}
     common = {"protocol": "local-dp", "parties": 2, "rounds": 0, "online": [[True, True]], "sensitivity": 1.0}
     assert faults("receipt", common | document | {"certify": CERTIFY}) == []
     assert any("sigma" in fault for fault in faults("receipt", common | document | {"sigma": -1.0, "certify": CERTIFY}))

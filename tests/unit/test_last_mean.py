@@ -15,7 +15,7 @@ from quietmean.node.series.party import RoundEnd, keep_last, kept_last
 from quietmean.node.session import NodeResult
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure
 from quietmean.randomness import Seed
 
 PARTIES = 3
@@ -23,7 +23,7 @@ PARTIES = 3
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return calibrate(Target(PARTIES, 8.0, 1e-5, 1, 1.0, 1), get_protocol("packed-sharing").from_options({}))
+    return calibrate(Target(PARTIES, 8.0, 1e-5, 1, 1.0, 1), configure("packed-sharing"))
 
 
 def ended(plan: Plan, total: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> RoundEnd:

@@ -200,7 +200,7 @@ def test_plans_are_local_dp(parties: int, colluding: int) -> None:
 def test_the_stated_error_of_one_partys_estimate() -> None:
     """One round on a ring: three noisy values of weight 2 each. After many rounds: all of them."""
     for rounds, counted in ((1, 3), (400, 9)):
-        protocol = Muffliato.parse({"sigma": 2.0, "rounds": rounds, "schedule": "ring"}, 9)
+        protocol = Muffliato.read({"sigma": 2.0, "rounds": rounds, "schedule": "ring"}).resolved(9)
         schedule = protocol.draw_schedule(9, Seed.public("any"))
         stated = protocol.error_variance(schedule, ExecutionTrace.everyone(rounds, 9), np.full(9, 2.0))
         assert stated == pytest.approx(4.0 * counted / (2 * counted) ** 2)

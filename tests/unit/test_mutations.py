@@ -156,7 +156,7 @@ class DeafParty(PushSumParty):
 
 def mutated(kind: type[IncA]) -> Execution:
     """The same execution by another implementation."""
-    return replace(execution(), protocol=kind.parse(execution().protocol.describe(), 7))
+    return replace(execution(), protocol=kind.read(execution().protocol.describe()).resolved(7))
 
 
 def with_party(party: type[PushSumParty]) -> Execution:
@@ -258,7 +258,7 @@ def test_an_incomplete_file_is_caught() -> None:
 def test_a_wrong_batch_kernel_is_caught() -> None:
     class Mutant(IncA):
         def batch(self, *others: Any, **more: Any) -> Any:
-            whole = IncA.parse(self.describe() | {"sigma_star": self.sigma_star * (1 + 1e-9)}, 7)
+            whole = IncA.read(self.describe() | {"sigma_star": self.sigma_star * (1 + 1e-9)}).resolved(7)
             return whole.batch(*others, **more)
 
     with pytest.raises(AssertionError):

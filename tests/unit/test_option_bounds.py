@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import options_of
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, LEADERLESS, ballots_needed
@@ -21,7 +22,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "delta_min": {"bits": 3},
     "connectivity": {"graph": "harary"},
 }
-OPTIONS = [(name, key) for name, kind in registry().items() for key in kind.options() if key not in SIGNED]
+OPTIONS = [(name, key) for name, kind in registry().items() for key in options_of(kind) if key not in SIGNED]
 
 
 @pytest.mark.parametrize(("name", "key"), OPTIONS, ids=str)

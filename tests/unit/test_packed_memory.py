@@ -35,7 +35,7 @@ class Watched:
 
 
 def test_the_own_sum_is_kept_where_it_is_sent() -> None:
-    plan = calibrate(Target(PARTIES, 8.0, 1e-6, DIMENSION, colluding=1), configure("packed-sharing", {}))
+    plan = calibrate(Target(PARTIES, 8.0, 1e-6, DIMENSION, colluding=1), configure("packed-sharing"))
     noise, schedule = InsecurePopulationNoise(1, PARTIES), plan.schedule(Seed.public("memory"))
     machines = [
         Watched(plan.protocol.machine(schedule, party, np.zeros(DIMENSION), 1.0, noise.party(party))) for party in range(PARTIES)

@@ -22,7 +22,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.planning.release_bounds import ROUNDING, within_bounds
 from quietmean.privacy.information.round_structure import find_rounds
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, LARGE_PRIME, SMALL_PRIME
@@ -167,14 +167,14 @@ def test_readings_do_not_mix() -> None:
 @pytest.mark.parametrize(("name", "options"), [("inca", {"injection": "incremental"}), ("gossip", {})])
 def test_the_accountant_finds_the_rounds_of_a_program(name: str, options: dict[str, str]) -> None:
     """What makes accounts fast: rows of values come first, and each message is made of one round's messages."""
-    protocol, seed = get_protocol(name).from_options(options).template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
+    protocol, seed = configure(name, options).template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
     schedule = protocol.draw_schedule(20, seed)
     trace = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
     assert find_rounds(protocol.transcript(schedule, trace)) is not None
 
 
 def test_a_protocol_without_a_program_says_so() -> None:
-    protocol = get_protocol("priv-unit-g").parse({"epsilon": 1.0}, 2)
+    protocol = get_protocol("priv-unit-g").read({"epsilon": 1.0}).resolved(2)
     reading = SymbolicReading(2)
     parts = Schedule.silent(1, 2), ExecutionTrace.everyone(1, 2)
     with pytest.raises(TypeError, match="priv-unit-g has no population program"):
@@ -206,7 +206,7 @@ def protocol(dimension: int, prime: int = LARGE_PRIME, region: str = ANY, secret
         "gone": 0,
     }
     document |= {"ballots": 3, "prime": prime, "step": 2.0**-6, "sigma": 0.5, "domain": region, "clip": 1.0}
-    return PackedSharing.parse(document | {"dimension": dimension}, PIECE_PARTIES)
+    return PackedSharing.read(document | {"dimension": dimension}).resolved(PIECE_PARTIES)
 
 
 def machines(its: PackedSharing, *, secure: bool = True) -> list[Any]:

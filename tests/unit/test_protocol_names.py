@@ -43,7 +43,7 @@ def test_another_name_stands_for_the_protocol_wherever_one_is_given(
 ) -> None:
     assert get_protocol(alias) is kind
     assert resolve(alias, {}) == (kind.name, implied)
-    own = kind.from_options(implied)
+    own = configure(kind.name, implied)
     assert configure(alias).describe() == own.describe()
     assert [one.describe() for one in configured([alias], {})] == [own.describe()]
     planned = qm.plan(parties=4, epsilon=1.0, delta=1e-6, protocol=alias)

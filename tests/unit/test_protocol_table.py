@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from quietmean.core.schema import options_of
 from quietmean.protocols import Mechanism, registry
 
 TOOL = Path(__file__).parent.parent.parent / "tools" / "protocol_table.py"
@@ -40,7 +41,7 @@ def test_the_page_agrees_with_the_registry(tool: ModuleType) -> None:
         assert f"| `{name}` |" in text
         assert kind.TRAITS.summary in text
         assert kind.TRAITS.guarantee in text
-        for option in kind.options().values():
+        for option in options_of(kind).values():
             assert option.flag is None or f"| `--{option.flag}` | `{option.key}` | {option.help}" in text
 
 

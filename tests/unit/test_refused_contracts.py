@@ -18,6 +18,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.core.schema import options_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster
 from quietmean.protocols import registry
@@ -245,7 +246,7 @@ def test_accept_makes_nothing(folder: Path, capsys: pytest.CaptureFixture[str], 
 
 
 PAPERS = ("consensus", "cordp-dme", "gopa", "inca")
-OPTIONS = [(name, key) for name in PAPERS for key in registry()[name].options()]
+OPTIONS = [(name, key) for name in PAPERS for key in options_of(registry()[name])]
 # Of another type, beyond all use, no number.
 VALUES: tuple[Any, ...] = (-1, 0, 1e300, -1e-300, math.nan, math.inf, "", "x", True, [1], 10**30, 0.5)
 
@@ -263,7 +264,7 @@ def test_run_takes_an_option_or_says_why_not(
         raise _TakenError
 
     monkeypatch.setattr(here, "execute", execute)
-    flag = registry()[name].options()[key].flag or key
+    flag = options_of(registry()[name])[key].flag or key
     for value in VALUES:
         with suppress(_TakenError):
             refused(capsys, folder, "run", *RUN, "--protocol", name, "--a-priori-above-target", f"--{flag}={value}")

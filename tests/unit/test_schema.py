@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import FrozenInstanceError, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
-from quietmean.core.schema import AUTO, OPEN, Configured, given_value, nearest, parameter, parameters_of
+from quietmean.core.schema import AUTO, OPEN, Configured, filled, given_value, nearest, parameter, parameters_of, require_complete
 from quietmean.planning.calibrate import refuse_levels
-from quietmean.protocols import Mechanism, Target, get_protocol, registry
+from quietmean.protocols import Mechanism, Target, configure, get_protocol, registry
 
 
 class Shape(StrEnum):
@@ -73,7 +74,7 @@ PARTIES = 8
 
 
 def example(name: str, **changes: Any) -> Mechanism:
-    return get_protocol(name).parse(RAW[name] | changes, PARTIES)
+    return get_protocol(name).read(RAW[name] | changes).resolved(PARTIES)
 
 
 # --- open fields -----------------------------------------------------------------------------------------------------------
@@ -84,8 +85,8 @@ def test_a_field_without_default_is_open_until_it_is_filled() -> None:
     assert value.rounds is OPEN
     assert value.step is OPEN
     assert value.describe() == {"share": 0.5, "kind": "plain", "shape": "round", "offset": 0.0}
-    filled = value.filled(rounds=3, share=0.9)
-    assert (filled.rounds, filled.share) == (3, 0.5), "what has a value keeps it"
+    started = filled(value, rounds=3, share=0.9)
+    assert (started.rounds, started.share) == (3, 0.5), "what has a value keeps it"
     assert value.rounds is OPEN, "values are frozen"
     with pytest.raises(FrozenInstanceError):
         value.rounds = 2  # type: ignore[misc]
@@ -95,8 +96,8 @@ def test_a_field_without_default_is_open_until_it_is_filled() -> None:
 
 def test_what_nothing_runs_without_is_named() -> None:
     with pytest.raises(InputError, match=r"^field 'rounds' is missing: add it, it is a whole number$"):
-        Example().require_complete()
-    Example(rounds=1).require_complete()
+        require_complete(Example())
+    require_complete(Example(rounds=1))
 
 
 @pytest.mark.parametrize("name", registry())
@@ -107,12 +108,12 @@ def test_of_every_protocol_only_options_may_be_open(name: str) -> None:
     for one in needed:
         rest = {key: value for key, value in RAW[name].items() if key != one.key}
         with pytest.raises(InputError, match=f"field '{one.key}' is missing: add it, it is a"):
-            kind.parse(rest, PARTIES)
-    asked = kind.from_options({})
+            kind.read(rest).resolved(PARTIES)
+    asked = configure(kind.name)
     assert all(getattr(asked, one.name) is OPEN for one in needed)
     refuse_levels(asked)
     assert repr(asked) == f"{kind.__name__}()"
-    assert asked == kind.from_options({})
+    assert asked == configure(kind.name)
 
 
 # --- reading and checking --------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def test_auto_stands_for_what_is_computed() -> None:
     assert value.step is AUTO
     assert value.describe()["step"] == "auto"
     assert repr(value) == "Example(rounds=1, step=auto)"
-    assert value.filled(step=2.0).step is AUTO, "it is asked for, not open"
+    assert filled(value, step=2.0).step is AUTO, "it is asked for, not open"
     assert value != Example(rounds=1)
     assert Example.read(value.describe()) == value
     finalize = example("consensus")
@@ -219,7 +220,7 @@ def test_flags_and_keys_are_names_unless_said_otherwise() -> None:
 )
 def test_unknown_options_are_refused_with_the_nearest_name(name: str, option: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        get_protocol(name).from_options({option: 3})
+        configure(name, {option: 3})
 
 
 def test_nearest_names() -> None:
@@ -231,9 +232,9 @@ def test_nearest_names() -> None:
 
 def test_options_are_checked_like_files() -> None:
     with pytest.raises(InputError, match="field 'rounds' is 'x': it must be a whole number"):
-        get_protocol("inca").from_options({"rounds": "x"})
+        configure("inca", {"rounds": "x"})
     with pytest.raises(InputError, match="schedule 'sideways' is unknown: choose one of"):
-        get_protocol("inca").from_options({"schedule": "sideways"})
+        configure("inca", {"schedule": "sideways"})
 
 
 # --- values as values ------------------------------------------------------------------------------------------------------
@@ -243,13 +244,22 @@ def test_options_are_checked_like_files() -> None:
 def test_every_protocol_survives_json(name: str) -> None:
     value = example(name)
     document = json.loads(json.dumps(value.describe()))
-    again = get_protocol(name).parse(document, PARTIES)
+    again = get_protocol(name).read(document).resolved(PARTIES)
     assert canonical_json(again.describe()) == canonical_json(value.describe())
     assert digest(again.describe()) == digest(value.describe())
     assert again == value
     assert hash(again) == hash(value)
     assert again is not value
     assert repr(again) == repr(value)
+
+
+@pytest.mark.parametrize("name", registry())
+def test_what_is_known_of_a_protocol_is_built_once_and_not_pickled(name: str) -> None:
+    value = example(name)
+    assert value.traits is value.traits
+    again = pickle.loads(pickle.dumps(value))  # noqa: S301
+    assert again == value
+    assert again.traits.trust == value.traits.trust
 
 
 @pytest.mark.parametrize("name", registry())
@@ -262,7 +272,7 @@ def test_a_value_is_printed_in_one_line(name: str) -> None:
 
 def test_the_line_has_what_differs_from_the_defaults() -> None:
     assert repr(example("inca")) == "IncA(rounds=2, injection='incremental', sigma_star=0.5, sigma_delta=2, out_degree=2)"
-    again = get_protocol("inca").parse(json.loads(json.dumps(example("inca").describe())), PARTIES)
+    again = get_protocol("inca").read(json.loads(json.dumps(example("inca").describe()))).resolved(PARTIES)
     assert repr(again) == repr(example("inca")), "defaults that a file names are defaults"
     assert repr(example("central-dp", curator=0)) == "CentralDP(sigma=1.5)"
     assert repr(Example(rounds=1, kind="fancy", shape=Shape.SQUARE)) == "Example(rounds=1, kind='fancy', shape='square')"
@@ -273,16 +283,18 @@ def test_equal_values_are_those_of_one_type_with_the_same_fields() -> None:
     assert one == example("inca")
     assert one != other
     assert len({one, example("inca"), other}) == 2
-    assert get_protocol("inca").parse({**other.describe(), "rounds": one.rounds}, 6) == one
+    assert get_protocol("inca").read({**other.describe(), "rounds": one.rounds}).resolved(6) == one
     # Where lists are compared, too: the same noise on every edge, named once or edge by edge.
     ring = {"edges": [[0, 1], [1, 2], [0, 2]], "theta": 0.2, "c": 1.0, "iterations": 9}
     consensus = get_protocol("consensus")
-    assert consensus.parse({**ring, "sigma_z": 2.0}, 3) == consensus.parse({**ring, "sigma_z": [[2.0, 2.0]] * 3}, 3)
+    assert consensus.read({**ring, "sigma_z": 2.0}).resolved(3) == consensus.read({**ring, "sigma_z": [[2.0, 2.0]] * 3}).resolved(
+        3
+    )
     assert example("secagg") != example("secagg-plus")
     assert Example(rounds=1) != {"rounds": 1}
     # What files leave out says how the rest is made: it counts until that is made.
-    assert consensus.from_options({"graph": "ring"}) != consensus.from_options({"graph": "star"})
-    assert get_protocol("inca").from_options({"value_bits": 32}) != get_protocol("inca").from_options({"value_bits": 64})
+    assert configure(consensus.name, {"graph": "ring"}) != configure(consensus.name, {"graph": "star"})
+    assert configure("inca", {"value_bits": 32}) != configure("inca", {"value_bits": 64})
     assert example("consensus", graph="harary", connectivity=2) == example("consensus")
 
 
@@ -306,9 +318,9 @@ def test_given_levels_of_noise_are_refused_where_they_are_to_be_found(name: str)
 def test_templates_are_complete() -> None:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, colluding=1)
     for name in ("inca", "gossip", "local-dp", "central-dp", "cordp-dme", "gopa", "muffliato", "consensus", "secret-sharing"):
-        template = get_protocol(name).from_options({}).template(target)
-        template.require_complete()
-        assert get_protocol(name).parse(template.describe(), PARTIES) == template
+        template = configure(name).template(target)
+        require_complete(template)
+        assert get_protocol(name).read(template.describe()).resolved(PARTIES) == template
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.loss import EXACT, UPPER_BOUND
-from quietmean.protocols import Mechanism, get_protocol
+from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.discrete import conditional_norm
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secagg import SecAgg
@@ -85,7 +85,7 @@ def exact_epsilon(first: Array, second: Array, delta: float) -> float:
 def in_steps(scale: float, clip: float, rounding: str = "independent", dimension: int = 1) -> SecAgg:
     """Values in units of the grid's step."""
     raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": scale, "clip": clip}
-    return SecAgg.parse({**raw, "rounding": rounding, "dimension": dimension}, 2)
+    return SecAgg.read({**raw, "rounding": rounding, "dimension": dimension}).resolved(2)
 
 
 def bound_of(parameters: SecAgg, parties: int) -> DiscreteLossConversion:
@@ -156,7 +156,7 @@ def test_two_coordinates_rounded_conditionally(parties: int) -> None:
 
 def planned(name: str, **changes: float) -> Plan:
     target = {"parties": 24, "dimension": 4, "epsilon": 2.0, "delta": DELTA, "sensitivity": 1.0, "colluding": 2, "dropouts": 0.25}
-    return calibrate(Target(**{**target, **changes}), get_protocol(name).from_options({}))  # type: ignore[arg-type]
+    return calibrate(Target(**{**target, **changes}), configure(name))  # type: ignore[arg-type]
 
 
 def secagg(protocol: Mechanism) -> SecAgg:
@@ -224,7 +224,7 @@ def test_a_coalition_that_can_open_masks_sees_single_inputs() -> None:
 
 def test_a_coalition_that_cuts_the_graph_sees_the_sums_of_the_parts() -> None:
     raw = {"threshold": 3, "minimum": 2, "granularity": 0.01, "sigma": 1.0, "clip": 1.0, "degree": 2, "dimension": 1}
-    parameters = SecAggPlus.parse(raw, 10)
+    parameters = SecAggPlus.read(raw).resolved(10)
     schedule = parameters.draw_schedule(10, Seed.public("ring"))
     execution = Execution(parameters, schedule, ExecutionTrace.everyone(7, 10), 1.0, np.ones(10))
     conversion = conversion_of(execution)

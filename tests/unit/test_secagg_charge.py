@@ -15,7 +15,7 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.dominating import model_factor
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import hidden_by
 from quietmean.randomness import Seed
@@ -50,7 +50,7 @@ def exact_delta(first: Array, second: Array, epsilon: float) -> float:
 
 def charged(scale: float, change: float, parties: int, rounding: str = "independent") -> Charge:
     raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": scale, "clip": change / 2, "rounding": rounding}
-    parameters = SecAgg.parse({**raw, "dimension": 1}, 2)
+    parameters = SecAgg.read({**raw, "dimension": 1}).resolved(2)
     return hidden_by(parameters, change, unknown=parties, drawn=parties, dimension=1, delta=DELTA)
 
 
@@ -86,7 +86,9 @@ def test_the_additive_columns() -> None:
     raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": 64.0, "clip": 1.0, "dimension": 100}
 
     def columns(graph: float, **more: object) -> Charge:
-        return hidden_by(SecAgg.parse({**raw, **more}, 2), 1.0, unknown=40, drawn=50, dimension=100, delta=DELTA, graph=graph)
+        return hidden_by(
+            SecAgg.read({**raw, **more}).resolved(2), 1.0, unknown=40, drawn=50, dimension=100, delta=DELTA, graph=graph
+        )
 
     independent = columns(2.0**-40, rounding="independent")
     assert independent.beta == 1e-5 * DELTA + 2.0**-40
@@ -120,7 +122,7 @@ def test_factors_of_probabilities_as_a_distance(eta: float) -> None:
 @pytest.mark.parametrize("unit", list(PrivacyUnit))
 def test_executions_cost_at_most_what_was_reserved_in_every_column(name: str, unit: PrivacyUnit) -> None:
     target = Target(20, 1.0, DELTA, dimension=6, sensitivity=1.0, colluding=2, dropouts=0.1, unit=unit)
-    plan = calibrate(target, get_protocol(name).from_options({}))
+    plan = calibrate(target, configure(name))
     reserved = plan.charge
     assert reserved.bounded
     for seed, left in enumerate((0, 1, 2)):
@@ -138,12 +140,12 @@ def test_executions_cost_at_most_what_was_reserved_in_every_column(name: str, un
 def test_what_other_protocols_reserve() -> None:
     target = Target(10, 1.0, 1e-6, sensitivity=2.0)
     for name in ("local-dp", "central-dp", "muffliato", "cordp-dme"):
-        reserved = calibrate(target, get_protocol(name).from_options({})).charge
+        reserved = calibrate(target, configure(name)).charge
         assert 0.99 * mu_of_budget(1.0, 1e-6) < reserved.mu <= mu_of_budget(1.0, 1e-6) * (1 + 1e-9)
         assert (reserved.beta, reserved.tv > 0) == (0.0, True)
     for name in ("gossip", "secret-sharing"):
-        assert not Charge.promised(get_protocol(name).from_options({}).a_priori(10, 1, 2.0, 1e-6)).bounded
-    unit = calibrate(target, get_protocol("priv-unit-g").from_options({}))
+        assert not Charge.promised(configure(name).a_priori(10, 1, 2.0, 1e-6)).bounded
+    unit = calibrate(target, configure("priv-unit-g"))
     assert unit.charge == Charge.of_mechanism(1.0)
 
 
@@ -151,4 +153,4 @@ def test_rounding_of_shares_gives_no_refund() -> None:
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 1.0, "injection": "incremental"}
     grid = {"value_bits": 32, "grid": 2.0**-20, "largest_value": 1.0, "dimension": 1}
     kind = get_protocol("inca")
-    assert [kind.parse(each, 8).traits.refunds for each in (raw, raw | grid)] == [True, False]
+    assert [kind.read(each).resolved(8).traits.refunds for each in (raw, raw | grid)] == [True, False]

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge
-from quietmean.protocols import get_protocol
+from quietmean.protocols import configure
 from quietmean.protocols.discrete import conditional_norm, rounded_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
@@ -27,7 +27,7 @@ from quietmean.simulation import simulate
 
 def planned(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> Plan:
     usual = {"parties": 12, "epsilon": 1.0, "delta": 1e-5, "dimension": 3, "colluding": 1}
-    return calibrate(Target(**(usual | target)), get_protocol(name).from_options(options or {}))
+    return calibrate(Target(**(usual | target)), configure(name, options or {}))
 
 
 def chosen(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> SecAgg:

@@ -47,7 +47,7 @@ SECRET = bytes(range(224, 256))
 
 def parameters(**changes: Any) -> SecAgg:
     usual: dict[str, Any] = {"threshold": 2, "minimum": 2, "granularity": 2.0**-12, "sigma": 2.0**-8, "clip": 4.0}
-    return SecAgg.parse(usual | changes, 2)
+    return SecAgg.read(usual | changes).resolved(2)
 
 
 def interpolate_at_zero(shares: dict[int, int]) -> int:

@@ -26,7 +26,7 @@ from quietmean.transcript import run_lockstep
 
 
 def configured(parties: int, **raw: Any) -> SecretSharing:
-    return SecretSharing.parse(raw if "edges" in raw else {"graph": "ring", **raw}, parties)
+    return SecretSharing.read(raw if "edges" in raw else {"graph": "ring", **raw}).resolved(parties)
 
 
 def execution(parties: int, **raw: Any) -> Execution:

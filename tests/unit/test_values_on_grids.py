@@ -19,7 +19,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.protocols import Target, get_protocol
+from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.discrete import DiscreteNoise, NoiseKind, choose_step
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
@@ -34,7 +34,7 @@ DISCRETE = ["local-dp", "central-dp", "cordp-dme", "gopa", "muffliato"]
 
 def planned(name: str, unit: PrivacyUnit = PrivacyUnit.PARTY, noise: str | None = None) -> Plan:
     target = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=2, colluding=1, unit=unit)
-    return calibrate(target, get_protocol(name).from_options({} if noise is None else {"noise": noise}))
+    return calibrate(target, configure(name, {} if noise is None else {"noise": noise}))
 
 
 @given(arrays.arrays(np.float64, 7, elements=st.floats(-1e6, 1e6)))

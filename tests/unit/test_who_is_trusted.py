@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from quietmean.core.schema import options_of
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, Server, Target, configure, registry
@@ -11,14 +12,14 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 
-GATHERED = [kind for kind in registry().values() if {"aggregator", "curator"} & set(kind.options())]
+GATHERED = [kind for kind in registry().values() if {"aggregator", "curator"} & set(options_of(kind))]
 BY_CHOICE = [kind.name for kind in GATHERED if kind.TRAITS.server == Server.NONE]
 
 
 @pytest.mark.parametrize("kind", GATHERED, ids=lambda kind: kind.name)
 def test_a_party_that_gathers_is_named(kind: type[Mechanism]) -> None:
     key = "curator" if kind.TRAITS.server == Server.CURATOR else "aggregator"
-    told = kind.from_options({key: 1}).traits.trust
+    told = configure(kind.name, {key: 1}).traits.trust
     assert "no server" not in told
     assert any(word in told for word in ("collector", "aggregator", "curator"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import options_of
 from quietmean.protocols import registry
 
 # Types on the command line: of several the widest is taken; a text may stand beside numbers, as "auto" does.
@@ -42,7 +43,7 @@ class _Option:
 def _collect() -> dict[str, _Option]:
     options: dict[str, _Option] = {}
     for name, kind in registry().items():
-        for key, parameter in kind.options().items():
+        for key, parameter in options_of(kind).items():
             if parameter.flag is None:
                 continue
             option = options.setdefault(parameter.flag, _Option(key))

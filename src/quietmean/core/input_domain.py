@@ -19,7 +19,7 @@ from quietmean.core.keywords import python_class
 from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.moment_products import RecordMoments
 from quietmean.core.party import Vector
-from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
+from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_complete, require_known
 from quietmean.core.statement import StatedValue
 
 # A vector moved onto a boundary must not be outside of it by rounding.
@@ -309,7 +309,7 @@ class InputDomain:
             kind = _KINDS[require_known("domain kind", document.get("kind"), _KINDS)]
             refuse_unknown(f"a domain of kind {kind.kind}", document, ["kind", *parameters_of(kind)])
             part = kind.read(document)
-            part.require_complete()
+            require_complete(part)
             parts.append(part)
         return cls(tuple(parts))
 

@@ -24,7 +24,7 @@ from functools import cached_property
 from inspect import isfunction
 from numbers import Real
 from types import UnionType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
@@ -251,6 +251,11 @@ def parameters_of(kind: type[Any]) -> dict[str, Parameter]:
     return _KNOWN[kind]
 
 
+def options_of(kind: type[Any]) -> dict[str, Parameter]:
+    """The parameters that a user may choose when planning, by their names in files."""
+    return {option.key: option for option in parameters_of(kind).values() if option.option}
+
+
 _KNOWN: dict[type[Any], dict[str, Parameter]] = {}
 
 
@@ -324,29 +329,6 @@ class Configured:
             {declaration.name: declaration.to_json(value) for declaration, value in values if value is not OPEN}
         )
 
-    def chosen(self) -> dict[str, Any]:
-        """The options in which it is not as by default, by their names in sentences."""
-        values = (
-            (declaration, getattr(self, name)) for name, declaration in parameters_of(type(self)).items() if declaration.option
-        )
-        return {
-            declaration.named: value
-            for declaration, value in values
-            if value is not OPEN and not _same(value, declaration.default)
-        }
-
-    @contextlib.contextmanager
-    def saying_what_was_chosen(self) -> Iterator[None]:
-        """An :class:`InputError` that names none of the options that were chosen says what was: it may be about them."""
-        try:
-            yield
-        except InputError as error:
-            chosen = self.chosen()
-            if not chosen or any(_named_in(str(error), name) for name in chosen):
-                raise
-            choices = ", ".join(f"{name} = {_brief(value)}" for name, value in chosen.items())
-            raise InputError(f"{error.text} (chosen: {choices})") from None
-
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
@@ -361,15 +343,37 @@ class Configured:
             if getattr(self, name) is not OPEN and declaration.written(self)
         }
 
-    def filled(self, **defaults: Any) -> Self:
-        """Return the value with these in the fields that are open."""
-        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is OPEN})
 
-    def require_complete(self) -> None:
-        """Raises :class:`InputError` with the name of a required field that is open."""
-        for name, declaration in parameters_of(type(self)).items():
-            if declaration.required and getattr(self, name) is OPEN:
-                raise missing_field(declaration.key, declaration.wanted)
+Value = TypeVar("Value", bound=Configured)
+
+
+def filled(value: Value, **defaults: Any) -> Value:
+    """Return the value with these in the fields that are open."""
+    return replace(value, **{name: default for name, default in defaults.items() if getattr(value, name) is OPEN})
+
+
+def require_complete(value: Configured) -> None:
+    """Raises :class:`InputError` with the name of a required field that is open."""
+    for name, declaration in parameters_of(type(value)).items():
+        if declaration.required and getattr(value, name) is OPEN:
+            raise missing_field(declaration.key, declaration.wanted)
+
+
+@contextlib.contextmanager
+def saying_what_was_chosen(value: Configured) -> Iterator[None]:
+    """An :class:`InputError` that names none of the options that were chosen says what was: it may be about them."""
+    try:
+        yield
+    except InputError as error:
+        chosen = {
+            declaration.named: choice
+            for name, declaration in parameters_of(type(value)).items()
+            if declaration.option and (choice := getattr(value, name)) is not OPEN and not _same(choice, declaration.default)
+        }
+        if not chosen or any(_named_in(str(error), name) for name in chosen):
+            raise
+        choices = ", ".join(f"{name} = {_brief(choice)}" for name, choice in chosen.items())
+        raise InputError(f"{error.text} (chosen: {choices})") from None
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.readable import count_of, epsilon_text
+from quietmean.core.schema import options_of
 from quietmean.planning.candidates import Candidate, Ranking, configured, general_protocols, rank
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Server, Target, get_protocol
@@ -116,7 +117,7 @@ def _with_options(options: Mapping[str, Any]) -> list[str]:
     names = general_protocols()
     # Refuses an option that no protocol has.
     configured(names, options)
-    capable = [name for name in names if set(options) <= get_protocol(name).options().keys()]
+    capable = [name for name in names if set(options) <= options_of(get_protocol(name)).keys()]
     if not capable:
         raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}: leave some out")
     return capable
@@ -127,7 +128,7 @@ def preferred(
 ) -> tuple[Candidate | None, str]:
     """The preferred protocol for the target, or None and why its conditions do not hold."""
     if PREFERRED not in _with_options(options):
-        lacking = sorted(set(options) - get_protocol(PREFERRED).options().keys())
+        lacking = sorted(set(options) - options_of(get_protocol(PREFERRED)).keys())
         return None, f"it has no option {', '.join(map(repr, lacking))}"
     if target.parties > MOST_PARTIES or target.parties * target.dimension > _MOST_NUMBERS:
         return None, (

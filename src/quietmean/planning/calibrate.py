@@ -12,7 +12,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import OPEN, parameters_of, require_known
+from quietmean.core.schema import OPEN, filled, options_of, parameters_of, require_known, saying_what_was_chosen
 from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.bounded_gate import levels_at_gate
@@ -73,11 +73,11 @@ def _is_affordable(target: Target, template: Mechanism, max_messages: int | None
 
 def within_messages(target: Target, protocol: Mechanism, max_messages: int | None) -> Mechanism:
     """The protocol with no more rounds than there are messages to send."""
-    if max_messages is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
+    if max_messages is None or "rounds" not in options_of(type(protocol)) or protocol.rounds is not OPEN:
         return protocol
     template = protocol.template(target)
     sent = int(getattr(template, "out_degree", 1))
-    return protocol.filled(rounds=max(1, min(template.rounds, max_messages // sent)))
+    return filled(protocol, rounds=max(1, min(template.rounds, max_messages // sent)))
 
 
 def _best(target: Target, choices: list[Mechanism], seed: Seed, gated: bool) -> Mechanism:
@@ -147,7 +147,7 @@ def calibrate(
     def planned(goal: Target) -> Plan:
         return _calibrated(goal, protocol, calibration, dissemination, executions, (trials, max_messages), seed)
 
-    with protocol.saying_what_was_chosen():
+    with saying_what_was_chosen(protocol):
         plan = planned(target)
         require_kept(plan, planned)
     return plan

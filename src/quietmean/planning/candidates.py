@@ -9,7 +9,7 @@ from typing import Any, overload
 from quietmean.core.errors import InputError, named
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import python_call
-from quietmean.core.schema import nearest
+from quietmean.core.schema import nearest, options_of
 from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import CalibrationMethod
@@ -233,15 +233,15 @@ def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mappin
     kinds = [get_protocol(name) for name in names]
     if len(kinds) == 1:
         # The protocol's own error lists the options it has.
-        kinds[0].from_options(options)
-    option_names = {name for kind in kinds for name in kind.options()}
+        configure(kinds[0].name, options)
+    option_names = {name for kind in kinds for name in options_of(kind)}
     for name in options:
         if name not in option_names:
             near, listed = nearest(name, option_names), ", ".join(sorted(option_names))
             raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
     all_options = {**(offered or {}), **options}
     return [
-        configure(name, {key: all_options[key] for key in all_options if key in kind.options()})
+        configure(name, {key: all_options[key] for key in all_options if key in options_of(kind)})
         for name, kind in zip(names, kinds, strict=True)
     ]
 

@@ -26,7 +26,7 @@ from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text, nats_promised
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import parameters_of, refuse_unknown
+from quietmean.core.schema import options_of, parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.eavesdropping import is_random
@@ -139,7 +139,7 @@ class Plan:
             )
         region = self.protocol.value_region(self.target)
         if region is not None and not region.contains(domain):
-            places = [option.named for key, option in self.protocol.options().items() if key in _PLACES]
+            places = [option.named for key, option in options_of(type(self.protocol)).items() if key in _PLACES]
             options = ", ".join(places) or "none of this protocol"
             if isinstance(region, Ball):
                 least = f"{round_up(domain.farthest(region.centre)):g}"
@@ -274,7 +274,7 @@ class Plan:
         target = Target.parse(raw["target"])
         kind = get_protocol(required_field(raw, "protocol", str))
         refuse_unknown(f"protocol {kind.name}", raw["parameters"], [parameter.key for parameter in parameters_of(kind).values()])
-        protocol = kind.parse(raw["parameters"], target.parties)
+        protocol = kind.read(raw["parameters"]).resolved(target.parties)
         dissemination = ResultBroadcast.parse(raw["dissemination"])
         domain = InputDomain.parse(raw["domain"]) if "domain" in raw else None
         gated = optional_field(raw, "gated", bool, False)

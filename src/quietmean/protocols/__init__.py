@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
-from quietmean.core.schema import require_known
+from quietmean.core.schema import nearest, options_of, require_known
 from quietmean.protocols.mechanism import Design, Mechanism, Releases
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Server, Traits
@@ -91,4 +91,8 @@ def configure(name: str, options: Mapping[str, Any] | None = None) -> Mechanism:
     Raises :class:`InputError` for an unknown name, and for options that it has not or that contradict it.
     """
     kind, (_, chosen) = get_protocol(name), resolve(name, options or {})
-    return kind.from_options(chosen)
+    known = options_of(kind)
+    for unknown in chosen.keys() - known.keys():
+        listed = ", ".join(sorted(known)) or "none"
+        raise InputError(f"protocol {kind.name} has no option {unknown!r}{nearest(unknown, known)}: it has {listed}")
+    return kind.read(chosen)

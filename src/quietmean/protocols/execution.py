@@ -379,7 +379,7 @@ class Execution:
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] if parties <= _MOST_UNLISTED else [])
         if not online or any(len(row) != parties for row in online):
             raise InputError(f"online must have rows of {parties} parties: give one for each of the rounds 0..T")
-        protocol = kind.parse(raw, parties)
+        protocol = kind.read(raw).resolved(parties)
         rounds = protocol.rounds
         if "online" not in raw and rounds <= _MOST_UNLISTED:
             online *= rounds + 1

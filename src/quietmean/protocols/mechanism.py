@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from quietmean.core.errors import InputError, ProtocolFailure, named
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
-from quietmean.core.schema import Configured, Parameter, nearest, parameters_of
+from quietmean.core.schema import Configured, filled, parameters_of, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Traits, Volume
@@ -92,35 +92,18 @@ class Mechanism(Configured, ABC):
     name: ClassVar[str]
     TRAITS: ClassVar[Traits] = Traits()
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         """:attr:`TRAITS`, which hold for all parameters, with those that depend on them."""
         return self.TRAITS
 
-    # --- from what is written, in files and by users, to a value whose parameters are complete ---
-
-    @classmethod
-    def options(cls) -> dict[str, Parameter]:
-        """The parameters that a user may choose when planning, by their names in files."""
-        return {option.key: option for option in parameters_of(cls).values() if option.option}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options by name; all other fields are open. Raises :class:`InputError` for an unknown name."""
-        known = cls.options()
-        for name in options.keys() - known.keys():
-            listed = ", ".join(sorted(known)) or "none"
-            raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
-        return cls.read(options)
-
-    @classmethod
-    def parse(cls, raw: Mapping[str, Any], parties: int) -> Self:
-        """The complete value that an execution file describes. Raises :class:`InputError`."""
-        return cls.read(raw).resolved(parties)
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without what is computed from them: functions in the traits cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name != "traits"}
 
     def resolved(self, parties: int) -> Self:
         """Complete, with defaults for what files may leave out. Raises :class:`InputError` for what is missing or unfit."""
-        self.require_complete()
+        require_complete(self)
         self.check_parties(parties)
         return self
 
@@ -147,7 +130,7 @@ class Mechanism(Configured, ABC):
 
     def template(self, target: Target) -> Self:
         """Complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
-        return self.filled(**self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
+        return filled(self, **self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
 
     def finalize(self, target: Target) -> Self:
         """With the fields filled in that depend on the calibrated noise. Raises :class:`InputError` if no value is possible."""

@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
-from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
+from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of, require_complete
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.influence_bounds import Around
@@ -310,7 +310,7 @@ class Statistic(Configured, ABC):
             if name not in keys:
                 raise InputError(f"statistic {cls.name} has no field {name!r}{nearest(name, keys)}: it has {', '.join(keys)}")
         statistic = cls.read(raw)
-        statistic.require_complete()
+        require_complete(statistic)
         return statistic
 
     @classmethod

@@ -25,7 +25,7 @@ def example_execution(
     **parameters: Any,
 ) -> Execution:
     """An execution whose schedule and churn follow from a small ``number``; ``parameters`` are the protocol's, as in JSON."""
-    value = get_protocol(protocol).parse(parameters, parties)
+    value = get_protocol(protocol).read(parameters).resolved(parties)
     seed = insecure_seed(number, "example", protocol)
     schedule = value.draw_schedule(parties, seed)
     trace = churn(seed, schedule.rounds, parties, permanent, temporary)

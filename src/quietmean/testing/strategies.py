@@ -313,7 +313,7 @@ def _parsed(draw: st.DrawFn, protocol: type[Mechanism], parties: int, parameters
     else:
         document = draw(documents(protocol, parties).filter(lambda candidate: not grid or "noise" not in candidate)) | grid
     try:
-        return protocol.parse(document, parties)
+        return protocol.read(document).resolved(parties)
     except InputError:
         return reject()
 

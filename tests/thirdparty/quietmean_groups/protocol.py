@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import parameter
+from quietmean.core.schema import filled, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Design, Mechanism, Target, Traits
 from quietmean.randomness import BitStream, Seed
@@ -56,7 +56,7 @@ class GroupMasks(Mechanism):
         """
         from quietmean.privacy import mu_of_budget
 
-        chosen = self.filled(group_size=min(target.parties, 2 * target.colluding + 4))
+        chosen = filled(self, group_size=min(target.parties, 2 * target.colluding + 4))
         chosen.check_parties(target.parties)
         honest = max(1, chosen.group_size - target.colluding)
         leak = 1 / honest + (1 - 1 / honest) / (1 + honest * RATIOS)

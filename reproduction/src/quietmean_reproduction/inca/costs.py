@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol, registry
+from quietmean.protocols import configure, registry
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
@@ -63,7 +63,7 @@ def secagg(*, seed: int, parties: int, dimension: int, degree: int, dropouts: fl
     target = Target(parties, EPSILON, DELTA, dimension, 2 * radius, colluding, dropouts)
     options = {"degree": degree, "threshold": degree // 2 + 1, "domain": "ball"}
     # As designed: no calibration, which refuses what these options do not promise. What a round costs is the same for any noise.
-    protocol = get_protocol(SECAGG).from_options(options)
+    protocol = configure(SECAGG, options)
     design = protocol.design(target)
     assert design is not None  # noqa: S101 - for the type checker
     plan = Plan(target, design.protocol)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -119,7 +120,7 @@ class CentralDP(DiscreteNoise, Mechanism):
     def own_deviation(self) -> float:
         return self.sigma
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         to = self.aggregator
         return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -151,7 +152,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
             raise InputError("the target has no committee: say how many members it has")
         return self.planned(target, target.committee)
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         within = ", each number within its bounds" if self.verified else ""
         assumptions = (

@@ -12,7 +12,7 @@ from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import AUTO, OPEN, given_value, parameters_of
+from quietmean.core.schema import AUTO, OPEN, filled, given_value, parameters_of
 from quietmean.graphs.undirected import Edges
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.quantiser import bytes_over_a_link
@@ -158,8 +158,8 @@ def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]
     gap = 1 - math.cos(math.pi / honest) if honest > 1 else 1.0
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
-    filled = requested.filled(theta=0.2, c=AUTO, open_edges=ALL)
-    noisy = replace(filled, local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
+    started = filled(requested, theta=0.2, c=AUTO, open_edges=ALL)
+    noisy = replace(started, local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
     parameters = _on_grid(completed(replace(noisy, graph="harary", connectivity=target.colluding + 1), target), target)
     sigma = parameters.sigma_local
     refuse_overload_of(requested, parameters)
@@ -217,7 +217,7 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * prior * math.sqrt(2 * max(excess, _LEAST_EXCESS)))
-    silent = replace(requested.filled(theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
+    silent = replace(filled(requested, theta=0.2, c=AUTO, open_edges=ALL), local_noise="none", sigma_local=0.0, sigma_z=sigma_z)
     parameters = completed(replace(silent, graph="harary", connectivity=target.colluding + 1), target)
     # An edge that is given up no longer hides anything: none is.
     parameters = replace(parameters, patience=parameters.iterations + 1)

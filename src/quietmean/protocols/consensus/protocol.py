@@ -13,7 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.schema import AUTO, OPEN, given_value
+from quietmean.core.schema import AUTO, OPEN, given_value, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols import literature
@@ -94,7 +94,7 @@ class Consensus(ConsensusParameters, Mechanism):
     # Not one of the protocols that are compared by default: a plan with dropouts is refused.
     # Over an edge that it has given up, though the other end may not have.
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         # What a quantiser leaves is not Gaussian, nor is noise of other kinds.
         linear = self.bits is None and self.local_noise in ("none", "gaussian")
@@ -102,7 +102,7 @@ class Consensus(ConsensusParameters, Mechanism):
         return replace(self.TRAITS, linear=linear, gaussian_noise=linear, promising_options=options)
 
     def resolved(self, parties: int) -> Self:
-        self.require_complete()
+        require_complete(self)
         return complete(self, parties)
 
     def template(self, target: Target) -> Self:

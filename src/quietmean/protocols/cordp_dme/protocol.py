@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -99,7 +100,7 @@ class CorDPDME(CordpDmeParameters, Mechanism):
                 "or leave it out to share noise with everybody"
             )
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         everybody, alone = self.partners is None, self.aggregator is None
         return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.arrays import Array, Mask
@@ -12,7 +13,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import OPEN
+from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
@@ -88,7 +89,7 @@ class GOPA(GopaParameters, Mechanism):
         unpromised_if_read="what whole numbers cost is proven for messages that only its collector sees, or everybody",
     )
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         if self.aggregator is None:
             # Of a party that published and then left, the number of partners that it shared noise with is not known.
@@ -106,7 +107,7 @@ class GOPA(GopaParameters, Mechanism):
         return PEER_ROUNDS if self.aggregator is None else ROUNDS
 
     def resolved(self, parties: int) -> Self:
-        return super(GOPA, self.filled(partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
+        return super(GOPA, filled(self, partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
 
     def check_parties(self, parties: int) -> None:
         check_collector(self.aggregator, parties)
@@ -123,7 +124,7 @@ class GOPA(GopaParameters, Mechanism):
             check_others("partners", self.partners, target.parties)
         if self.aggregator is not None:
             return {"partners": max(1, default_partners(target.parties, target.colluding))}
-        partners = self.filled(partners=default_peers(target.parties, target.colluding)).partners
+        partners = filled(self, partners=default_peers(target.parties, target.colluding)).partners
         return {"partners": partners, "least_partners": least_present(target, min(partners, target.parties - 1))}
 
     def with_noise(self, star: float, delta: float) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from quietmean.core.input_domain import Box
 from quietmean.core.lazy_scipy import special
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import OPEN
+from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
@@ -188,9 +189,9 @@ class IncA(PushSumParameters, Mechanism):
 
     def alternatives(self, target: Target) -> list[Self]:
         if self.rounds is OPEN and not isinstance(self.injection, Injection):
-            return [self.filled(rounds=rounds) for rounds in self._rounds_to_try(target)]
+            return [filled(self, rounds=rounds) for rounds in self._rounds_to_try(target)]
         if self.injection is OPEN and self.noise != NoiseKind.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
-            return [self.filled(injection=injection) for injection in ("early", "incremental")]
+            return [filled(self, injection=injection) for injection in ("early", "incremental")]
         return []
 
     def _rounds_to_try(self, target: Target) -> list[int]:
@@ -210,12 +211,12 @@ class IncA(PushSumParameters, Mechanism):
         return sorted({round(least * (most / least) ** (step / steps)) for step in range(steps + 1)})
 
     def resolved(self, parties: int) -> Self:
-        return super(IncA, self.filled(injection="incremental")).resolved(parties)
+        return super(IncA, filled(self, injection="incremental")).resolved(parties)
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         # Without noise that is cancelled there is only that of each party's own, which is calibrated for itself. What rounding
         # adds is proven for attendance that is not chosen from what was seen.

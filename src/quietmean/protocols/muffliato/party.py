@@ -15,7 +15,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
-from quietmean.core.schema import parameter
+from quietmean.core.schema import filled, parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, make_schedule
 from quietmean.graphs.schedule import NOBODY, SCHEDULES, STATIC_TOPOLOGIES
 from quietmean.protocols.discrete import DiscreteNoise
@@ -83,8 +83,8 @@ class MuffliatoParameters(DiscreteNoise):
 
     def on_graph(self, parties: int) -> Self:
         """The parameters with graph and momentum filled in for this number of parties."""
-        graph = self.filled(schedule=default_graph(parties))
-        graph = graph.filled(out_degree=default_degree(graph.schedule, parties), momentum=1.0)
+        graph = filled(self, schedule=default_graph(parties))
+        graph = filled(graph, out_degree=default_degree(graph.schedule, parties), momentum=1.0)
         if graph.momentum != ACCELERATED:
             return graph
         # The acceleration is for one fixed matrix; where the matrix changes, gossip is not accelerated.

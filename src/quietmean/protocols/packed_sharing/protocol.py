@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
-from quietmean.core.schema import OPEN
+from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
@@ -132,7 +133,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         attack=Attack(opening=_opening),
     )
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         assumptions = (
             Assumption(
@@ -161,7 +162,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         return (WRAPS, f"all {self.members} sums of members are needed, so that a wrong one is not noticed")
 
     def resolved(self, parties: int) -> Self:
-        return super(PackedSharing, self.filled(**DEFAULTS)).resolved(parties)
+        return super(PackedSharing, filled(self, **DEFAULTS)).resolved(parties)
 
     def check_parties(self, parties: int) -> None:
         check_numbers(self, parties)

@@ -13,7 +13,7 @@ from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Release, Vector
-from quietmean.core.schema import OPEN
+from quietmean.core.schema import OPEN, filled, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.mechanism import Design, Mechanism, Releases
@@ -87,8 +87,8 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
     rounds = 1
 
     def resolved(self, parties: int) -> Self:
-        self.require_complete()
-        return self.filled(probability=best_probability(self.epsilon, _DIMENSION)) if self.probability is OPEN else self
+        require_complete(self)
+        return filled(self, probability=best_probability(self.epsilon, _DIMENSION)) if self.probability is OPEN else self
 
     def design(self, target: Target) -> Design:
         """For the epsilon of the target; its delta is not used, since this guarantee is pure.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.schema import filled
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
@@ -68,13 +70,13 @@ class SecAgg(SecAggParameters, Mechanism):
     rounds = ROUNDS
 
     def resolved(self, parties: int) -> Self:
-        return super(SecAgg, self.filled(**DEFAULTS)).resolved(parties)
+        return super(SecAgg, filled(self, **DEFAULTS)).resolved(parties)
 
     def check_parties(self, parties: int) -> None:
         check_collector(self.aggregator, parties)
         check_numbers(self, parties)
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         assumptions = (
             Assumption(

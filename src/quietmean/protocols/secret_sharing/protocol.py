@@ -13,7 +13,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
-from quietmean.core.schema import OPEN
+from quietmean.core.schema import OPEN, filled, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges, diameter, static_schedule
 from quietmean.protocols import literature
@@ -85,7 +85,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
 
     def resolved(self, parties: int) -> Self:
         """Complete, for this number of parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
-        self.require_complete()
+        require_complete(self)
         placed = replace(self, edges=self.graph_edges(parties), parties=parties, **EDGES_ARE_MADE)
         needed = iterations_needed(placed)
         if self.iterations is not OPEN and self.iterations < needed:
@@ -93,7 +93,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
                 f"iterations is {self.iterations}: this graph needs {needed} to average shares to within 1/(2n), fewer give a "
                 "wrong sum"
             )
-        return placed.filled(iterations=needed)
+        return filled(placed, iterations=needed)
 
     def defaults(self, target: Target) -> dict[str, Any]:
         """Raises :class:`InputError` for planned dropouts: without one of its parties nobody has a result."""

@@ -20,7 +20,7 @@ from quietmean.planning.automatic import AUTO, PREFERRED, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
-from quietmean.protocols import Target, configure, get_protocol, resolve
+from quietmean.protocols import Target, configure, resolve
 from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import nats_in_words
@@ -330,7 +330,7 @@ class StudyTerms(JointTerms):
         target = choice.plan.target
 
         def planned(parties: int, protocol: str, options: Mapping[str, Any]) -> Plan:
-            return self.placed(calibrate(replace(target, parties=parties), get_protocol(protocol).from_options(options)))
+            return self.placed(calibrate(replace(target, parties=parties), configure(protocol, options)))
 
         return for_quorum(choice, self.minimum_of(target.parties), self.options, planned)
 
