@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import statsmodels.api as sm
+from lifelines import CoxPHFitter, KaplanMeierFitter
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logit
@@ -102,23 +104,16 @@ def calibration(p: Array, y: Array) -> Intervals:
     return {"brier": mean((p - y) ** 2)[""], "in-the-large": mean(y - p)[""], **both}
 
 
-class _Curve:
-    """Kaplan and Meier's: steps at ``times``, ``survival`` after each, and Greenwood's sum ``hazards`` up to there."""
+class Curve:
+    """Kaplan and Meier's: steps at ``times`` from 0 on, ``survival`` after each with its ends, Greenwood's sum ``hazards``."""
 
     def __init__(self, time: Array, event: Array) -> None:
-        self.times, at = np.unique(time, return_inverse=True)
-        died, left = np.bincount(at, event), np.bincount(at)
-        at_risk = len(time) - np.concatenate([[0], left.cumsum()[:-1]])
-        kept = 1 - died / at_risk
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.hazards = np.cumsum(np.where(kept > 0, died / (at_risk * (at_risk - died)), 0.0))
-        self.survival = np.cumprod(kept)
-
-    def log_log(self) -> tuple[Array, Array]:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            power = np.exp(Z * np.sqrt(self.hazards) / -np.log(self.survival))
-            low, high = self.survival**power, self.survival ** (1 / power)
-        return np.where(np.isfinite(low), low, self.survival), np.where(np.isfinite(high), high, self.survival)
+        fit = KaplanMeierFitter().fit(time, event)
+        self.times, self.survival = fit.timeline, fit.survival_function_.to_numpy()[:, 0]
+        ends = fit.confidence_interval_.to_numpy().T
+        self.low, self.high = np.where(np.isfinite(ends).all(axis=0) & (self.survival > 0), ends, self.survival)
+        died, at_risk = fit.event_table[["observed", "at_risk"]].to_numpy().T
+        self.hazards = np.cumsum(np.where(died < at_risk, died / (at_risk * np.maximum(at_risk - died, 1)), 0.0))
 
     def first_below(self, values: Array, level: float) -> float:
         places = np.nonzero(values <= level + 1e-12)[0]
@@ -126,29 +121,23 @@ class _Curve:
 
     def at(self, time: float) -> Interval:
         place = int(np.searchsorted(self.times, time, side="right")) - 1
-        if place < 0:
-            return 1.0, 1.0, 1.0
-        low, high = self.log_log()
-        return float(self.survival[place]), float(low[place]), float(high[place])
+        return float(self.survival[place]), float(self.low[place]), float(self.high[place])
 
     def area(self, horizon: float) -> tuple[float, float]:
         """The restricted mean and its variance."""
         inside = self.times < horizon
-        edges = np.concatenate([[0.0], self.times[inside], [horizon]])
-        pieces = np.diff(edges) * np.concatenate([[1.0], self.survival[inside]])
+        pieces = np.diff(self.times[inside], append=horizon) * self.survival[inside]
         later = pieces[1:][::-1].cumsum()[::-1]
-        variance = float((later**2 * np.diff(np.concatenate([[0.0], self.hazards[inside]]))).sum())
-        return float(pieces.sum()), variance
+        return float(pieces.sum()), float((later**2 * np.diff(self.hazards[inside])).sum())
 
 
 def survival(time: Array, event: Array, arm: Array, arms: tuple[str, ...], edges: tuple[float, ...] = ()) -> Intervals:
     """Quartiles by Brookmeyer and Crowley, and the curve at edges."""
     found: dict[str, Interval] = {}
     for place, name in enumerate(arms):
-        curve = _Curve(time[arm == place], event[arm == place])
-        low, high = curve.log_log()
+        curve = Curve(time[arm == place], event[arm == place])
         for term, level in (("lower-quartile", 0.75), ("median", 0.5), ("upper-quartile", 0.25)):
-            ends = [curve.first_below(values, level) for values in (curve.survival, low, high)]
+            ends = [curve.first_below(values, level) for values in (curve.survival, curve.low, curve.high)]
             found[f"{term} {name}"] = (ends[0], ends[1], ends[2])
         found |= {f"{name} {edge:g}": curve.at(edge) for edge in edges}
     return found
@@ -160,7 +149,7 @@ def one_survival(time: Array, event: Array, edges: tuple[float, ...]) -> Interva
 
 
 def restricted_means(time: Array, event: Array, arm: Array, arms: tuple[str, ...], horizon: float) -> Intervals:
-    own = [_Curve(time[arm == place], event[arm == place]).area(horizon) for place in range(len(arms))]
+    own = [Curve(time[arm == place], event[arm == place]).area(horizon) for place in range(len(arms))]
     found = {name: normal(value, math.sqrt(variance)) for name, (value, variance) in zip(arms, own, strict=True)}
     difference = own[1][0] - own[0][0]
     return {**found, "difference": normal(difference, math.sqrt(own[0][1] + own[1][1]))}
@@ -168,23 +157,5 @@ def restricted_means(time: Array, event: Array, arm: Array, arms: tuple[str, ...
 
 def hazard_ratio(time: Array, event: Array, arm: Array, term: str) -> Intervals:
     """Cox's, of two arms, with Efron's ties."""
-    order = np.lexsort((event == 0, -time))
-    died, second, times = event[order] > 0, arm[order], -time[order]
-    at, own = times[died], second[died]
-    last = np.searchsorted(times, at, side="right") - 1
-    # Of those who have the event at the same time, the first one is at risk with all, the next one with a part of them less.
-    begins, ends = np.searchsorted(at, at), np.searchsorted(at, at, side="right")
-    gone = (np.arange(len(at)) - begins) / (ends - begins)
-    tied = np.concatenate([[0.0], np.cumsum(own)])
-    tied_second = tied[ends] - tied[begins]
-    in_second = np.cumsum(second)[last] - gone * tied_second
-    in_first = last + 1 - np.cumsum(second)[last] - gone * (ends - begins - tied_second)
-    log = 0.0
-    for _ in range(30):
-        part = in_second * math.exp(log) / (in_first + in_second * math.exp(log))
-        information = float((part * (1 - part)).sum())
-        step = float((own - part).sum()) / information
-        log += step
-        if abs(step) < 1e-10:
-            break
-    return {term: ratio(log, 1 / math.sqrt(information))}
+    fit = CoxPHFitter().fit(pd.DataFrame({"t": time, "e": event, "g": arm}), "t", "e")
+    return {term: ratio(float(fit.params_["g"]), float(fit.standard_errors_["g"]))}

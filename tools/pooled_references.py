@@ -9,16 +9,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import exact_intervals as exact
 import numpy as np
-import pandas as pd
 import statsmodels.api as sm
-from exact_intervals import Array
-from lifelines import CoxPHFitter, KaplanMeierFitter
-from lifelines.utils import restricted_mean_survival_time
+from exact_intervals import Array, Intervals
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.decomposition import PCA
-from sklearn.metrics import roc_auc_score
 
 from quietmean.statistics import Columns, read_text
 
@@ -67,9 +64,13 @@ class Pooled:
         return [term.removeprefix(f"{level} ") for term in self.terms if term.startswith(f"{level} ")]
 
 
+def points(found: Intervals) -> Truth:
+    """The estimates, without intervals."""
+    return {term: value for term, (value, _, _) in found.items()}
+
+
 def mean(data: Pooled, column: str) -> Truth:
-    (x,) = data.complete(column)
-    return {"": float(x.mean())}
+    return points(exact.mean(*data.complete(column)))
 
 
 def total(data: Pooled, column: str) -> Truth:
@@ -93,21 +94,18 @@ def proportions(data: Pooled, column: str) -> Truth:
 
 def quantiles(data: Pooled, column: str) -> Truth:
     """The smallest value at or below which at least that part of the records is."""
-    (x,) = data.complete(column)
-    return {f"{level:g}": float(np.quantile(x, level, method="inverted_cdf")) for level in (0.25, 0.5, 0.75)}
+    return points(exact.quantiles(*data.complete(column)))
 
 
 def group_means(data: Pooled, column: str, by: str) -> Truth:
     """Means; of two also standardised differences: over the root of the mean of both variances, and over the pooled one."""
-    groups = {level: x for level, (x,) in data.groups(by, column).items()}
-    found = {level: float(x.mean()) for level, x in groups.items()}
-    if len(groups) != 2:
+    found = points(exact.group_means(*data.complete(column, by), data.levels(by)))
+    if "difference" not in found:
         return found
-    low, high = groups.values()
-    difference, pooled = float(high.mean() - low.mean()), len(low) * low.var() + len(high) * high.var()
+    (low,), (high,) = data.groups(by, column).values()
     spread = math.sqrt((low.var(ddof=1) + high.var(ddof=1)) / 2)
-    cohen = difference / math.sqrt(pooled / (len(low) + len(high) - 2))
-    return found | {"difference": difference, "smd": difference / spread, "cohen-d": cohen}
+    pooled = (len(low) * low.var() + len(high) * high.var()) / (len(low) + len(high) - 2)
+    return found | {"smd": found["difference"] / spread, "cohen-d": found["difference"] / math.sqrt(pooled)}
 
 
 def crosstab(data: Pooled, row: str, column: str) -> Truth:
@@ -140,7 +138,7 @@ def covariance(data: Pooled, columns: Sequence[str]) -> Truth:
 
 
 def correlation(data: Pooled, columns: Sequence[str]) -> Truth:
-    return {":".join(columns): float(stats.pearsonr(*data.complete(*columns)).statistic)}
+    return points(exact.correlation(*data.complete(*columns), ":".join(columns)))
 
 
 def first_component(data: Pooled, columns: Sequence[str]) -> Truth:
@@ -158,30 +156,19 @@ def regression(data: Pooled, formula: str) -> Truth:
     return dict(zip(("(Intercept)", *covariates), fit.params.tolist(), strict=True))
 
 
-def _curves(data: Pooled, time: str, event: str, by: str) -> dict[str, KaplanMeierFitter]:
-    return {level: KaplanMeierFitter().fit(t, e) for level, (t, e) in data.groups(by, time, event).items()}
-
-
 def survival(data: Pooled, time: str, event: str, by: str) -> Truth:
-    return {
-        f"{level} {at}": float(fit.survival_function_at_times(float(at)).iloc[0])
-        for level, fit in _curves(data, time, event, by).items()
-        for at in data.times(level)
-    }
+    curves = {level: exact.Curve(*own) for level, own in data.groups(by, time, event).items()}
+    return {f"{level} {at}": curve.at(float(at))[0] for level, curve in curves.items() for at in data.times(level)}
 
 
 def restricted_mean(data: Pooled, time: str, event: str, by: str, horizon: float | None = None) -> Truth:
     until = data.columns[time].high if horizon is None else horizon
-    found = {level: float(restricted_mean_survival_time(fit, until)) for level, fit in _curves(data, time, event, by).items()}
-    low, high = found.values()
-    return {**found, "difference": high - low}
+    return points(exact.restricted_means(*data.complete(time, event, by), data.levels(by), until))
 
 
 def hazard_ratio(data: Pooled, time: str, event: str, by: str) -> Truth:
-    t, e, group = data.complete(time, event, by)
-    fit = CoxPHFitter().fit(pd.DataFrame({"t": t, "e": e, "g": group}), "t", "e")
     low, high = data.levels(by)
-    return {f"{high}/{low}": float(np.exp(fit.params_["g"]))}
+    return points(exact.hazard_ratio(*data.complete(time, event, by), f"{high}/{low}"))
 
 
 def incidence(data: Pooled, time: str, cause: str) -> Truth:
@@ -202,14 +189,12 @@ def incidence(data: Pooled, time: str, cause: str) -> Truth:
 
 
 def rates(data: Pooled, events: str, time: str, by: str) -> Truth:
-    found = {level: float(e.sum() / t.sum()) for level, (e, t) in data.groups(by, events, time).items()}
-    low, high = found.values()
-    return {**found, "rate-ratio": high / low, "rate-difference": high - low}
+    found, (low, high) = points(exact.rates(*data.complete(events, time, by), data.levels(by))), data.levels(by)
+    return {**found, "rate-difference": found[high] - found[low]}
 
 
 def area(data: Pooled, score: str, outcome: str) -> Truth:
-    p, y = data.complete(score, outcome)
-    return {"auc": float(roc_auc_score(y, p))}
+    return points(exact.area(*data.complete(score, outcome)))
 
 
 def calibration(data: Pooled, score: str, outcome: str) -> Truth:
