@@ -33,11 +33,11 @@ def ratio(log: float, error: float) -> Interval:
     return math.exp(log), math.exp(log - Z * error), math.exp(log + Z * error)
 
 
-def mean(x: Array, term: str = "") -> Intervals:
+def mean(x: Array, *, term: str = "") -> Intervals:
     return {term: normal(float(x.mean()), float(x.std(ddof=1)) / math.sqrt(len(x)), len(x) - 1)}
 
 
-def group_means(x: Array, group: Array, levels: tuple[str, ...]) -> Intervals:
+def group_means(x: Array, group: Array, *, levels: tuple[str, ...]) -> Intervals:
     """Student's of each, and Welch's of the difference of two."""
     each = [x[group == place] for place in range(len(levels))]
     found = {level: mean(own)[""] for level, own in zip(levels, each, strict=True)}
@@ -60,7 +60,7 @@ def quantiles(x: Array) -> Intervals:
     return found
 
 
-def rates(events: Array, time: Array, group: Array, levels: tuple[str, ...]) -> Intervals:
+def rates(events: Array, time: Array, group: Array, *, levels: tuple[str, ...]) -> Intervals:
     """With the variance of events minus rate times time."""
     found, logs = {}, []
     for place, level in enumerate(levels):
@@ -79,7 +79,7 @@ def slope(x: Array, y: Array, term: str, kind: str = "HC3") -> Intervals:
     return {term: normal(float(fit.params[1]), float(fit.bse[1]), len(x) - 2)}
 
 
-def correlation(x: Array, y: Array, term: str) -> Intervals:
+def correlation(x: Array, y: Array, *, term: str) -> Intervals:
     """With the variance of its influence function, on the scale of Fisher's z."""
     a, b = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     value = float((a * b).mean())
@@ -131,7 +131,7 @@ class Curve:
         return float(pieces.sum()), float((later**2 * np.diff(self.hazards[inside])).sum())
 
 
-def survival(time: Array, event: Array, arm: Array, arms: tuple[str, ...], edges: tuple[float, ...] = ()) -> Intervals:
+def survival(time: Array, event: Array, arm: Array, *, arms: tuple[str, ...], edges: tuple[float, ...] = ()) -> Intervals:
     """Quartiles by Brookmeyer and Crowley, and the curve at edges."""
     found: dict[str, Interval] = {}
     for place, name in enumerate(arms):
@@ -145,17 +145,17 @@ def survival(time: Array, event: Array, arm: Array, arms: tuple[str, ...], edges
 
 def one_survival(time: Array, event: Array, edges: tuple[float, ...]) -> Intervals:
     """Everybody together, as ``all``."""
-    return survival(time, event, np.zeros(len(time)), ("all",), edges)
+    return survival(time, event, np.zeros(len(time)), arms=("all",), edges=edges)
 
 
-def restricted_means(time: Array, event: Array, arm: Array, arms: tuple[str, ...], horizon: float) -> Intervals:
+def restricted_means(time: Array, event: Array, arm: Array, *, arms: tuple[str, ...], horizon: float) -> Intervals:
     own = [Curve(time[arm == place], event[arm == place]).area(horizon) for place in range(len(arms))]
     found = {name: normal(value, math.sqrt(variance)) for name, (value, variance) in zip(arms, own, strict=True)}
     difference = own[1][0] - own[0][0]
     return {**found, "difference": normal(difference, math.sqrt(own[0][1] + own[1][1]))}
 
 
-def hazard_ratio(time: Array, event: Array, arm: Array, term: str) -> Intervals:
+def hazard_ratio(time: Array, event: Array, arm: Array, *, term: str) -> Intervals:
     """Cox's, of two arms, with Efron's ties."""
     fit = CoxPHFitter().fit(pd.DataFrame({"t": time, "e": event, "g": arm}), "t", "e")
     return {term: ratio(float(fit.params_["g"]), float(fit.standard_errors_["g"]))}

@@ -29,7 +29,7 @@ from quietmean.studies.outcome.forecast import Forecast
 # Imported where they are needed, and all of them by a study; other distributions' that draw its report.
 LATE = ("cli", "node", "planning", "privacy", "report", "statistics", "studies")
 # What studies of a table of text do without: Polars has threads, and a process with threads is not to be forked.
-NOT_HERE = ("quietmean.node.local", "quietmean.cli.desk", "quietmean.studies.data.polars_texts")
+NOT_HERE = ("quietmean.node.local", "quietmean.cli.desk")
 DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_svg")
 
 

@@ -99,7 +99,7 @@ def quantiles(data: Pooled, column: str) -> Truth:
 
 def group_means(data: Pooled, column: str, by: str) -> Truth:
     """Means; of two also standardised differences: over the root of the mean of both variances, and over the pooled one."""
-    found = points(exact.group_means(*data.complete(column, by), data.levels(by)))
+    found = points(exact.group_means(*data.complete(column, by), levels=data.levels(by)))
     if "difference" not in found:
         return found
     (low,), (high,) = data.groups(by, column).values()
@@ -138,7 +138,7 @@ def covariance(data: Pooled, columns: Sequence[str]) -> Truth:
 
 
 def correlation(data: Pooled, columns: Sequence[str]) -> Truth:
-    return points(exact.correlation(*data.complete(*columns), ":".join(columns)))
+    return points(exact.correlation(*data.complete(*columns), term=":".join(columns)))
 
 
 def first_component(data: Pooled, columns: Sequence[str]) -> Truth:
@@ -163,12 +163,12 @@ def survival(data: Pooled, time: str, event: str, by: str) -> Truth:
 
 def restricted_mean(data: Pooled, time: str, event: str, by: str, horizon: float | None = None) -> Truth:
     until = data.columns[time].high if horizon is None else horizon
-    return points(exact.restricted_means(*data.complete(time, event, by), data.levels(by), until))
+    return points(exact.restricted_means(*data.complete(time, event, by), arms=data.levels(by), horizon=until))
 
 
 def hazard_ratio(data: Pooled, time: str, event: str, by: str) -> Truth:
     low, high = data.levels(by)
-    return points(exact.hazard_ratio(*data.complete(time, event, by), f"{high}/{low}"))
+    return points(exact.hazard_ratio(*data.complete(time, event, by), term=f"{high}/{low}"))
 
 
 def incidence(data: Pooled, time: str, cause: str) -> Truth:
@@ -189,7 +189,7 @@ def incidence(data: Pooled, time: str, cause: str) -> Truth:
 
 
 def rates(data: Pooled, events: str, time: str, by: str) -> Truth:
-    found, (low, high) = points(exact.rates(*data.complete(events, time, by), data.levels(by))), data.levels(by)
+    found, (low, high) = points(exact.rates(*data.complete(events, time, by), levels=data.levels(by))), data.levels(by)
     return {**found, "rate-difference": found[high] - found[low]}
 
 

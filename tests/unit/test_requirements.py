@@ -61,13 +61,11 @@ DESK = {f"{name}.py needs starlette" for name in ("desk/access", "desk/app", "dr
 DESK |= {"drop/serving.py needs uvicorn"}
 # The same for estimators, which are imported when one is asked for.
 ESTIMATORS = {f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "logistic", "one_study")}
-# Where Polars is there, it reads what texts are plainly numbers.
-TABLES = {"studies/data/polars_texts.py needs polars"}
 
 
 def test_the_package_needs_only_what_it_installs() -> None:
     inside = {"testing/strategies.py needs hypothesis"}
-    assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS | TABLES
+    assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS
 
 
 @pytest.mark.parametrize("folder", ["desk", "drop"])
@@ -84,5 +82,5 @@ def test_the_estimators_need_only_their_extra() -> None:
 def test_the_reference_can_be_built_with_its_extra() -> None:
     extra: list[str] = [*PROJECT["optional-dependencies"]["docs"], *PROJECT["optional-dependencies"]["sklearn"]]
     assert "sklearn" in PROJECT["optional-dependencies"]["all"][0]
-    assert missing(SOURCE, distributions([*PROJECT["dependencies"], *extra])) == DESK | TABLES
+    assert missing(SOURCE, distributions([*PROJECT["dependencies"], *extra])) == DESK
     assert "quietmean.desk" not in (ROOT / "docs" / "reference.md").read_text()

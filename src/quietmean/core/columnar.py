@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
+from quietmean.core.lazy_modules import feather, ipc, narwhals, parquet, polars, pyarrow
 from quietmean.core.portability import TooManyCellsError, limit_process
 
 PARQUET: Final = "parquet"
@@ -118,15 +118,13 @@ def _next_of(batches: Iterator[Any]) -> tuple[()] | tuple[int, list[Packed]]:
 
 def _of_series(series: Any) -> Packed:
     """A column of Polars: each text, day or truth value once."""
-    import polars
-
     if series.dtype == polars.String and (series.str.len_bytes().max() or 0) > LONGEST_CELL:
         series = series.str.slice(0, LONGEST_CELL)
     once = distinct(series)
     if once is None:
         # For numbers both have the same names, and narwhals takes as long to import as many a file to be read.
         plain_numbers = series.dtype.is_float() or series.dtype.is_integer()
-        return packed(cells_of(series, polars) if plain_numbers else cells_of(_wrapped(series), import_module("narwhals")))
+        return packed(cells_of(series, polars) if plain_numbers else cells_of(_wrapped(series)))
     values, codes = once
     if sum(len(value) for value in values if isinstance(value, str)) > MOST_TEXT:
         raise TooManyCellsError
@@ -135,8 +133,6 @@ def _of_series(series: Any) -> Packed:
 
 def distinct(series: Any) -> tuple[list[Any], NDArray[np.int32]] | None:
     """Each text, day or truth value of a series of Polars once, and which one a row has. None for other types."""
-    import polars
-
     if isinstance(series.dtype, polars.Categorical | polars.Enum):
         series = series.cast(polars.String)
     if series.dtype not in (polars.String, polars.Date, polars.Boolean):
@@ -151,7 +147,7 @@ def distinct(series: Any) -> tuple[list[Any], NDArray[np.int32]] | None:
         return [*once.cast(polars.String).to_list(), None], place[coded.to_physical().fill_null(len(once)).to_numpy()]
     values = series.unique()
     codes = series.replace_strict(values, polars.int_range(len(values), eager=True), return_dtype=polars.Int32)
-    return list(cells_of(_wrapped(values), import_module("narwhals"))), codes.to_numpy()
+    return list(cells_of(_wrapped(values))), codes.to_numpy()
 
 
 def packable(cell: Any) -> Any:
@@ -180,52 +176,48 @@ def _first_that_can(calls: Sequence[Callable[[], Any]]) -> Any:
 
 
 def _wrapped(series: Any) -> Any:
-    import narwhals
-
     return narwhals.from_native(series, series_only=True)
 
 
 def _column(read: Callable[[Path, str, str], Any], path: Path, kind: str, name: str) -> Cells:
-    import narwhals
-
     series = narwhals.from_native(read(path, kind, name), eager_only=True)[name]
     if isinstance(series.dtype, narwhals.String):
         # Where a text is not UTF-8, none can be cut before they are handed over.
         cut = anyway(lambda: series.str.slice(0, LONGEST_CELL))
         series = series if cut is None else cut
-    if (anyway(lambda: _text_length(series, narwhals)) or 0) > MOST_TEXT:
+    if (anyway(lambda: _text_length(series)) or 0) > MOST_TEXT:
         raise TooManyCellsError
-    return cells_of(series, narwhals)
+    return cells_of(series)
 
 
-def _text_length(series: Any, narwhals: Any) -> int:
+def _text_length(series: Any) -> int:
     """Characters of all texts of a column: a few bytes of a file may repeat a long text any number of times."""
     if isinstance(series.dtype, narwhals.Categorical | narwhals.Enum):
         return len(series) * int(series.unique().cast(narwhals.String).str.len_chars().max() or 0)
     return int(series.str.len_chars().sum()) if isinstance(series.dtype, narwhals.String) else 0
 
 
-def cells_of(series: Any, narwhals: Any) -> Cells:
+def cells_of(series: Any, library: Any = narwhals) -> Cells:
     """The cells of a column of any library that narwhals knows; of numbers also of Polars, by itself."""
     kind = series.dtype
     if kind.is_float():
-        return _floats(series, narwhals)
+        return _floats(series, library)
     if kind.is_integer():
         # A library may refuse a number that float64 cannot hold exactly.
-        numbers: Array | None = anyway(lambda: _floats(series, narwhals))
+        numbers: Array | None = anyway(lambda: _floats(series, library))
         if numbers is not None and np.all(np.isnan(numbers) | (np.abs(numbers) < _EXACT)):
             return numbers
-    if isinstance(kind, narwhals.Date | narwhals.Datetime | narwhals.Duration):
-        return _of_what_python_holds(series, kind, narwhals)
+    if isinstance(kind, library.Date | library.Datetime | library.Duration):
+        return _of_what_python_holds(series, kind)
     return _objects(series)
 
 
-def _floats(series: Any, narwhals: Any) -> Array:
+def _floats(series: Any, library: Any) -> Array:
     """A column as float64, (rows,), rounded to the nearest; NaN where a number is missing."""
-    return np.asarray(series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
+    return np.asarray(series.cast(library.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
-def _of_what_python_holds(series: Any, kind: Any, narwhals: Any) -> list[Any]:
+def _of_what_python_holds(series: Any, kind: Any) -> list[Any]:
     """Dates, times or spans of time; what stands in a file may be too far away for Python, and no library says so in one way."""
     dates = isinstance(kind, narwhals.Date)
     unit = 1 if dates else _A_DAY[kind.time_unit]
@@ -283,15 +275,11 @@ class Library:
 
 # A path would be a pattern for Polars: an open file is one file, whatever its name.
 def _names_by_polars(path: Path, kind: str) -> list[str]:
-    import polars
-
     with path.open("rb") as file:
         return list(polars.read_parquet_schema(file) if kind == PARQUET else polars.read_ipc_schema(file))
 
 
 def _by_polars(path: Path, kind: str, name: str) -> Any:
-    import polars
-
     with path.open("rb") as file:
         if kind == PARQUET:
             return polars.read_parquet(file, columns=[name])
@@ -299,33 +287,22 @@ def _by_polars(path: Path, kind: str, name: str) -> Any:
 
 
 def _batches_by_polars(path: Path, kind: str, names: list[str]) -> Iterator[Any]:
-    import polars
-
     scan = polars.scan_parquet if kind == PARQUET else polars.scan_ipc
     return iter(scan(path, glob=False, hive_partitioning=False).select(names).collect_batches(chunk_size=ROWS))
 
 
 def _names_by_pyarrow(path: Path, kind: str) -> list[str]:
     if kind == PARQUET:
-        from pyarrow import parquet
-
         return cast("list[str]", parquet.read_schema(path).names)
-    from pyarrow import ipc
-
     with ipc.open_file(path) as file:
         return cast("list[str]", file.schema.names)
 
 
 def _by_pyarrow(path: Path, kind: str, name: str) -> Any:
     if kind == PARQUET:
-        import pyarrow
-        from pyarrow import parquet
-
         # Else a text in a dictionary that is not UTF-8 ends all of it.
         kept = [name] if pyarrow.types.is_dictionary(parquet.read_schema(path).field(name).type) else []
         return parquet.read_table(path, columns=[name], partitioning=None, read_dictionary=kept)
-    from pyarrow import feather
-
     return feather.read_table(path, columns=[name])
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from quietmean.core.cells import LONGEST_CELL, plain_name
 from quietmean.core.columnar import ROWS, anyway, by_halves, packed, run
+from quietmean.core.lazy_modules import pyreadstat
 from quietmean.core.portability import TooManyCellsError
 
 SPSS, STATA, SAS, XPORT = "SPSS", "Stata", "SAS", "SAS transport"
@@ -38,8 +39,6 @@ _READERS = {SPSS: "read_sav", STATA: "read_dta", SAS: "read_sas7bdat", XPORT: "r
 
 def pieces(kind: str, path: str, max_cells: int, column_names: Sequence[str]) -> Iterator[bytes]:
     """As :func:`columnar.pieces`. Raises :class:`TooManyCellsError`, and whatever the library raises for a file."""
-    import pyreadstat
-
     read = partial(getattr(pyreadstat, _READERS[kind]), Path(path), output_format="dict")
     _, about = read(metadataonly=True)
     heading = [str(name) for name in about.column_names]

@@ -15,6 +15,7 @@ import msgspec
 
 from quietmean.core.cells import STRANGE
 from quietmean.core.columnar import anyway, run
+from quietmean.core.lazy_modules import python_calamine
 from quietmean.core.portability import TooManyCellsError
 
 # What is written instead of sheets where these are protected by a password.
@@ -28,14 +29,12 @@ def pieces(path: str, max_cells: int) -> Iterator[bytes]:
 
     Raises :class:`TooManyCellsError`, and whatever the library raises for a file.
     """
-    from python_calamine import CalamineWorkbook, PasswordError, SheetTypeEnum
-
     try:
-        book = CalamineWorkbook.from_path(path)
-    except PasswordError:
+        book = python_calamine.CalamineWorkbook.from_path(path)
+    except python_calamine.PasswordError:
         yield PASSWORD
         return
-    for name in (sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet):
+    for name in (sheet.name for sheet in book.sheets_metadata if sheet.typ == python_calamine.SheetTypeEnum.WorkSheet):
         filled: list[Row] = []
         for number, row in enumerate(_rows(book.get_sheet_by_name(name)), 1):
             while row and row[-1] == "":

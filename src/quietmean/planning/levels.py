@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_scipy import optimize
+from quietmean.core.lazy_modules import optimize
 from quietmean.core.rounding import round_up
 from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_estimates, draw_scenario, worst_mu
 from quietmean.planning.choices import CalibrationMethod

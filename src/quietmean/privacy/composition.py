@@ -16,7 +16,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_scipy import special
+from quietmean.core.lazy_modules import special
 from quietmean.core.party import PartyId
 from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import epsilon_of_mu

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from quietmean.core.lazy_scipy import optimize
+from quietmean.core.lazy_modules import optimize
 from quietmean.privacy.conversion import check_budget, delta_of_mu, log_delta, moved_until
 
 

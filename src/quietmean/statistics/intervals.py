@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from quietmean.core.lazy_scipy import special
+from quietmean.core.lazy_modules import special
 from quietmean.core.readable import outcome_text, percent_text, some_of
 
 # The only term of a statistic that is one number.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.lazy_scipy import optimize
+from quietmean.core.lazy_modules import optimize
 from quietmean.statistics.estimates import Estimates
 
 

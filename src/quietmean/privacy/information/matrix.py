@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.arrays import Matrix
-from quietmean.core.lazy_scipy import linalg
+from quietmean.core.lazy_modules import linalg
 from quietmean.core.party import PartyId
 
 # A party takes part in a disclosed combination if its coefficient is above this (rows are orthonormal).

@@ -15,7 +15,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.errors import NumericalError
-from quietmean.core.lazy_scipy import sparse, sparse_linalg
+from quietmean.core.lazy_modules import sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.transcript import Transcript
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_scipy import special
+from quietmean.core.lazy_modules import special
 from quietmean.protocols.gopa.party import pair_chance
 from quietmean.protocols.target import Target
 

@@ -12,7 +12,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.input_domain import Box
-from quietmean.core.lazy_scipy import special
+from quietmean.core.lazy_modules import special
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, filled

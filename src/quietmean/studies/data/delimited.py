@@ -19,6 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import is_installed
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
+from quietmean.studies.data.polars_texts import cells_of_plain, in_order
 from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
 from quietmean.studies.data.text_records import BLANKS, MultilineRecords, PlainRecords, Record, fields, record_of
@@ -132,8 +133,6 @@ class _Reading:
 
     def _piece(self, encoding: Encoding, records: PlainRecords, line: int) -> Table:
         """All records of a block in their order, but empty ones; the first of them is on this ``line``."""
-        from quietmean.studies.data.polars_texts import cells_of_plain, in_order
-
         there = records.plain.copy()
         there[~records.plain] = [bool(record) for record in records.others]
         numbers: Any = line + np.flatnonzero(there)

@@ -22,6 +22,7 @@ from quietmean.core.cells import plain_name
 from quietmean.core.columnar import anyway
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra, is_installed
+from quietmean.core.lazy_modules import pyarrow
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
 from quietmean.studies.data.database import behind_from, not_row_by_row, query_of
@@ -326,8 +327,6 @@ def _batches(native: Any, engine: Any) -> Iterator[Any]:
     if engine.is_polars():
         return iter(native.collect_batches(chunk_size=ROWS))
     if engine.is_duckdb():
-        import pyarrow
-
         return (pyarrow.Table.from_batches([batch]) for batch in native.to_arrow_reader(ROWS))
     rows = native.toLocalIterator()
     return (_of_cells(native.columns, some) for some in iter(lambda: list(islice(rows, ROWS)), []))

@@ -260,6 +260,4 @@ def table_of_frame(frame: Any, column_names: Collection[str], source: str = "the
 
 
 def _cells_in(piece: Any, index: int) -> Cells:
-    import narwhals
-
-    return Cells(cells_of(piece[:, index], narwhals))
+    return Cells(cells_of(piece[:, index]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
+from quietmean.core.lazy_modules import polars
 from quietmean.studies.data.spellings import LONGEST
 from quietmean.studies.data.table import Cells
 

@@ -16,6 +16,7 @@ from quietmean.core.cells import LONGEST_CELL, STRANGE, plain_name
 from quietmean.core.columnar import cells_of
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
+from quietmean.core.lazy_modules import narwhals, pyarrow
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.database import MOST_SECONDS, Listed, Tables, behind_from, quoted, type_declared
@@ -224,11 +225,8 @@ def is_text(kind: str) -> bool:
 
 def _cells(column: Any) -> Cells:
     """The cells of a column of Arrow: each text once."""
-    import narwhals
-    import pyarrow
-
     if not pyarrow.types.is_string(column.type):
-        return Cells(cells_of(narwhals.from_native(pyarrow.chunked_array([column]), series_only=True), narwhals))
+        return Cells(cells_of(narwhals.from_native(pyarrow.chunked_array([column]), series_only=True)))
     once = column.dictionary_encode()
     texts = once.dictionary.to_pylist()
     return Cells([*texts, None], once.indices.fill_null(len(texts)).to_numpy())

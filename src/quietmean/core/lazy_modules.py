@@ -1,0 +1,56 @@
+"""Modules of libraries that are imported when they are first used: for start time, and where an extra may not be installed.
+
+``from quietmean.core.lazy_modules import special`` stands where ``from scipy import special`` would.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import narwhals
+    import polars
+    import pyarrow
+    import pyreadstat
+    import python_calamine
+    from pyarrow import feather, ipc, parquet
+    from scipy import linalg, optimize, sparse, special
+    from scipy.sparse import csgraph
+    from scipy.sparse import linalg as sparse_linalg
+else:
+
+    class _Part:
+        """A module that is imported with the first of its names; each name is looked up once."""
+
+        def __init__(self, name: str) -> None:
+            self._module = name
+
+        def __getattr__(self, name: str) -> Any:
+            attribute = getattr(import_module(self._module), name)
+            setattr(self, name, attribute)
+            return attribute
+
+    narwhals, polars, pyarrow, pyreadstat, python_calamine = map(
+        _Part, ["narwhals", "polars", "pyarrow", "pyreadstat", "python_calamine"]
+    )
+    feather, ipc, parquet = map(_Part, ["pyarrow.feather", "pyarrow.ipc", "pyarrow.parquet"])
+    linalg, optimize, sparse, special = map(_Part, ["scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"])
+    csgraph, sparse_linalg = map(_Part, ["scipy.sparse.csgraph", "scipy.sparse.linalg"])
+
+__all__ = [
+    "csgraph",
+    "feather",
+    "ipc",
+    "linalg",
+    "narwhals",
+    "optimize",
+    "parquet",
+    "polars",
+    "pyarrow",
+    "pyreadstat",
+    "python_calamine",
+    "sparse",
+    "sparse_linalg",
+    "special",
+]
