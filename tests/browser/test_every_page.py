@@ -33,7 +33,7 @@ from support.browsers import looked_at
 from support.committee_study import CommitteeStudy
 from support.desks import entered, running
 from support.meeting import AGES, meet
-from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, session_receipt, truth_of
+from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, run_of, session_receipt, truth_of
 from support.site_policy import write_policy
 
 TOOL = Path(__file__).parents[2] / "tools" / "report_pages.py"
@@ -76,10 +76,11 @@ def pages_of(folder: Path, outcome: StudyOutcome, records: Any) -> list[str]:
     """A report, a privacy page, a certificate, and tables."""
     names = [f"University Hospital {town}" for town in ("Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull")]
     names = names[: outcome.execution.parties]
-    receipt, places = folder / "study.receipt.json", {name: folder / f"{name}.html" for name in PAGES}
-    run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "truth": truth_of(outcome, records)}
-    write_report(places["report"], "Every kind", outcome, receipt, names=names, origin=ORIGIN, **run)
-    write_privacy_page(places["privacy"], "Every kind", outcome, receipt, names=names, origin=ORIGIN)
+    places = {name: folder / f"{name}.html" for name in PAGES}
+    took = {"receipt": folder / "study.receipt.json", "messages": 100, "bytes": 10_000, "seconds": 7.0}
+    run = run_of("Every kind", outcome, names, origin=ORIGIN, truth=truth_of(outcome, records), **took)
+    write_report(places["report"], run)
+    write_privacy_page(places["privacy"], run)
     stated = ReportFacts.of_receipt(outcome.receipt({**ORIGIN, "names": names}), "study.receipt")
     write_certificate_report(outcome.execution, places["certificate"], delta=DELTA, size=1, stated=stated)
     write_tables(outcome.to_json(), places["tables"])

@@ -30,7 +30,7 @@ from quietmean.studies import StudyOutcome, StudyTerms, conclude
 from quietmean.testing import example_execution
 from support.browsers import SIZES, axe_path, opened
 from support.outcomes import COLUMNS as KIND_COLUMNS
-from support.outcomes import EVERY_KIND, finished
+from support.outcomes import EVERY_KIND, finished, run_of
 from support.outcomes import PARTIES as KIND_PARTIES
 
 pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make browser")
@@ -120,17 +120,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "sealed": {"digest": "ef" * 32},
         "names": NAMES,
     }
-    account, receipt = account_of(folder, outcomes["means"]), folder / "study.receipt.json"
+    account, known = account_of(folder, outcomes["means"]), {"origin": origin, "receipt": folder / "study.receipt.json"}
     for name, outcome in outcomes.items():
-        local = {"truth": outcome.answers, "killed": [NAMES[4]]} if name == "one-machine" else {"account": account}
-        run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} said nothing at the end",)}
-        write_report(
-            folder / f"{name}.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, **run, **local
-        )
+        local = {"truth": outcome.answers, "killed": (4,)} if name == "one-machine" else {"account": account}
+        took = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} said nothing at the end",)}
+        write_report(folder / f"{name}.html", run_of("Outcome after stroke", outcome, NAMES, **known, **took, **local))
     outcome = outcomes["means"]
-    write_privacy_page(
-        folder / "privacy.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, account=account
-    )
+    write_privacy_page(folder / "privacy.html", run_of("Outcome after stroke", outcome, NAMES, **known, account=account))
     stated = ReportFacts.of_receipt(outcome.receipt(origin), "study.receipt")
     write_certificate_report(execution, folder / "certificate.html", delta=DELTA, size=2, stated=stated)
     return Made(folder, outcomes)
@@ -256,17 +252,9 @@ def every_kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("kinds")
     outcome = finished(*EVERY_KIND, noise=request.param, columns=LONG_NAMES)
     names = [f"{NAMES[party]}" for party in range(KIND_PARTIES)]
-    write_report(
-        folder / "kinds.html",
-        "Every kind",
-        outcome,
-        folder / "kinds.receipt.json",
-        names=names,
-        origin={"quietmean": "0.1.0", "finished": "2026-03-01T12:00:00.000+00:00"},
-        messages=100,
-        bytes=10_000,
-        seconds=7.0,
-    )
+    origin = {"quietmean": "0.1.0", "finished": "2026-03-01T12:00:00.000+00:00"}
+    known = {"origin": origin, "receipt": folder / "kinds.receipt.json", "messages": 100, "bytes": 10_000, "seconds": 7.0}
+    write_report(folder / "kinds.html", run_of("Every kind", outcome, names, **known))
     return (folder / "kinds.html").resolve().as_uri()
 
 

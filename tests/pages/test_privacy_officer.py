@@ -26,7 +26,7 @@ from quietmean.report import OfficerPage, ReportFacts
 from quietmean.report.released import released_of
 from quietmean.report.words import rounded_down, rounded_up
 from quietmean.testing import example_execution
-from support.outcomes import DELTA, studied
+from support.outcomes import DELTA, run_of, studied
 from support.pages import DOCS, commands
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -117,7 +117,7 @@ def test_a_page_after_a_study_needs_nothing_else_and_is_the_same_twice(tmp_path:
     outcome = studied(execution(), 1)
     texts = []
     for path in (tmp_path / "one.html", tmp_path / "two.html"):
-        write_privacy_page(path, "<b>study</b>", outcome, Path("receipt.json"), names=[f"<i>{party}</i>" for party in range(8)])
+        write_privacy_page(path, run_of("<b>study</b>", outcome, [f"<i>{party}</i>" for party in range(8)]))
         texts.append(path.read_text(encoding="utf-8"))
     assert texts[0] == texts[1]
     assert not re.search(r"(src|href)=|url\(|@import|<script|<b>|<i>", texts[0])

@@ -20,8 +20,7 @@ from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, listed, power, rounded_up
-from quietmean.studies.outcome.local import LocalStudy
-from support.outcomes import studied
+from quietmean.studies.outcome.local import senders
 from support.pages import words_of
 
 DELTA = 1e-6
@@ -126,9 +125,8 @@ def test_says_by_whom_messages_were_counted(usual: StudyReport, tmp_path: Path) 
 
 @pytest.mark.parametrize(("told", "said"), [(6, "all 6 parties"), (4, "the 4 parties that finished"), (0, "all who took part")])
 def test_a_run_on_one_machine_says_who_counted(told: int, said: str) -> None:
-    outcome = studied(_execution(parties=6), 1)
     results = dict.fromkeys(range(told), cast(NodeResult, None))
-    assert LocalStudy(outcome, LocalOutcome(results, {}, (4, 5), 1.0, 10, 10), outcome.answers).senders == said
+    assert senders(LocalOutcome(results, {}, (4, 5), 1.0, 10, 10), 6) == said
 
 
 def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:

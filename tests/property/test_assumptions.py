@@ -28,7 +28,7 @@ from quietmean.studies import StudyOutcome, StudyTerms
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
 from support.certifiable import certifiable
-from support.outcomes import DELTA, studied
+from support.outcomes import DELTA, run_of, studied
 
 WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.TRAITS.has_transcript)
 ONCE = settings(
@@ -121,7 +121,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         report = report_of(outcome)
         assert to_plain(report.certificate.epsilon) == document["epsilon"]
         write_study_report(report, folder / "report.html")
-        write_privacy_page(folder / "privacy.html", "study", outcome, folder / "receipt.json", names=())
+        write_privacy_page(folder / "privacy.html", run_of("study", outcome))
         with redirect_stdout(StringIO()) as told:
             study = StudyTerms.parse(
                 {"name": "study", "column": [{"name": "age", "low": 0, "high": 1}], "epsilon": 1.0, "delta": DELTA}

@@ -19,6 +19,7 @@ from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS
 from quietmean.studies import StudyOutcome
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.tables import write_tables
+from support.outcomes import run_of
 from support.promises import lines_of_page
 from support.tables_again import READERS
 
@@ -60,10 +61,9 @@ def _pages(
     folder: Path, study: StudyTerms, outcome: StudyOutcome, truth: tuple[Answer, ...] | None, names: Sequence[str]
 ) -> dict[str, str]:
     pages = {name: folder / f"{name}.html" for name in ("report", "privacy")}
-    whose: dict[str, Any] = {"names": names, "origin": {}}
     for path in pages.values():
         path.unlink(missing_ok=True)
-    told: dict[str, Any] = {"messages": 1, "bytes": 1, "seconds": 1.0, "truth": truth}
-    write_report(pages["report"], study.name, outcome, folder / "receipt.json", **whose, **told)
-    write_privacy_page(pages["privacy"], study.name, outcome, folder / "receipt.json", **whose)
+    run = run_of(study.name, outcome, names, truth=truth)
+    write_report(pages["report"], run)
+    write_privacy_page(pages["privacy"], run)
     return {name: lines_of_page(path.read_text()) for name, path in pages.items()}

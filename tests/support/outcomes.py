@@ -16,7 +16,8 @@ from quietmean.protocols.execution import Execution
 from quietmean.sessions.receipt import receipt_of
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.means import Mean
-from quietmean.studies import StudyOutcome, conclude
+from quietmean.studies import StudyOutcome, StudyTerms, conclude
+from quietmean.studies.outcome.run import StudyRun
 from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
 
@@ -103,6 +104,12 @@ def finished(
     error = float(np.sqrt(noise_variance(execution.in_result.transcript(), execution.weights)))
     mean = workload.of_records(table).mean(axis=0) + error * np.random.default_rng(seed).standard_normal(workload.dimension)
     return conclude(workload, target, execution, mean)
+
+
+def run_of(title: str, outcome: StudyOutcome, names: Sequence[str] = (), **more: Any) -> StudyRun:
+    """The record of a run with this outcome, whose study has this name."""
+    took = {"messages": 1, "bytes": 1, "seconds": 1.0}
+    return StudyRun(StudyTerms.model_construct(name=title), outcome, tuple(names), **{**took, **more})
 
 
 def truth_of(outcome: StudyOutcome, records: NDArray[np.float64] | None = None) -> tuple[Answer, ...]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -24,8 +24,8 @@ from quietmean.cli.main import main
 from quietmean.node.net import Identity
 from quietmean.studies.outcome import local
 from quietmean.studies.outcome.forecast import Forecast
-from quietmean.studies.outcome.local import LocalStudy
-from support.outcomes import PARTIES, finished, truth_of
+from quietmean.studies.outcome.run import StudyRun
+from support.outcomes import PARTIES, finished, run_of, truth_of
 from support.site_policy import BETWEEN_TWO, write_policy
 from support.smallest_study import STUDY
 
@@ -132,12 +132,11 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUN = ["run", "--data", "t.csv", "--parties", str(PARTIES), "--column", "x", "--bounds", "0", "10", "--protocol", "local-dp"]
 
 
-def canned(texts: Sequence[str]) -> Callable[..., LocalStudy]:
+def canned(texts: Sequence[str]) -> Callable[..., StudyRun]:
     outcome = finished(*texts)
-    finishers = dict.fromkeys((0, *range(2, outcome.execution.parties)))
-    network = SimpleNamespace(killed=[1], results=finishers, messages=3, bytes_sent=4, seconds=0.5)
-    study = LocalStudy(outcome, network, truth_of(outcome))  # type: ignore[arg-type]
-    return lambda *_, **__: study
+    names = [f"party {party}" for party in range(outcome.execution.parties)]
+    run = run_of("t", outcome, names, sent_by="all but one", truth=truth_of(outcome), killed=(1,))
+    return lambda *_, **__: run
 
 
 @pytest.mark.slow

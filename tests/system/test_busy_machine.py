@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
+from quietmean.core.query_statement import QueryStatement
 from quietmean.node.local import fork_launcher, runner
 from quietmean.node.local.processes import ExecLauncher, PartyProcess
 from quietmean.studies.agreement.study import StudyTerms
@@ -92,11 +93,13 @@ def test_nobody_is_lost_who_is_slow(protocol: str, monkeypatch: pytest.MonkeyPat
             paused.append(name)
             machines[0].pause()
 
-    found = local.run_study(plan, study.workload, encoded, kills=[], round_timeout=None, report=report)
+    found = local.run_study(
+        study, plan, encoded, [str(party) for party in range(PARTIES)], kills=[], round_timeout=None, report=report
+    )
     assert paused
     assert found.outcome.execution.trace.finished.all()
-    assert len(found.network.results) == PARTIES
-    assert not found.heard_less
+    assert found.sent_by == f"all {PARTIES} parties"
+    assert not found.remark
 
 
 @pytest.mark.parametrize(
@@ -145,5 +148,5 @@ def test_a_named_time_out_is_kept(named: float | None, monkeypatch: pytest.Monke
     terms = study.terms
     encoded = [terms.workload.encode(np.full((20, 1), 50.0)) for _ in range(200)]
     with contextlib.suppress(Begun):
-        here.execute(terms, terms.plan(len(encoded)), encoded, report=lambda name, event: None)
+        here.execute(terms, terms.plan(len(encoded)), encoded, [], QueryStatement(), report=lambda name, event: None)
     assert begun == [named]

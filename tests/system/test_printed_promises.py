@@ -13,7 +13,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +36,7 @@ from quietmean.studies.outcome.tables import tables_bytes
 from quietmean.studies.party import Contract
 from quietmean.studies.party.session_contract import SessionContract
 from support.committee_study import soon
+from support.outcomes import run_of
 from support.promises import Printed, against_everybody, lines_of_page, numbers_of, printed_in, wrong_promises
 from support.rosters import on_this_machine, write_roster
 
@@ -83,9 +83,9 @@ def outcome_of(study: StudyTerms, plan: Plan) -> StudyOutcome:
 
 
 def pages_of(folder: Path, outcome: StudyOutcome) -> Iterator[str]:
-    shown: dict[str, Any] = {"names": NAMES, "origin": {}}
-    write_report(folder / "report.html", "ages", outcome, folder / "receipt.json", messages=1, bytes=1, seconds=1.0, **shown)
-    write_privacy_page(folder / "privacy.html", "ages", outcome, folder / "receipt.json", **shown)
+    run = run_of("ages", outcome, NAMES)
+    write_report(folder / "report.html", run)
+    write_privacy_page(folder / "privacy.html", run)
     for page in ("report", "privacy"):
         yield lines_of_page((folder / f"{page}.html").read_text())
 

@@ -104,7 +104,7 @@ async def ajoin(
 
     plan, no_privacy = path_of(site.get("plan")), site.get("no_privacy", False)
     end = await joined(files, options, data, site.get("report"), lambda prepared: prepared.plan(plan, no_privacy))
-    return rooms.result.StudyResult.of_party(end)
+    return rooms.result.StudyResult.of(end)
 
 
 async def joined(
@@ -113,7 +113,7 @@ async def joined(
     data: rooms.data.Source,
     report: Callable[[dict[str, Any]], None] | None,
     plan_of: Callable[[rooms.party.PartyContext], Choice],
-) -> rooms.party.Finished:
+) -> rooms.run.StudyRun:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
     def make_ready() -> rooms.party.NodeGrant:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import can_report, no_report_sentence
@@ -17,58 +16,29 @@ from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds
-from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.printed import TidyTerms, TidyTests
-from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.outcome.outcome import StudyOutcome
+from quietmean.studies.outcome.run import StudyRun
 from quietmean.studies.outcome.tables import write_tables
-
-if TYPE_CHECKING:
-    from quietmean.studies.party import Finished
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudyResult(TableFile):
+class StudyResult(StudyRun, TableFile):
     """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
 
     ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took. For one party of a study
     between machines also ``receipt``, the file with the public record, ``notes``, what the execution could not settle,
     ``account``, the ledger's after the study, and ``absent``, the parties without whom it began, where it need not wait for all.
+    On one machine ``truth``: the answers without noise, and ``killed``: the parties that were made to drop out.
     """
 
-    study: StudyTerms
-    outcome: StudyOutcome
-    names: tuple[str, ...]
-    messages: int
-    bytes: int
-    seconds: float
-    receipt: Path | None = None
-    notes: tuple[str, ...] = ()
-    account: Account | None = None
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    absent: tuple[str, ...] | None = None
-
     @classmethod
-    def of_party(cls, end: Finished) -> Self:
-        """What a party has at the end."""
-        result = end.result
-        return cls(
-            end.files.study,
-            end.outcome,
-            tuple(end.names),
-            result.transfers,
-            result.bytes_sent,
-            end.seconds,
-            end.receipt,
-            tuple(end.notes),
-            end.account,
-            end.origin,
-            None if end.absent is None else tuple(end.absent),
-        )
+    def of(cls, run: StudyRun) -> Self:
+        """The record of a run, as Python shows it."""
+        return cls(**vars(run))
 
     def __repr__(self) -> str:
         return f"{self._tidy!r}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
@@ -134,11 +104,6 @@ class StudyResult(TableFile):
         """The tests of all statistics, one row each: print it, or take its frame or CSV file."""
         return TidyTests(self._tidy.documents)
 
-    def to_json(self) -> dict[str, Any]:
-        """As ``quietmean run --json`` prints it, without what only a command knows."""
-        begun = {} if self.absent is None else {"not_in_at_start": list(self.absent)}
-        return self.outcome.to_json() | {"not_counted": self.outcome.missing(self.names), **begun}
-
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean certify`` reads."""
         self.outcome.save_receipt(Path(path), self.origin)
@@ -164,16 +129,5 @@ class StudyResult(TableFile):
         whose = study_and_party(self.origin)
         replace(report_at(Path(path), whose, force), saying_so=FROM_PYTHON).require_free()
         with only_shown(f"report {path}", partial(warnings.warn, stacklevel=3)):
-            report = StudyReport.of_outcome(
-                self.study.name,
-                self.outcome,
-                self.names,
-                messages=self.messages,
-                bytes=self.bytes,
-                seconds=self.seconds,
-                notes=self.notes,
-                account=self.account,
-                receipt="receipt.json" if self.receipt is None else self.receipt.name,
-                stamps=replace(Stamps.of_origin(self.origin), absent=self.absent or ()),
-            )
+            report = StudyReport.of_outcome(**self.reported(), stamps=Stamps.of_origin(self.origin))
             write_study_report(report, Path(path), force)

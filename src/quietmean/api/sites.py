@@ -104,7 +104,7 @@ class Site:
             joined(lambda: self._files(study), options, records, self._options.get("report"), lambda files: Choice(plan))
         )
         # What did not fit is said by then.
-        return end.outcome, end.result.mean, end.notes
+        return end.outcome, end.outcome.mean, end.notes
 
     def _files(self, study: rooms.study.StudyTerms) -> rooms.party.PartyContext:
         if self._sealed is None:

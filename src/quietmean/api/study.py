@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -194,11 +193,10 @@ class Study:
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *rooms.statistics.what_did_not_fit(encoded)]:
             warnings.warn(sentence, stacklevel=3)
-        executed = rooms.here.execute(terms, choice.plan, encoded, report=lambda party, event: None)
+        executed = rooms.here.execute(terms, choice.plan, encoded, names, query, report=lambda party, event: None)
         if executed.remark:
             warnings.warn(executed.remark, stacklevel=3)
-        took, outcome = executed.network, replace(executed.outcome, query=query)
-        return rooms.result.StudyResult(terms, outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
+        return rooms.result.StudyResult.of(executed)
 
 
 def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:

@@ -21,10 +21,9 @@ from quietmean.core.readable_days import day_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quietmean.ledger import Account
     from quietmean.statistics import Answer
     from quietmean.statistics.tidy import Term
-    from quietmean.studies import StudyOutcome
+    from quietmean.studies.outcome.run import StudyRun
 
 
 def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> None:
@@ -150,72 +149,42 @@ class Pages:
         there = can_report()
         return {"report": str(self.report) if there else None, "privacy_page": str(self.privacy) if there else None}
 
-    def write(
-        self,
-        title: str,
-        outcome: StudyOutcome,
-        *,
-        names: Sequence[str],
-        origin: Mapping[str, Any],
-        account: Account | None = None,
-        tell: bool = True,
-        **run: Any,
-    ) -> None:
-        """Make both, after the result is printed and its receipt stored. A page that fails is one warning.
+    def write(self, run: StudyRun, *, tell: bool = True) -> None:
+        """Make both, after the result is printed and its receipt stored, and with ``tell`` print where they are.
 
-        ``names``: of the parties; ``origin``: of the receipt; ``tell``: print where they are; ``run``: what else the report
-        shows, see :meth:`quietmean.report.StudyReport.of_outcome`.
+        A page that fails is one warning.
         """
         if not can_report():
             warn(no_report_sentence(str(self.receipt)))
             return
         with only_shown(f"report {self.report}", warn):
-            write_report(self.report, title, outcome, self.receipt, names=names, origin=origin, account=account, **run)
+            write_report(self.report, run)
             if tell:
                 out.print(f"report  {self.report}")
         with only_shown(f"page {self.privacy}", warn):
-            write_privacy_page(self.privacy, title, outcome, self.receipt, names=names, origin=origin, account=account)
+            write_privacy_page(self.privacy, run)
             if tell:
                 out.print(f"privacy {self.privacy}")
 
 
-def write_report(
-    path: Path,
-    title: str,
-    outcome: StudyOutcome,
-    receipt: Path,
-    *,
-    names: Sequence[str],
-    origin: Mapping[str, Any],
-    **more: Any,
-) -> None:
-    """Write the report of a study to ``path``; ``more``: see :meth:`quietmean.report.StudyReport.of_outcome`."""
+def write_report(path: Path, run: StudyRun) -> None:
+    """Write the report of a study to ``path``."""
     from quietmean.report import Stamps, StudyReport, write_study_report
 
-    stamps = Stamps.of_origin(origin)
-    report = StudyReport.of_outcome(title, outcome, names, receipt=receipt.name, stamps=stamps, **more)
+    report = StudyReport.of_outcome(**run.reported(), stamps=Stamps.of_origin(run.origin))
     write_study_report(report, path, output_options.force)
 
 
-def write_privacy_page(
-    path: Path,
-    title: str,
-    outcome: StudyOutcome,
-    receipt: Path,
-    *,
-    names: Sequence[str],
-    origin: Mapping[str, Any] | None = None,
-    account: Account | None = None,
-) -> None:
-    """Write the page of a study to ``path``. ``receipt``: what anybody can check it with; ``names``: of the parties."""
+def write_privacy_page(path: Path, run: StudyRun) -> None:
+    """Write to ``path`` what a study cost, with the receipt that anybody can check it with."""
     from quietmean.report import OfficerPage, ReportFacts, write_officer_page
 
-    read = ReportFacts.of_receipt(outcome.receipt(origin), title)
-    stated = replace(read, names=names, account=account, influence=outcome.influence_sentences)
-    commands = [f"quietmean certify {quote(receipt.name)}"]
-    write_officer_page(
-        OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, output_options.force
-    )
+    outcome, shown = run.outcome, run.reported()
+    read = ReportFacts.of_receipt(outcome.receipt(run.origin), shown["title"])
+    stated = replace(read, names=run.names, account=run.account, influence=outcome.influence_sentences)
+    commands = [f"quietmean certify {quote(shown['receipt'])}"]
+    page = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands)
+    write_officer_page(page, path, output_options.force)
 
 
 # Folders of runs are named so, with the time behind it.

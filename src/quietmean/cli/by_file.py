@@ -118,6 +118,7 @@ class OpenedPages:
         """The receipt, what is printed, the result and the pages. ``more``: what else the result says."""
         from quietmean.core.origin import package_version
         from quietmean.node.monitor import now
+        from quietmean.studies.outcome.run import StudyRun
 
         plan, outcome = self.choice.plan, opened.outcome
         origin = {
@@ -145,9 +146,10 @@ class OpenedPages:
             print_json(document)
         else:
             self._show(opened, document)
-        shown_to: dict[str, Any] = {"names": self._names, "origin": origin, "notes": tuple(opened.notes)}
         measured = {name: effort[name] for name in ("messages", "bytes", "seconds")}
-        self._pages.write(self.sealed.study.name, outcome, tell=not json, **shown_to, **measured)
+        shown_to: dict[str, Any] = {"receipt": self.path, "notes": tuple(opened.notes), "origin": origin}
+        run = StudyRun(self.sealed.study, outcome, tuple(self._names), **measured, **shown_to)
+        self._pages.write(run, tell=not json)
 
     def _show(self, opened: Opened, document: dict[str, Any]) -> None:
         out.print(printable(opened.headline))

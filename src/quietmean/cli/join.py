@@ -338,21 +338,19 @@ def join_command(
         ready = preparation.prepare(pages.outputs)
         shown.warn(budget_warnings(contract.plan.target))
         end = asyncio.run(take_part(ready, shown.say))
-        document = {**end.to_json(), **choice_document(choice), **pages.to_json()}
+        document = {**end.document(), **choice_document(choice), **pages.to_json()}
         shown.result({name: document[name] for name in _RESULT_EVENT})
-    outcome, charged, payer = end.outcome, end.account, preparation.payer
+    charged, payer = end.account, preparation.payer
     if payer is not None and charged is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
     if json:
         print_json(document | {"expected": preparation.forecast.to_json()})
     else:
-        _show(files.study, outcome, document)
+        _show(end.study, end.outcome, document)
         if charged is not None:
             show_balance(charged)
     # The answer first: it is paid for, and pages only show it.
-    shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
-    own = f"{contract.own.name} alone"
-    pages.write(files.study.name, outcome, tell=not json, sent_by=own, **shown_to, **end.effort())
+    pages.write(end, tell=not json)
 
 
 def needed_data(command: str, data: str | Path | None) -> str | Path:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from quietmean.planning import Plan
     from quietmean.protocols import Target
     from quietmean.studies.agreement.study import StudyTerms
-    from quietmean.studies.outcome.local import LocalStudy
+    from quietmean.studies.outcome.run import StudyRun
 
 
 @Parameter(name="*")
@@ -189,44 +189,26 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     tell_owner(encoded)
     with progress(_what_starts(target)) as line:
         try:
-            local = execute(study, plan, encoded, _watch(line, target.parties))
+            run = execute(study, plan, encoded, names, query, _watch(line, target.parties))
         except GateRefused as error:
             save_refusal(folder / "receipt.json", plan.target, error.record)
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
         except ImpossibleResult as error:
             save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
-    local = replace(local, outcome=replace(local.outcome, query=query))
-    if local.remark:
-        warn(local.remark)
+    if run.remark:
+        warn(run.remark)
     seconds = time.monotonic() - begun
-    origin = {**_origin(plan, names), **query.to_json()}
-    local.outcome.save_receipt(folder / "receipt.json", origin)
+    run = replace(run, origin={**_origin(plan, names), **query.to_json()}, receipt=folder / "receipt.json")
     pages = Pages(folder / "receipt.json", folder / "report.html", folder / "privacy.html")
-    document = {
-        **_document(local, pages, seconds),
-        **choice_document(choice),
-        "not_counted": local.outcome.missing(names),
-    }
+    run.outcome.save_receipt(pages.receipt, run.origin)
+    document = {**run.document(), "seconds": round(seconds, 3), **pages.to_json(), **choice_document(choice)}
     # The answer first: it is paid for, and pages only show it.
     if json:
         print_json(document | {"expected": forecast.to_json()})
     else:
-        _show(study, local, document)
-    network = local.network
-    pages.write(
-        study.name,
-        local.outcome,
-        names=names,
-        origin=origin,
-        tell=not json,
-        truth=local.truth,
-        messages=network.messages,
-        bytes=network.bytes_sent,
-        seconds=network.seconds,
-        sent_by=local.senders,
-        killed=[names[party] for party in network.killed],
-    )
+        _show(run, document)
+    pages.write(run, tell=not json)
 
 
 def _what_starts(target: Target) -> str:
@@ -258,25 +240,6 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     return report
 
 
-def _document(local: LocalStudy, pages: Pages, seconds: float) -> dict[str, Any]:
-    from quietmean.statistics import column_means
-
-    truth = {name: float(mean.value[0]) for name, mean in column_means(local.truth).items()}
-    document = local.outcome.to_json()
-    for entry, answer in zip(document["statistics"], local.truth, strict=True):
-        entry["true_value"] = answer.estimates.by_term(answer.estimates.value)
-    return {
-        **document,
-        "true_mean": local.outcome.by_column(truth),
-        "killed": list(local.network.killed),
-        "messages": local.network.messages,
-        "bytes": local.network.bytes_sent,
-        "seconds": round(seconds, 3),
-        "receipt": str(pages.receipt),
-        **pages.to_json(),
-    }
-
-
 def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     """The origin in the receipt: which software and plan this run belongs to, and when it ended."""
     from quietmean.core.origin import package_version
@@ -285,16 +248,16 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 
-def _show(study: StudyTerms, local: LocalStudy, document: dict[str, Any]) -> None:
-    outcome = local.outcome
+def _show(run: StudyRun, document: dict[str, Any]) -> None:
+    outcome, study = run.outcome, run.study
     print_answers(outcome.answers, document)
     out.print()
     print_choice(document)
     print_privacy(outcome, document, study)
     print_not_counted(document)
     how = "never contributed" if study.committee is not None else "killed on the way"
-    killed = f", {len(local.network.killed)} {how}" if local.network.killed else ""
-    whose = f" by {local.senders}" if local.network.killed else ""
+    killed = f", {len(run.killed)} {how}" if run.killed else ""
+    whose = f" by {run.sent_by}" if run.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB{whose}, {math.ceil(document['seconds'] * 10) / 10} s"

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from quietmean.core.query_statement import QueryStatement
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import local
+from quietmean.studies.outcome.run import StudyRun
 
 
-def execute(study: StudyTerms, plan: Plan, encoded: Sequence[Encoded], report: local.Report) -> local.LocalStudy:
-    """Among real processes; with a committee in this one. Who drops out is drawn.
+def execute(
+    study: StudyTerms,
+    plan: Plan,
+    encoded: Sequence[Encoded],
+    names: Sequence[str],
+    query: QueryStatement,
+    report: local.Report,
+) -> StudyRun:
+    """Run the parties as processes, or with a committee in this one. Who drops out is drawn; ``query``: of the data's owner.
 
     Raises :class:`ProtocolFailure` without a result, :class:`ImpossibleResult` for one that cannot be.
     """
@@ -19,8 +29,10 @@ def execute(study: StudyTerms, plan: Plan, encoded: Sequence[Encoded], report: l
         # What it needs takes long to import, and most studies do without.
         from quietmean.studies.outcome.local_committee import run_with_committee
 
-        return run_with_committee(plan, study.workload, encoded, dropouts=study.dropouts)
-    kills = local.choose_kills(plan, study.dropouts)
-    # The default is of parties on machines of their own.
-    round_timeout = study.round_timeout if "round_timeout" in study.model_fields_set else None
-    return local.run_study(plan, study.workload, encoded, kills=kills, round_timeout=round_timeout, report=report)
+        run = run_with_committee(study, plan, encoded, names)
+    else:
+        kills = local.choose_kills(plan, study.dropouts)
+        # The default is of parties on machines of their own.
+        round_timeout = study.round_timeout if "round_timeout" in study.model_fields_set else None
+        run = local.run_study(study, plan, encoded, names, kills=kills, round_timeout=round_timeout, report=report)
+    return replace(run, outcome=replace(run.outcome, query=query))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,10 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
+from quietmean.studies.outcome.run import StudyRun
 
 Report = Callable[[str, dict[str, Any]], None]
 
@@ -32,37 +33,23 @@ _GONE, _GONE_EACH = 0.05, 0.0025
 _PAIR, _START = 0.15, 300.0
 
 
-@dataclass(frozen=True, eq=False)
-class LocalStudy:
-    """``truth``: what the clamped records that count give without noise, known here only because all data are on one machine.
+def _remark(differing: int, network: LocalOutcome) -> str:
+    """Say of how many parties the result is not the one that is shown; empty where all agree."""
+    if not differing:
+        return ""
+    return (
+        f"{count_of(differing, 'party', 'parties')} of {len(network.results)} did not hear all releases in time, on a busy "
+        "machine for example, and ended with a result of fewer parties: shown is the one of the most"
+    )
 
-    Of parties that count in part as much as counts, so that the stated error is about the distance from it. ``heard_less``: who
-    ended with a result of fewer releases than the outcome is of, each of which holds for itself.
-    """
 
-    outcome: StudyOutcome
-    network: LocalOutcome
-    truth: tuple[Answer, ...]
-    heard_less: tuple[PartyId, ...] = ()
-
-    @property
-    def remark(self) -> str:
-        """Say of how many parties the result is not the one that is shown; empty where all agree."""
-        if not self.heard_less:
-            return ""
-        return (
-            f"{count_of(len(self.heard_less), 'party', 'parties')} of {len(self.network.results)} did not hear all releases in "
-            "time, on a busy machine for example, and ended with a result of fewer parties: shown is the one of the most"
-        )
-
-    @property
-    def senders(self) -> str:
-        """Whose messages and bytes ``network`` counts, in words: how many a killed party sent nobody knows."""
-        finished, parties = len(self.network.results), self.outcome.execution.parties
-        # A committee's rehearsal has no processes, and counts all files.
-        if not finished:
-            return "all who took part"
-        return f"all {parties} parties" if finished == parties else f"the {finished} parties that finished"
+def senders(network: LocalOutcome, parties: int) -> str:
+    """Whose messages and bytes ``network`` counts, in words: how many a killed party sent nobody knows."""
+    finished = len(network.results)
+    # A committee's rehearsal has no processes, and counts all files.
+    if not finished:
+        return "all who took part"
+    return f"all {parties} parties" if finished == parties else f"the {finished} parties that finished"
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
@@ -83,14 +70,15 @@ def choose_dropouts(plan: Plan, dropouts: float, stream: BitStream) -> list[int]
 
 
 def run_study(
+    study: StudyTerms,
     plan: Plan,
-    workload: Workload,
     encoded: Sequence[Encoded],
+    names: Sequence[str],
     *,
     kills: Sequence[Kill],
     round_timeout: float | None,
     report: Report,
-) -> LocalStudy:
+) -> StudyRun:
     """Run all parties of ``plan`` as processes and conclude from what the survivors know.
 
     They share this machine: without a ``round_timeout`` it grows with the parties and with how long a process takes to start.
@@ -127,8 +115,32 @@ def run_study(
         if apart:
             raise ProtocolFailure(f"parties {apart} ended with another result than party {shown}: run again")
     execution, opened = opened_of(result, plan)
-    outcome = conclude_possible(plan, workload, execution, opened, result.gate)
-    return LocalStudy(outcome, network, truth_of(plan, workload, encoded, outcome), tuple(heard_less))
+    outcome = conclude_possible(plan, study.workload, execution, opened, result.gate)
+    return run_of(study, plan, encoded, names, outcome, network, _remark(len(heard_less), network))
+
+
+def run_of(
+    study: StudyTerms,
+    plan: Plan,
+    encoded: Sequence[Encoded],
+    names: Sequence[str],
+    outcome: StudyOutcome,
+    network: LocalOutcome,
+    remark: str = "",
+) -> StudyRun:
+    """The record of a run on this machine, with what it gives without noise."""
+    return StudyRun(
+        study,
+        outcome,
+        tuple(names),
+        network.messages,
+        network.bytes_sent,
+        network.seconds,
+        sent_by=senders(network, len(encoded)),
+        truth=truth_of(plan, study.workload, encoded, outcome),
+        killed=network.killed,
+        remark=remark,
+    )
 
 
 def truth_of(plan: Plan, workload: Workload, encoded: Sequence[Encoded], outcome: StudyOutcome) -> tuple[Answer, ...]:

@@ -38,13 +38,15 @@ from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 class StudyOutcome:
     """A finished study: the estimates of its statistics, its privacy, and how far one party can have moved them.
 
-    Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
-    values lost with parties that dropped out. ``query``: what the owner of the data declared of the one over them.
+    ``mean``: of the parties' vectors, (d,), with noise. Standard errors are those of the privacy noise in this very execution
+    (exact, from its transcript); they do not include the values lost with parties that dropped out. ``query``: what the owner of
+    the data declared of the one over them.
     """
 
     workload: Workload
     target: Target
     execution: Execution
+    mean: Vector
     answers: tuple[Answer, ...]
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
@@ -314,6 +316,7 @@ def conclude(
         workload,
         target,
         execution,
+        mean,
         answers,
         privacy,
         certificate,

@@ -27,7 +27,7 @@ from quietmean.studies.party.files import (
     own_keys,
     start_request,
 )
-from quietmean.studies.party.part import Finished, take_part
+from quietmean.studies.party.part import take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for
 from quietmean.studies.party.policy import Policy
 
@@ -38,7 +38,6 @@ __all__ = [
     "Consent",
     "ConsentInAdvance",
     "Contract",
-    "Finished",
     "Grant",
     "NobodyToAsk",
     "NodeAdmission",

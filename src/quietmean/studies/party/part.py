@@ -6,16 +6,13 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
 from quietmean.core.limits import least_minimum
 from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import epsilon_text
-from quietmean.ledger import Account
 from quietmean.node import NodeResult, Started, run_party
 from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused
@@ -23,6 +20,7 @@ from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols import Target
 from quietmean.studies.outcome.opened import opened_of
 from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal, save_without_result
+from quietmean.studies.outcome.run import StudyRun
 from quietmean.studies.party.admission import NodeGrant
 from quietmean.studies.party.ending import not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import PartyContext
@@ -38,51 +36,7 @@ _UNFINISHED: dict[type[BaseException], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What a party has at the end. ``origin``: what its ``receipt`` says of the execution; ``seconds``: with the certificate."""
-
-    files: PartyContext
-    outcome: StudyOutcome
-    result: NodeResult
-    account: Account | None
-    origin: Mapping[str, Any]
-    receipt: Path
-    seconds: float
-    # Of a study that started with those who were there: who was not.
-    absent: Sequence[str] | None = None
-
-    @cached_property
-    def names(self) -> list[str]:
-        return [entry.name for entry in self.files.roster.entries]
-
-    @cached_property
-    def notes(self) -> list[str]:
-        """What the execution could not settle, in sentences for the user."""
-        notes = notes_of(self.files.roster, self.result)
-        if self.absent:
-            notes.insert(0, f"{', '.join(self.absent)} took no part: not in at the start")
-        return notes
-
-    def to_json(self) -> dict[str, Any]:
-        """What ``quietmean schema result`` describes, without how the protocol was chosen and where pages are."""
-        return {
-            **self.outcome.to_json(),
-            **self.effort(),
-            "refusals": list(self.result.refusals),
-            **unsettled(self.result),
-            "notes": self.notes,
-            "not_counted": self.outcome.missing(self.names),
-            **({} if self.absent is None else {"not_in_at_start": list(self.absent)}),
-            "receipt": str(self.receipt),
-        }
-
-    def effort(self) -> dict[str, Any]:
-        """Messages and bytes of this party, seconds."""
-        return {"messages": self.result.transfers, "bytes": self.result.bytes_sent, "seconds": self.seconds}
-
-
-async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: None) -> Finished:
+async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: None) -> StudyRun:
     """Run this party's node, certify what happened, settle what was charged, and write the receipt.
 
     ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
@@ -132,7 +86,24 @@ async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: 
     origin = own.ended(None, result)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
-    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), own.absent)
+    notes, names = notes_of(files.roster, result), [entry.name for entry in files.roster.entries]
+    if own.absent:
+        notes.insert(0, f"{', '.join(own.absent)} took no part: not in at the start")
+    return StudyRun(
+        files.study,
+        outcome,
+        tuple(names),
+        result.transfers,
+        result.bytes_sent,
+        round(time.monotonic() - begun, 3),
+        receipt,
+        tuple(notes),
+        account,
+        origin,
+        None if own.absent is None else tuple(own.absent),
+        f"{names[files.party]} alone",
+        {"refusals": list(result.refusals), **unsettled(result)},
+    )
 
 
 class _PartySoFar:
