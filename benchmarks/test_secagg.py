@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from benchmarks.measuring import FLOWER, flower
 
-from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
+from quietmean.core.party import Message, NoiseSource, Vector
 from quietmean.core.workers import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -108,32 +108,17 @@ class Prepared:
         self._drawn: dict[tuple[Any, ...], Any] = {}
         self.seconds = 0.0
 
-    def _kept(self, draw: Callable[..., Any], *address: Any) -> Any:
-        key = (draw.__name__, *address)
-        if key not in self._drawn:
-            begun = time.process_time()
-            self._drawn[key] = draw(*address)
-            self.seconds += time.process_time() - begun
-        return self._drawn[key]
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        draw = getattr(self._noise, name)
 
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        drawn: Vector = self._kept(self._noise.normal, purpose, index, dimension)
-        return drawn
+        def drawn(*address: Any) -> Any:
+            key = (name, *address)
+            if key not in self._drawn:
+                begun = time.process_time()
+                self._drawn[key] = draw(*address)
+                self.seconds += time.process_time() - begun
+            return self._drawn[key]
 
-    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
-        drawn: Vector = self._kept(self._noise.shared_normal, other, purpose, index, dimension)
-        return drawn
-
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        drawn: Units = self._kept(self._noise.discrete, purpose, index, scale, dimension)
-        return drawn
-
-    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        drawn: Units = self._kept(self._noise.shared_discrete, other, purpose, index, scale, dimension)
-        return drawn
-
-    def secret(self, purpose: str, index: int) -> bytes:
-        drawn: bytes = self._kept(self._noise.secret, purpose, index)
         return drawn
 
 
@@ -150,7 +135,7 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     staying, offline, online = [*range(dropped + 1, PARTIES)], 0.0, 0.0
     messages: list[Message] = []
     for party in staying:
-        noise = Prepared(source.party(party))
+        noise: Any = Prepared(source.party(party))
         plan.machine(schedule, party, admitted[party], noise).start()
         begun = time.process_time()
         messages += plan.machine(schedule, party, admitted[party], noise).start().send

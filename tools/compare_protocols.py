@@ -55,17 +55,12 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Row:
-    """A plan as the page has it. ``planned`` and ``calm``: cells of errors; ``factor``: what dropouts multiply the error by."""
+    """A plan as the page has it. ``cells``: of its errors and costs."""
 
     protocol: str
     promise: str
-    predicted: float
     mse: float
-    planned: str
-    calm: str
-    rounds: int
-    traffic: Traffic
-    alone: str
+    cells: list[str]
     certificate: str
 
 
@@ -117,13 +112,14 @@ def make_row(plan: Plan, promise: str, quick: bool) -> Row:
     return Row(
         protocol.name,
         promise,
-        prediction(plan),
         planned.mse,
-        in_words(planned) + (f" ({planned.failed} failed)" if planned.failed else ""),
-        f"{in_words(calm)} (x {planned.mse / calm.mse:.2f})",
-        rounds_of(plan),
-        count_traffic(plan),
-        epsilon_alone(plan),
+        [
+            number(prediction(plan)),
+            in_words(planned) + (f" ({planned.failed} failed)" if planned.failed else ""),
+            f"{in_words(calm)} (x {planned.mse / calm.mse:.2f})",
+            *in_cells(rounds_of(plan), count_traffic(plan)),
+            epsilon_alone(plan),
+        ],
         str(plan.prediction["certificate"]),
     )
 
@@ -167,7 +163,7 @@ def kept_rows(folder: Path | None, target: Target, name: str, quick: bool) -> li
         return json.dumps(found if isinstance(found, str) else [asdict(row) for row in found]) + "\n"
 
     found = json.loads(resumed(folder, f"comparison-{name}-{target.epsilon:g}", measure))
-    return found if isinstance(found, str) else [Row(**{**one, "traffic": Traffic(**one["traffic"])}) for one in found]
+    return found if isinstance(found, str) else [Row(**one) for one in found]
 
 
 def make_rows(target: Target, quick: bool, folder: Path | None) -> tuple[list[Row], dict[str, str]]:
@@ -190,18 +186,7 @@ def number(value: float) -> str:
 
 def errors_and_costs(rows: list[Row]) -> str:
     errors, costs = ("MSE predicted", "MSE simulated", "if nobody drops out"), ("rounds", "messages", "kB", "epsilon alone")
-    cells = (
-        [
-            f"`{one.protocol}`",
-            one.promise,
-            number(one.predicted),
-            one.planned,
-            one.calm,
-            *in_cells(one.rounds, one.traffic),
-            one.alone,
-        ]
-        for one in rows
-    )
+    cells = ([f"`{one.protocol}`", one.promise, *one.cells] for one in rows)
     return table(("protocol", "promise", *errors, *costs), cells, 2)
 
 

@@ -10,32 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
+
 ROOT = "quietmean"
-_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?\s*([^;]*?)\s*(?:;\s*(.*))?$")
-_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-
-
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def required(found: Distribution, extras: Iterable[str]) -> Iterable[tuple[str, frozenset[str]]]:
     """Names, each with its extras, that a distribution asks for with these extras of its own."""
-    wanted = set(extras)
-    for line in found.requires or ():
-        match = _REQUIREMENT.match(line)
-        if match is None:
-            continue
-        name, its, _, marker = match.groups()
-        asked = _EXTRA.findall(marker or "")
-        if not asked or wanted & set(asked):
-            yield canonical(name), frozenset(one.strip() for one in (its or "").split(",") if one.strip())
+    for one in map(Requirement, found.requires or ()):
+        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield canonical(one.name), frozenset(one.extras)
 
 
 def installed(extras: Iterable[str]) -> dict[str, Distribution]:

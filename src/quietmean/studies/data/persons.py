@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.cells import plain_name
 from quietmean.core.domain import FIRST_ROW, LAST_ROW, MEAN_OF_ROWS
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
@@ -94,8 +93,7 @@ class PersonReader:
 
     def identities(self, table: Table) -> Identities:
         """Return the hash of the person of each row, (rows, 2); zeros for nobody. Raises :class:`InputError` without it."""
-        require_heading(table, self.location.mapping.person)
-        cells = table.take(table.names.index(plain_name(self.location.mapping.person))).distinct()
+        cells = table.headed(self.location.mapping.person).distinct()
         words = cells.spread(self._words(cells.values))
         self.nobodys.add(table.lines, np.flatnonzero(~words.any(axis=1)))
         return np.asarray(words)
@@ -114,8 +112,7 @@ class PersonReader:
         name = self.location.mapping.date
         if not name:
             return np.full(table.height, np.nan)
-        require_heading(table, name)
-        cells = table.take(table.names.index(plain_name(name))).distinct()
+        cells = table.headed(name).distinct()
         days = np.asarray(cells.spread(days_in(cells.values, self.location)))
         self.undated.add(table.lines, np.flatnonzero(np.isnan(days)))
         return days

@@ -102,9 +102,13 @@ class Table:
         return len(self.lines)
 
     def column(self, name: str) -> Cells:
-        """Raises :class:`InputError` if there is none of that name."""
-        require_column(self, name)
-        return self.take(self.names.index(self.name_of(name)))
+        """Raises :class:`InputError` if the study's column of that name is not there."""
+        return self.headed(self.name_of(name))
+
+    def headed(self, name: str) -> Cells:
+        """The cells of the column that is called so here. Raises :class:`InputError` if there is none."""
+        require_heading(self, name)
+        return self.take(self.names.index(plain_name(name)))
 
     def name_of(self, column: str) -> str:
         """What a column of the study is called here."""
