@@ -16,7 +16,7 @@ from quietmean.report import StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.report.page import render
 from quietmean.report.released import ReportFacts
-from quietmean.statistics import Answer, registry
+from quietmean.statistics import Answer
 from quietmean.statistics.estimates import Estimates
 from quietmean.studies import StudyOutcome
 from support.odd_answers import odd_answers
@@ -41,10 +41,6 @@ def pages(outcome: StudyOutcome, truth: tuple[Answer, ...] | None) -> list[str]:
         outcome.execution, outcome.privacy, outcome.certificate, ReportFacts.of_receipt(outcome.receipt(), "study")
     )
     return [render(report), render_officer_page(officer)]
-
-
-def test_every_kind_is_here() -> None:
-    assert {study(text)[0].answers[0].statistic.name for text in EVERY_KIND} == set(registry())
 
 
 def check(text: str, data: st.DataObject) -> None:

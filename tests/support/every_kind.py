@@ -1,9 +1,12 @@
-"""Statistics of every registered kind, found by trying which columns each kind takes: a new kind needs no entry anywhere."""
+"""Statistics of every registered kind, found by trying which columns each kind takes: a new kind needs no entry in tests.
+
+But README names it, and :mod:`support.real_data` has a question that it answers.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import numpy as np
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Parameter, parameters_of
-from quietmean.statistics import Column, Columns, Statistic, Workload, registry
+from quietmean.statistics import Column, Columns, Statistic, Workload, read_text, registry
 
 # Columns of all kinds that any statistic asks for: numbers that may be missing or not, times, chances, levels, truth values.
 COLUMNS = Columns(
@@ -31,8 +34,8 @@ _BINS = 4
 _EACH = 2
 
 
-def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD) -> list[Statistic]:
-    """Some statistics of ``kind`` of COLUMNS; perhaps none where whole parties are protected.
+def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD, columns: Columns = COLUMNS) -> list[Statistic]:
+    """Some statistics of ``kind`` of these columns; perhaps none where whole parties are protected.
 
     Fails for a kind that takes none of what is tried: add a column that it takes.
     """
@@ -41,10 +44,19 @@ def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD)
     required = [one for name, one in wanted if (one.default in (OPEN, ()) or name == "column") and name != "share"]
     optional = [one for one in parameters_of(kind).values() if one.default is None and str in one.kinds]
     # Some need what they call optional: both arms of a comparison.
-    tried = itertools.chain(_possible(kind, unit, required), _possible(kind, unit, [*required, *optional]))
+    tried = itertools.chain(*(_possible(kind, unit, asked, columns) for asked in (required, [*required, *optional])))
     found = list(itertools.islice(tried, _EACH))
-    assert found or unit == PrivacyUnit.PARTY, f"no statistic of kind {kind.name} was found for the columns {', '.join(NAMES)}"
+    names = ", ".join(columns.names)
+    assert found or unit == PrivacyUnit.PARTY, f"no statistic of kind {kind.name} was found for the columns {names}"
     return found
+
+
+def with_every_kind(texts: Iterable[str], columns: Columns) -> list[str]:
+    """These statistics, and some of each kind of which none is there."""
+    given = list(texts)
+    there = {read_text(text)["kind"] for text in given}
+    others = [kind for name, kind in registry().items() if name not in there]
+    return given + list(dict.fromkeys(one.text for kind in others for one in statistics_of(kind, columns=columns)))
 
 
 def random_rows(rng: np.random.Generator, records: int, missing: float) -> NDArray[np.float64]:
@@ -71,14 +83,14 @@ def _found(unit: PrivacyUnit) -> tuple[Statistic, ...]:
     return tuple(found.values())
 
 
-def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter]) -> Iterator[Statistic]:
+def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter], columns: Columns) -> Iterator[Statistic]:
     usual = {"bins": _BINS} if "bins" in parameters_of(kind) else {}
     seen: set[str] = set()
-    for values in itertools.product(*map(_values, asked)):
+    for values in itertools.product(*(_values(one, columns) for one in asked)):
         given = {one.key: value for one, value in zip(asked, values, strict=True) if value is not None}
         try:
             one = kind.parse(usual | given)
-            _ = Workload(COLUMNS, (one,), unit).scales
+            _ = Workload(columns, (one,), unit).scales
         except InputError:
             continue
         # Another first column each time: a table of sexes and one of ages rather than two of ages.
@@ -88,16 +100,16 @@ def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter]) 
             yield one
 
 
-def _values(parameter: Parameter) -> list[str | list[str] | None]:
+def _values(parameter: Parameter, columns: Columns) -> list[str | list[str] | None]:
+    names = list(columns.names)
     if parameter.name == "of":
-        return ["mean(weight)", "crosstab(sex, smoker)"]
+        numbers = [column.name for column in columns if column.numeric]
+        levels = [column.name for column in columns if len(column.categories) == 2]
+        return [f"mean({numbers[1]})", f"crosstab({levels[0]}, {levels[1]})"]
     if parameter.name == "formula":
-        return [f"{outcome} ~ {' + '.join(others)}" for outcome in NAMES for others in _several(outcome)]
+        others = [[name for name in names if name != outcome] for outcome in names]
+        each = zip(names, others, strict=True)
+        return [f"{outcome} ~ {' + '.join(some)}" for outcome, rest in each for some in (rest[:2], rest[-2:])]
     if parameter.default == ():
-        return [None, *(list(names) for names in itertools.combinations(NAMES, 3)), *([name] for name in NAMES)]
-    return [None, *NAMES] if parameter.optional else list(NAMES)
-
-
-def _several(outcome: str) -> list[list[str]]:
-    others = [name for name in NAMES if name != outcome]
-    return [others[:2], others[-2:]]
+        return [None, *(list(some) for some in itertools.combinations(names, 3)), *([name] for name in names)]
+    return [None, *names] if parameter.optional else names

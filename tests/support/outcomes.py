@@ -20,6 +20,7 @@ from quietmean.studies import StudyOutcome, StudyTerms, conclude
 from quietmean.studies.outcome.run import StudyRun
 from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
+from support.every_kind import with_every_kind
 
 DELTA = 1e-6
 
@@ -42,43 +43,48 @@ COLUMNS = Columns(
         Column(name="other", boolean=True),
     ]
 )
-# One of each kind, which the test of statistics' edges compares with the registry.
-EVERY_KIND = (
-    "mean(x)",
-    "sum(x)",
-    "count(x)",
-    "variance(x)",
-    "proportion(cause)",
-    "histogram(x, bins=4)",
-    "cdf(x, bins=4)",
-    "quantiles(x, bins=8)",
-    "crosstab(arm, yes)",
-    "group-means(x, by=arm)",
-    "correlation(x, y, risk)",
-    "covariance(x, y)",
-    "linear-regression(y ~ x + arm)",
-    "survival(x, yes, by=arm, bins=4)",
-    "table-1(by=arm)",
-    "rates(yes, x, by=arm)",
-    "logistic-regression(yes ~ x + arm)",
-    "pca(x, y, risk)",
-    "roc(risk, yes, bins=4)",
-    "calibration(risk, yes, bins=4)",
-    "mann-whitney(x, by=yes, bins=4)",
-    "hazard-ratio(x, yes, by=arm, bins=4)",
-    "restricted-mean(x, yes, by=arm, bins=4)",
-    "cumulative-incidence(x, cause, by=arm, bins=4)",
-    "site-effects(x, by=cause)",
-    "spearman(x, y, bins=6)",
-    "kruskal-wallis(x, by=cause, bins=8)",
-    "meta-analysis(crosstab(yes, other), by=cause)",
-    "paired-difference(x, y)",
-    "bland-altman(x, y)",
-    "icc(x, y)",
-    "mcnemar(yes, other)",
-    "kappa(yes, other)",
-    "trend(yes, by=cause)",
-    "mantel-haenszel(yes, other, by=cause)",
+# One of each kind; of one that is not here, what is found by trying.
+EVERY_KIND = tuple(
+    with_every_kind(
+        (
+            "mean(x)",
+            "sum(x)",
+            "count(x)",
+            "variance(x)",
+            "proportion(cause)",
+            "histogram(x, bins=4)",
+            "cdf(x, bins=4)",
+            "quantiles(x, bins=8)",
+            "crosstab(arm, yes)",
+            "group-means(x, by=arm)",
+            "correlation(x, y, risk)",
+            "covariance(x, y)",
+            "linear-regression(y ~ x + arm)",
+            "survival(x, yes, by=arm, bins=4)",
+            "table-1(by=arm)",
+            "rates(yes, x, by=arm)",
+            "logistic-regression(yes ~ x + arm)",
+            "pca(x, y, risk)",
+            "roc(risk, yes, bins=4)",
+            "calibration(risk, yes, bins=4)",
+            "mann-whitney(x, by=yes, bins=4)",
+            "hazard-ratio(x, yes, by=arm, bins=4)",
+            "restricted-mean(x, yes, by=arm, bins=4)",
+            "cumulative-incidence(x, cause, by=arm, bins=4)",
+            "site-effects(x, by=cause)",
+            "spearman(x, y, bins=6)",
+            "kruskal-wallis(x, by=cause, bins=8)",
+            "meta-analysis(crosstab(yes, other), by=cause)",
+            "paired-difference(x, y)",
+            "bland-altman(x, y)",
+            "icc(x, y)",
+            "mcnemar(yes, other)",
+            "kappa(yes, other)",
+            "trend(yes, by=cause)",
+            "mantel-haenszel(yes, other, by=cause)",
+        ),
+        COLUMNS,
+    )
 )
 PARTIES = 6
 
