@@ -101,7 +101,7 @@ def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter], 
 
 
 def _values(parameter: Parameter, columns: Columns) -> list[str | list[str] | None]:
-    names = list(columns.names)
+    names = columns.names
     if parameter.name == "of":
         numbers = [column.name for column in columns if column.numeric]
         levels = [column.name for column in columns if len(column.categories) == 2]
@@ -112,4 +112,4 @@ def _values(parameter: Parameter, columns: Columns) -> list[str | list[str] | No
         return [f"{outcome} ~ {' + '.join(some)}" for outcome, rest in each for some in (rest[:2], rest[-2:])]
     if parameter.default == ():
         return [None, *(list(some) for some in itertools.combinations(names, 3)), *([name] for name in names)]
-    return [None, *names] if parameter.optional else names
+    return [None, *names] if parameter.optional else list(names)
