@@ -16,6 +16,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed, least_weight
 from quietmean.protocols.execution import Execution
@@ -69,9 +70,6 @@ def influence_of(plan: Plan, execution: Execution, *, settled: bool = True) -> I
 
     ``settled``: that the execution says exactly what is in the sum.
     """
-    # Imported here since running parties do not need it.
-    from quietmean.planning.accuracy import released_noise
-
     used, total = execution.in_result, execution.counted_weight()
     variance = reach = math.inf
     if total:

@@ -47,14 +47,6 @@ class ImpossibleResult(ProtocolFailure):
 
 
 @dataclass(frozen=True, eq=False)
-class NeverNegative:
-    """Combinations of a mean vector without noise, ``rows`` (m, d) and ``offset`` (m,), none of which is below 0."""
-
-    rows: Array
-    offset: Array
-
-
-@dataclass(frozen=True, eq=False)
 class ReleasedSum:
     """What was added up: ``total`` (d,) of ``weight``. ``settled``: that the execution says exactly what is in it."""
 
@@ -64,12 +56,13 @@ class ReleasedSum:
 
 
 def require_possible(
-    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None = None
+    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], tuple[Array, Array]] | None = None
 ) -> None:
     """Raises :class:`ImpossibleResult` for a sum that honest parties release with a chance of at most 2e-12.
 
     Tested are its coordinates and its weight, before anything is divided; and of their mean what cannot be negative. Where nobody
     has a record nothing is: nothing is shown. ``execution``: without the parties whose releases are not in the sum.
+    ``never_negative``: makes combinations of a mean without noise, rows (m, d) and offsets (m,), none of which is below 0.
     """
     if why := _impossible(plan, execution, opened, never_negative):
         raise ImpossibleResult(
@@ -80,7 +73,7 @@ def require_possible(
 
 
 def _impossible(
-    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], NeverNegative] | None
+    plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], tuple[Array, Array]] | None
 ) -> str | None:
     """Why, or None."""
     if not execution.counted_weight():
@@ -125,16 +118,17 @@ def _units(plan: Plan, used: Execution, opened: ReleasedSum) -> float:
     return opened.weight / used.counted_weight() * float(used.parts.sum())
 
 
-def _signs_hold(plan: Plan, opened: ReleasedSum, never: NeverNegative, noise: tuple[float, float], rounding: float) -> bool:
+def _signs_hold(plan: Plan, opened: ReleasedSum, never: tuple[Array, Array], noise: tuple[float, float], rounding: float) -> bool:
     """Are the numbers of the released mean that cannot be negative at least zero, up to noise and rounding?
 
     ``noise``: the standard deviation and the tails of a coordinate of the mean; ``rounding``: its largest rounding error.
     """
-    if not len(never.rows):
+    rows, offset = never
+    if not len(rows):
         return True
-    size = np.abs(never.rows).sum(axis=1)
+    size = np.abs(rows).sum(axis=1)
     deviation, tails = noise
-    allowed = deviations_allowed(len(never.rows), tails) * deviation
-    room = allowed * np.linalg.norm(never.rows, axis=1) + (rounding + plan.value_step) * size
+    allowed = deviations_allowed(len(rows), tails) * deviation
+    room = allowed * np.linalg.norm(rows, axis=1) + (rounding + plan.value_step) * size
     slack = ROUNDING * (1 + size * plan.input_domain.largest)
-    return bool((never.rows @ (opened.total / opened.weight) + never.offset >= -room - slack).all())
+    return bool((rows @ (opened.total / opened.weight) + offset >= -room - slack).all())

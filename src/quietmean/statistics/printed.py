@@ -8,7 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from quietmean.core.readable import HIDDEN, UNKNOWN, error_text, fixed, interval_text, number_text, p_text, some_of
+from quietmean.core.readable import (
+    HIDDEN,
+    UNKNOWN,
+    error_text,
+    fixed,
+    for_terminal,
+    interval_text,
+    number_text,
+    p_text,
+    some_of,
+)
 from quietmean.core.readable_days import day_text, days_text
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, table_html, table_text
@@ -366,3 +376,55 @@ class TidyTerms(TableFile):
 
     def _repr_html_(self) -> str:
         return table_html(printed_rows(self.terms()))
+
+
+def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of a terminal: each statistic, and its terms below it; one that is a number has a line with it."""
+    has_truth = any("true_value" in statistic for statistic in documents)
+    rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if has_truth else [])]]
+    for document in documents:
+        name, (terms, hidden) = str(document["name"]), together(terms_of(document))
+        # A text alone is a line without columns.
+        alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
+        rows += [*alone, *([f"  {term.label}" if term.label else name, *terminal_cells(term, has_truth)] for term in terms)]
+    columns = [row for row in rows if len(row) > 1]
+    widths = [max(len(row[column]) for row in columns) for column in range(len(rows[0]))]
+    return [_aligned(row, widths) for row in rows]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Names to the left, numbers to the right."""
+    name, *cells = row
+    if not cells:
+        return name
+    numbers = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+    return f"{name.ljust(widths[0])}  {numbers}".rstrip()
+
+
+def terminal_cells(term: Term, has_truth: bool) -> list[str]:
+    """Estimate, standard error of the noise, the interval to quote, and perhaps the truth."""
+    texts = shown(term)
+    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
+    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if has_truth else [])]
+
+
+def _truth(term: Term) -> str:
+    """The value without noise, with the digits of the estimate."""
+    text = day_text(term.truth, term.since) if term.since else number_text(term.truth, error_of_digits(term))
+    return for_terminal(text)
+
+
+def sentences_about(documents: Sequence[Mapping[str, Any]], counted: str) -> Iterator[str]:
+    """How many records answers with missing values are about, tests, and flags, for a terminal."""
+    of_all = notes_of_all(documents)
+    for answer in documents:
+        if some_are_left_out(answer) and (sentence := who_is_counted(answer, counted)):
+            yield f"{answer['name']}: {sentence}"
+        if hidden := together(terms_of(answer))[1]:
+            yield f"{answer['name']}: {hidden}"
+        for sentence in TidyTests((answer,)).sentences():
+            yield f"{answer['name']}: {for_terminal(sentence)}"
+        for note in notes_of(answer["flagged"]):
+            if note not in of_all:
+                yield f"{answer['name']}: {note}"
+    yield from (f"all answers: {note}" for note in of_all)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.lazy_modules import sparse
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Receivers, Rows
@@ -143,12 +144,10 @@ class SymbolicTerms(PopulationTerms):
 
     def known(self) -> csr_array[np.bool_]:
         """The parties that know each term, shape (terms, n)."""
-        from scipy.sparse import csr_array
-
         counts = [np.full(len(holders), holders.size // max(len(holders), 1)) for holders in self.holders]
         begin = np.concatenate([np.zeros(1, dtype=np.int64), *counts]).cumsum()
         party = np.concatenate([np.zeros(0, dtype=np.int64), *(holders.ravel() for holders in self.holders)])
-        return csr_array((np.ones(party.size, dtype=np.bool_), party, begin), shape=(self.count, self._parties))
+        return sparse.csr_array((np.ones(party.size, dtype=np.bool_), party, begin), shape=(self.count, self._parties))
 
     def _new(self, group: str, scales: Array, holders: Ints) -> LinearForms:
         """As many new terms as there are ``scales``; ``holders[k]`` is the party, or the parties, that know term k."""
@@ -275,11 +274,9 @@ def _forms(rows: Rows) -> LinearForms:
 
 
 def _matrix(rows: Ints, columns: Ints, weights: NDArray[Number], shape: tuple[int, int]) -> csr_array[Number]:
-    from scipy.sparse import coo_array
-
     # The type that indices get in the end: scipy takes much longer to find that out.
     index = np.int32 if max(shape) <= np.iinfo(np.int32).max else np.int64
-    matrix = coo_array((weights, (rows.astype(index), columns.astype(index))), shape=shape).tocsr()
+    matrix = sparse.coo_array((weights, (rows.astype(index), columns.astype(index))), shape=shape).tocsr()
     if not matrix.data.all():
         matrix.eliminate_zeros()
     return matrix

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
+from quietmean.core.lazy_modules import sparse
 from quietmean.core.party import PartyId
 
 if TYPE_CHECKING:
@@ -67,12 +68,10 @@ class Transcript:
 
         All that a sender sends in one round counts as seen, if the transcript has several messages of it.
         """
-        from scipy.sparse import csr_array
-
         knowers = self.message_known.tolil()
         for round_, sender, receiver in seen:
             knowers[np.nonzero((self.sender == sender) & (self.message_round == round_) & ~self.released)[0], receiver] = True
-        return replace(self, message_known=csr_array(knowers))
+        return replace(self, message_known=sparse.csr_array(knowers))
 
     def find(self, party: PartyId, time: int) -> int:
         """The row of what ``party`` held after round ``time``: the message it sent next, or its last state.
@@ -159,18 +158,15 @@ class TranscriptBuilder:
 
 
 def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Sparse:
-    # Running parties need no matrices: they start without this import.
-    from scipy.sparse import coo_array
-
     rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
-    return coo_array((np.array(weights, dtype=np.float64), (np.array(rows, int), np.array(columns, int))), shape=shape).tocsr()
+    return sparse.coo_array(
+        (np.array(weights, dtype=np.float64), (np.array(rows, int), np.array(columns, int))), shape=shape
+    ).tocsr()
 
 
 def known_matrix(knowers: list[set[int]], parties: int) -> Known:
     """One row of booleans for each set of parties, shape (rows, n)."""
-    from scipy.sparse import coo_array
-
     rows = [row for row, members in enumerate(knowers) for _ in members]
     columns = [party for members in knowers for party in members]
     data = np.ones(len(rows), dtype=np.bool_)
-    return coo_array((data, (np.array(rows, int), np.array(columns, int))), shape=(len(knowers), parties)).tocsr()
+    return sparse.coo_array((data, (np.array(rows, int), np.array(columns, int))), shape=(len(knowers), parties)).tocsr()

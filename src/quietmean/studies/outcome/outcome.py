@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.influence import Influence, influence_of
 from quietmean.planning.plan import Plan
-from quietmean.planning.possible import ImpossibleResult, NeverNegative, ReleasedSum, require_possible
+from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols import Target
@@ -268,11 +268,7 @@ def _how_to_certify(target: Target) -> dict[str, Any]:
 
 def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: ReleasedSum) -> None:
     """Raises :class:`ImpossibleResult` for a sum that honest parties do not release; see :mod:`quietmean.planning.possible`."""
-
-    def never_negative() -> NeverNegative:
-        return NeverNegative(*workload.never_negative(plan.protocol.numbers().step))
-
-    require_possible(plan, execution, opened, never_negative)
+    require_possible(plan, execution, opened, partial(workload.never_negative, plan.protocol.numbers().step))
 
 
 def conclude_possible(
