@@ -9,11 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import matplotlib as mpl
     import narwhals
     import polars
     import pyarrow
     import pyreadstat
     import python_calamine
+    from matplotlib import figure as figures
+    from matplotlib import lines, patches, ticker
+    from matplotlib import path as outlines
     from pyarrow import feather, ipc, parquet
     from scipy import linalg, optimize, sparse, special
     from scipy.sparse import csgraph
@@ -34,6 +38,8 @@ else:
     narwhals, polars, pyarrow, pyreadstat, python_calamine = map(
         _Part, ["narwhals", "polars", "pyarrow", "pyreadstat", "python_calamine"]
     )
+    mpl, figures, lines = map(_Part, ["matplotlib", "matplotlib.figure", "matplotlib.lines"])
+    patches, outlines, ticker = map(_Part, ["matplotlib.patches", "matplotlib.path", "matplotlib.ticker"])
     feather, ipc, parquet = map(_Part, ["pyarrow.feather", "pyarrow.ipc", "pyarrow.parquet"])
     linalg, optimize, sparse, special = map(_Part, ["scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"])
     csgraph, sparse_linalg = map(_Part, ["scipy.sparse.csgraph", "scipy.sparse.linalg"])
@@ -41,11 +47,16 @@ else:
 __all__ = [
     "csgraph",
     "feather",
+    "figures",
     "ipc",
     "linalg",
+    "lines",
+    "mpl",
     "narwhals",
     "optimize",
+    "outlines",
     "parquet",
+    "patches",
     "polars",
     "pyarrow",
     "pyreadstat",
@@ -53,4 +64,5 @@ __all__ = [
     "sparse",
     "sparse_linalg",
     "special",
+    "ticker",
 ]

@@ -1,6 +1,6 @@
 """How figures look, what they share, and how they become SVG inside a page: their size, quiet axes, dates, both intervals.
 
-matplotlib is imported inside functions: most commands never draw.
+matplotlib is imported with the first figure: most commands never draw.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.lazy_modules import figures, mpl, ticker
 from quietmean.core.readable_days import day_text
 from quietmean.report.data import LARGEST
 from quietmean.statistics import Answer, Estimates
@@ -57,8 +58,6 @@ _NO_METADATA = dict.fromkeys(("Format", "Type", "Creator", "Date"))
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw the figure alike on every machine, no matter what its matplotlib settings are."""
-    import matplotlib as mpl
-
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(
@@ -83,10 +82,8 @@ def house_style() -> Iterator[None]:
 
 def figure_with_axes(width: float, tall: float, *, left: float, right: float, top: float, bottom: float) -> tuple[Figure, Axes]:
     """A figure that is ``width`` inches wide, with axes that are so ``tall`` and these margins around them, in inches too."""
-    from matplotlib.figure import Figure as NewFigure
-
     height = top + tall + bottom
-    figure = NewFigure(figsize=(width, height))
+    figure = figures.Figure(figsize=(width, height))
     return figure, figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, tall / height))
 
 
@@ -168,14 +165,13 @@ def quiet(axes: Axes, *, across: bool = True) -> None:
 
 def _separated(axis: Axis) -> None:
     """Numbers as tables have them, with separators of thousands; names and dates stay."""
-    from matplotlib.ticker import ScalarFormatter
 
-    class Separated(ScalarFormatter):
+    class Separated(ticker.ScalarFormatter):
         def __call__(self, x: float, pos: int | None = None) -> str:
             integer, point, decimals = str(super().__call__(x, pos)).partition(".")
             return f"{re.sub(_THOUSANDS, ',', integer)}{point}{decimals}"
 
-    if type(axis.get_major_formatter()) is ScalarFormatter:
+    if type(axis.get_major_formatter()) is ticker.ScalarFormatter:
         axis.set_major_formatter(Separated())
 
 
@@ -189,8 +185,6 @@ def canvas(
 
 
 def _larger_print() -> Any:
-    import matplotlib as mpl
-
     return mpl.rc_context({"font.size": 10.5})
 
 

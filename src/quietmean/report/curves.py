@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array
+from quietmean.core.lazy_modules import ticker
 from quietmean.report.canvas import (
     COALITION,
     ESTIMATE,
@@ -137,15 +138,13 @@ def _number(axes: Axes, position: float, height: float, epsilon: float, colour: 
 
 
 def _grid(axes: Axes) -> None:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
-
     if axes.get_yscale() == "log":
-        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(ScalarFormatter())
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(ticker.LogLocator(10, subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(ticker.ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
         axes.tick_params(which="minor", length=0)
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     level_lines(axes)
 
 

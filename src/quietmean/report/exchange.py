@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.core.lazy_modules import lines, outlines, patches, ticker
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of
 from quietmean.graphs.schedule import NOBODY
@@ -185,8 +186,6 @@ class _Diagram:
         self._releases()
 
     def _frame(self, labels: Sequence[str]) -> None:
-        from matplotlib.ticker import MaxNLocator, MultipleLocator
-
         axes, rounds = self.axes, self.rounds
         axes.set_xlim(-0.12, rounds + 0.02)
         axes.set_ylim(len(self.row) - 0.4, -0.6)
@@ -196,7 +195,7 @@ class _Diagram:
             member = party in self.coalition
             text.set(color=COALITION if member else MUTED, weight="bold" if member else "normal")
         axes.tick_params(length=0, pad=5)
-        axes.xaxis.set_major_locator(MultipleLocator(1) if rounds <= 24 else MaxNLocator(20, integer=True))
+        axes.xaxis.set_major_locator(ticker.MultipleLocator(1) if rounds <= 24 else ticker.MaxNLocator(20, integer=True))
         axes.set_xlabel("round", size=9)
         for round_ in range(rounds + 1):
             axes.axvline(round_, color=RULE, linewidth=0.4, zorder=0)
@@ -247,14 +246,12 @@ class _Diagram:
         self._arrows(visible.table[visible.received], COALITION, 1.9, 4)
 
     def _arrows(self, table: Ints, colour: str, width: float, layer: int, dashed: bool = False, alpha: float = 1.0) -> None:
-        from matplotlib.patches import PathPatch
-
         if not len(table):
             return
         begin = np.stack([table[:, 0] - 1 + _GAP, self._heights(table[:, 1])], axis=1)
         end = np.stack([table[:, 0] - _GAP, self._heights(table[:, 2])], axis=1)
         style = _DASHES if dashed else "solid"
-        curves = PathPatch(
+        curves = patches.PathPatch(
             _curves(begin, end), facecolor="none", edgecolor=colour, linewidth=width, linestyle=style, zorder=layer, alpha=alpha
         )
         self.axes.add_patch(curves)
@@ -320,9 +317,7 @@ class _Diagram:
 
 def _key(label: str, colour: str, width: float, *, alpha: float = 1.0, dashed: bool = False, marker: str = "") -> Line2D:
     """One entry of the legend."""
-    from matplotlib.lines import Line2D as Line
-
-    return Line(
+    return lines.Line2D(
         [],
         [],
         label=label,
@@ -339,11 +334,9 @@ def _key(label: str, colour: str, width: float, *, alpha: float = 1.0, dashed: b
 
 def _curves(begin: Array, end: Array) -> Outline:
     """One path of many S-shaped curves: level where they leave and arrive, so that each end belongs to one line at a glance."""
-    from matplotlib.path import Path as NewOutline
-
     bend = 0.4 * (end[:, 0] - begin[:, 0])
     first = np.stack([begin[:, 0] + bend, begin[:, 1]], axis=1)
     second = np.stack([end[:, 0] - bend, end[:, 1]], axis=1)
     vertices = np.stack([begin, first, second, end], axis=1).reshape(-1, 2)
-    codes = np.tile([NewOutline.MOVETO, NewOutline.CURVE4, NewOutline.CURVE4, NewOutline.CURVE4], len(begin))
-    return NewOutline(vertices, codes)
+    codes = np.tile([outlines.Path.MOVETO, outlines.Path.CURVE4, outlines.Path.CURVE4, outlines.Path.CURVE4], len(begin))
+    return outlines.Path(vertices, codes)
