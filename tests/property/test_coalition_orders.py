@@ -20,7 +20,7 @@ from quietmean.protocols.inca.hidden_shares import HiddenShares
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Moments
-from quietmean.statistics.features.vertices import PART_IF_PRIVATE
+from quietmean.statistics.features.moments import PART_IF_PRIVATE
 from quietmean.testing import check_sensitivity, example_execution
 from support.random_inca import least_over_exact
 

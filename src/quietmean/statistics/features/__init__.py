@@ -1,9 +1,8 @@
 """Features that several statistics have in common, each with the proof of its sensitivity in docs/mathematics/statistics.md."""
 
 from quietmean.statistics.features.block import ColumnBlock, Crossed
-from quietmean.statistics.features.moments import Moments
+from quietmean.statistics.features.moments import Edge, Moments, Vertex, complete_edges, orders_three_and_four, vertices_of
 from quietmean.statistics.features.table import Axis, CellIndicators, PrefixTable
-from quietmean.statistics.features.vertices import Edge, Vertex, complete_edges, orders_three_and_four, vertices_of
 
 __all__ = [
     "Axis",
