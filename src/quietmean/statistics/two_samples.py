@@ -11,9 +11,9 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.statistics.delta_method import multinomial, spread
 from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.intervals import HALF_A_RECORD, HypothesisTest, least_count, t_test
-from quietmean.statistics.possible import monotone
 from quietmean.statistics.statistic import Released
 
 # Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.

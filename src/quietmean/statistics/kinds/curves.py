@@ -28,13 +28,12 @@ from quietmean.statistics.comparison import (
 )
 from quietmean.statistics.delta_method import multinomial, spread
 from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.estimates import CurveOfTerms, Estimates, curves_in
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.intervals import CHI_SQUARED, Flag, HypothesisTest, known
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.known_levels import LEFT_OUT
-from quietmean.statistics.possible import CurveOfTerms, curves_in
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve, TimeBins

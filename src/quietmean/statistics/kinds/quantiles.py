@@ -16,13 +16,12 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.intervals import Flag, Z, least_count
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
-from quietmean.statistics.possible import CurveOfTerms
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading
 
 # Bins finer than noise and sampling resolve; they need hardly more noise than few bins would.
