@@ -11,11 +11,11 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary
+from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import Column
 from quietmean.statistics.delta_method import by_point, multinomial, slopes_of, spread
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.intervals import Flag, least_count, near_threshold
-from quietmean.statistics.known_levels import KnownMargins
 
 SMD, COHEN_D = "smd", "cohen-d"
 # Noise deviations of a variance that is divided by.

@@ -12,6 +12,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
+from quietmean.statistics.cell_counts import LEFT_OUT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import (
     CUT,
@@ -33,7 +34,6 @@ from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.intervals import CHI_SQUARED, Flag, HypothesisTest, known
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
-from quietmean.statistics.known_levels import LEFT_OUT
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.survival_curve import Curve, TimeBins

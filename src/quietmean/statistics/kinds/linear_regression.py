@@ -12,6 +12,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.statistics.cell_counts import levels_stay
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm
@@ -22,7 +23,6 @@ from quietmean.statistics.fields import ROBUST, robust_field, sides_of
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.intervals import NOT_IDENTIFIED, Flag, HypothesisTest, degrees_of_freedom, f_test, near_threshold
 from quietmean.statistics.kinds.means import PARTIES
-from quietmean.statistics.known_levels import levels_stay
 from quietmean.statistics.names import split
 from quietmean.statistics.paired_columns import PairMoments, of_line
 from quietmean.statistics.scenario import SyntheticRecords

@@ -14,6 +14,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
+from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import spread
@@ -27,7 +28,6 @@ from quietmean.statistics.kinds.counts import part_of
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.kinds.tables import independence, left_out
-from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.standardised import SMD, difference_of_levels, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote

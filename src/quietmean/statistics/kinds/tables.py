@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import CellCounts, OfCells
+from quietmean.statistics.cell_counts import LEFT_OUT, CellCounts, KnownMargins, OfCells
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import SmoothTerm, ratio
 from quietmean.statistics.estimate import Estimate
@@ -22,7 +22,6 @@ from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import numbers_field
 from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, Flag, HypothesisTest, chi_squared_test, least_count, t_test
 from quietmean.statistics.kinds.counts import counts
-from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released, TermReading
 
