@@ -22,8 +22,8 @@ from quietmean.statistics.intervals import Flag, HypothesisTest, f_test, most_of
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
-from quietmean.statistics.standardised import COHEN_D, SMD, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.two_samples import COHEN_D, SMD, difference_of_means
 
 DIFFERENCE = "difference"
 WELCH_T, WELCH_ANOVA = "Welch's t test", "Welch's analysis of variance"

@@ -28,9 +28,9 @@ from quietmean.statistics.kinds.counts import part_of
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows
 from quietmean.statistics.kinds.tables import independence, left_out
-from quietmean.statistics.standardised import SMD, difference_of_levels, difference_of_means
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import MEDIAN, QUARTILES, Table1Text, footnote
+from quietmean.statistics.two_samples import SMD, difference_of_levels, difference_of_means
 
 ALL, SIZE = "all", "n"
 # Bins of medians, as many as the noise of a group allows; ``quantiles`` may have more. And the probabilities.
