@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import is_kind, parameter, wrong_field
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.names import split, unquoted
+from quietmean.statistics.statistic import Statistic
 
 MOST_BINS = 1024
 
@@ -105,3 +108,24 @@ def robust_field() -> bool:
         written=lambda value: bool(value.robust),
     )
     return robust
+
+
+@dataclass(frozen=True)
+class StatisticReader:
+    """``read``: the table that a text means; ``parse``: the statistic of a table. Both raise :class:`InputError`."""
+
+    read: Callable[[str], dict[str, Any]]
+    parse: Callable[[Mapping[str, Any]], Statistic]
+
+
+_READERS: list[StatisticReader] = []
+
+
+def install(reader: StatisticReader) -> None:
+    """Called once, by the registry."""
+    _READERS[:] = [reader]
+
+
+def statistic_reader() -> StatisticReader:
+    """That of the registry."""
+    return _READERS[0]

@@ -15,8 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
+from quietmean.statistics.fields import StatisticReader, install
 from quietmean.statistics.names import READ_LATER, split, unquoted
-from quietmean.statistics.nested import StatisticReader, install
 from quietmean.statistics.statistic import Statistic
 
 # One kind by its other names, in small letters with hyphens; "-test" at the end may stand or not.

@@ -19,9 +19,8 @@ from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, rati
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Moments, PrefixTable
 from quietmean.statistics.features.block import Crossed
-from quietmean.statistics.fields import ROBUST
+from quietmean.statistics.fields import ROBUST, statistic_reader
 from quietmean.statistics.intervals import Flag
-from quietmean.statistics.nested import statistic_reader
 from quietmean.statistics.random_effects import FIXED, RANDOM, UNKNOWN_SITE, Pooled, SiteEstimate, SiteMeans, in_common
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
