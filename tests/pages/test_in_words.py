@@ -34,7 +34,7 @@ from quietmean.report.released import ReportFacts
 from quietmean.sessions import MemoryEngine
 from quietmean.statistics import Column, Columns, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.intervals import in_part
+from quietmean.statistics.estimate import in_part
 from quietmean.statistics.printed import TidyTerms, printed_rows
 from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome, conclude

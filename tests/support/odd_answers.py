@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from quietmean.statistics import Answer
-from quietmean.statistics.intervals import HypothesisTest
+from quietmean.statistics.estimate import HypothesisTest
 
 ODD = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, -1e300, 1e-300, -3.0)
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns
-from quietmean.statistics.intervals import known
+from quietmean.statistics.estimate import known
 from quietmean.statistics.printed import TidyTerms, TidyTests, notes_of, printed_rows, printed_table, shown
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Term, terms_of
 from support.odd_answers import odd_answers

@@ -18,8 +18,8 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.report.released import Stamps
 from quietmean.statistics import Answer, column_means, combined
+from quietmean.statistics.estimate import Z
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.intervals import Z
 
 # Numbers beyond these are not drawn: figures are in the units of the data.
 LARGEST, SMALLEST = 1e100, 1e-100

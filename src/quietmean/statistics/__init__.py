@@ -6,10 +6,9 @@ Those of other distributions register by the entry point group ``quietmean.stati
 from quietmean.statistics.answers import Answer, column_means, combined
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
 from quietmean.statistics.encoded import Encoded, what_did_not_fit
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
-from quietmean.statistics.intervals import Flag, HypothesisTest
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.workload import Workload

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.statistics.estimate import WHOLE, Flag, known
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.intervals import WHOLE, Flag, known
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.statistic import Statistic
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from quietmean.core.mixtures import BLOCK_SIZE
 from quietmean.statistics.columns import Column
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, least_count, satterthwaite
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.influence_bounds import Around, MovedMoments
-from quietmean.statistics.intervals import least_count, satterthwaite
 from quietmean.statistics.statistic import Released
 
 # Noise deviations that the part of present values must have to be divided by.

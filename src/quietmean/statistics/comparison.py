@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.statistics.delta_method import numerical_slopes
-from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.intervals import NEAR, NEAR_TEXT, Flag, HypothesisTest, Z, chi_squared_test
+from quietmean.statistics.estimate import NEAR, NEAR_TEXT, Estimate, Flag, HypothesisTest, Z, chi_squared_test
 from quietmean.statistics.survival_curve import Curve, TimeBins, in_half_as_many, up_to
 
 # Arms are compared up to the last bin in which each arm has this many noise deviations at risk.

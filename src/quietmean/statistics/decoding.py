@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
-from quietmean.statistics.intervals import HALF_A_RECORD
+from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.statistic import TOTAL, Feature, Released
 
 # Eigenvalues of the restrictions below this part of the largest belong to redundant equalities.

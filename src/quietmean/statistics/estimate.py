@@ -3,9 +3,264 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from quietmean.statistics.intervals import Z, fisher, t_quantile, t_test, wilson, within
+from quietmean.core.lazy_modules import special
+from quietmean.core.readable import outcome_text, percent_text, some_of
+
+# The only term of a statistic that is one number.
+WHOLE = ""
+LEVEL = 0.95
+# The two-sided quantile of the normal distribution at that level.
+Z = 1.959963984540054
+# The most subjects of a flag that are named.
+_MOST_NAMED = 3
+# Codes of flags: not all records of an answer count alike; nothing that was released tells a term, whatever the noise.
+IN_PART, NOT_TOLD = "in-part", "not-told"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A warning about some result: a short ``code`` for programs and a ``message`` in words.
+
+    ``terms``: those of the answer that it is about; all of them where there are none. ``upper``: where noise hides a count, the
+    number that the count is below. ``about``: what stands before a colon in the message of a flag that others may share.
+    """
+
+    code: str
+    message: str
+    terms: tuple[str, ...] = ()
+    upper: float | None = None
+    about: str = ""
+
+    @classmethod
+    def shared(cls, code: str, about: str, text: str, terms: tuple[str, ...] = ()) -> Self:
+        """One that may be raised for many terms, levels or groups: :func:`merged` makes one of them."""
+        return cls(code, f"{about}: {text}", terms, about=about)
+
+    @property
+    def text(self) -> str:
+        """The message without what it is about."""
+        return self.message.removeprefix(f"{self.about}: ") if self.about else self.message
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "terms": list(self.terms), "upper": self.upper}
+
+
+def merged(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """One flag for each code and text, about all that they are about, and of all their terms, in the place of the first.
+
+    Flags with an upper end of their own stay apart.
+    """
+    alike: dict[tuple[str, str, int], list[Flag]] = {}
+    for index, flag in enumerate(flags):
+        apart = index if flag.upper is not None or not flag.about else -1
+        alike.setdefault((flag.code, flag.text, apart), []).append(flag)
+    return tuple(_one(group) for group in alike.values())
+
+
+def _one(flags: list[Flag]) -> Flag:
+    if len(flags) == 1:
+        return flags[0]
+    names = list(dict.fromkeys(flag.about for flag in flags))
+    about = some_of(names, _MOST_NAMED)
+    # A flag without terms is about all of them.
+    terms = [term for flag in flags for term in flag.terms] if all(flag.terms for flag in flags) else []
+    return Flag.shared(flags[0].code, about, flags[0].text, tuple(dict.fromkeys(terms)))
+
+
+def in_part(parts: Collection[float], parties: int) -> Flag:
+    """A flag of an answer in which some of the ``parties`` count in part; ``parts``: how far each of these counts, in 0..1."""
+    lowest, highest = (percent_text(part) for part in (min(parts), max(parts)))
+    by = highest if lowest == highest else f"{lowest.removesuffix(' %')} to {highest}"
+    counted_parties = f"{len(parts)} of {parties} parties" + (" counts" if len(parts) == 1 else " count")
+    text = (
+        f"not all records count alike, as a party left in mid-run: {counted_parties} by {by}; no interval says how far that is "
+        "from whole records: where it matters, ask once more"
+    )
+    return Flag(IN_PART, text)
+
+
+@dataclass(frozen=True)
+class HypothesisTest:
+    """The test of a hypothesis: its ``statistic``, degrees of freedom, and p-value, with the noise counted in.
+
+    ``method``: its name in the literature, such as "Welch's t test"; ``symbol``: what its statistic is called, such as t;
+    ``about``: the column or term that it is of, where an answer has several.
+    """
+
+    statistic: float
+    degrees: tuple[float, ...]
+    p_value: float
+    method: str = ""
+    symbol: str = ""
+    about: str = ""
+
+    def sentence(self, name: str) -> str:
+        """The test in one line: "age: Welch's t test: t = 0.22, df 4,112, p = 0.830"; ``name``: of the test in its answer."""
+        shown = outcome_text(self.method or name, self.symbol, self.statistic, self.degrees, self.p_value)
+        return f"{self.about}: {shown}" if self.about else shown
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` gives, and a receipt holds."""
+        return cls(
+            number_of(raw["statistic"]),
+            tuple(number_of(degree) for degree in raw["df"]),
+            number_of(raw["p_value"]),
+            *(str(raw[name]) for name in ("method", "symbol", "about")),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "symbol": self.symbol,
+            "about": self.about,
+            "statistic": known(self.statistic),
+            "df": [known(degree) for degree in self.degrees],
+            "p_value": known(self.p_value),
+        }
+
+
+def known(value: float | Sequence[float]) -> Any:
+    """A number for JSON, or null for NaN; of a pair, null if an end is NaN."""
+    if isinstance(value, int | float):
+        return None if math.isnan(value) else float(value)
+    return None if any(math.isnan(number) for number in value) else [float(number) for number in value]
+
+
+def number_of(raw: Any) -> float:
+    """A number from JSON: NaN for null, infinite for "inf"."""
+    return math.nan if raw is None else float(raw)
+
+
+# Above this many times a threshold, chance hardly decides whether a number is shown.
+_CLEAR = 1.5
+NEAR_TEXT = "only just above the noise, and hidden: what is shown there is shown by chance, and lies too far out on average"
+CHI_SQUARED = "chi-squared"
+# Without noise, nothing below is a number of records.
+HALF_A_RECORD = 0.5
+# The flags of a count that noise hides, of a term that is hidden as it would be shown by chance, and of coefficients that noise
+# hides or that may be any larger.
+FEW, NEAR, NOT_IDENTIFIED, SEPARATED = "few", "near-threshold", "not-identified", "separated"
+# No interval holds for the terms of these.
+HIDING = (NEAR, NOT_IDENTIFIED, SEPARATED)
+
+
+def least_count(deviations: float, error: float, floor: float = HALF_A_RECORD) -> float:
+    """What a number of records must be above to be distinguished from none: so many deviations of its noise, and never rounding
+    alone."""
+    return max(deviations * error, floor)
+
+
+def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
+    """Degrees of freedom of a sum of variances of which only ``sampling`` was estimated (Welch and Satterthwaite)."""
+    if sampling <= 0 or math.isinf(degrees):
+        return math.inf
+    return (noise + sampling) ** 2 / (sampling**2 / max(degrees, 1.0))
+
+
+def satterthwaite(variance: float, uncertainty: float) -> float:
+    """Degrees of freedom of an estimated variance, from half the variance of this estimate; at least 1."""
+    return max(variance**2 / uncertainty, 1.0) if uncertainty > 0 else math.inf
+
+
+def t_quantile(degrees: float) -> float:
+    """The two-sided quantile of Student's distribution at the level of all intervals."""
+    return Z if math.isinf(degrees) else float(special.stdtrit(degrees, (1 + LEVEL) / 2))
+
+
+def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
+    """That the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
+    symbol = "z" if math.isinf(degrees) else "t"
+    if not error > 0:
+        return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)
+    ratio = estimate / error
+    tail = float(special.ndtr(-abs(ratio))) if math.isinf(degrees) else float(special.stdtr(degrees, -abs(ratio)))
+    return HypothesisTest(ratio, (degrees,), 2 * tail, method, symbol)
+
+
+def chi_squared_test(statistic: float, degrees: float, method: str = "chi-squared test") -> HypothesisTest:
+    return HypothesisTest(statistic, (degrees,), float(special.chdtrc(degrees, max(statistic, 0.0))), method, CHI_SQUARED)
+
+
+def f_test(statistic: float, first: float, second: float, method: str = "F test") -> HypothesisTest:
+    """The test of a ratio of variances; with infinite second degrees of freedom it is a chi-squared test."""
+    ratio = max(statistic, 0.0)
+    tail = float(special.chdtrc(first, first * ratio)) if math.isinf(second) else float(special.fdtrc(first, second, ratio))
+    return HypothesisTest(statistic, (first, second), tail, method, "F")
+
+
+def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:
+    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it.
+
+    A proportion that noise moved beyond 0 or 1 counts as that: an interval of one point would look like certainty.
+    """
+    proportion = min(max(proportion, 0.0), 1.0)
+    pull = Z**2 / records
+    middle = (proportion + pull / 2) / (1 + pull)
+    rest = middle**2 - (proportion**2 - Z**2 * noise) / (1 + pull)
+    # Far outside 0 to 1 only noise is left: no p fits as well as the nearest end.
+    reach = math.sqrt(max(rest, 0.0))
+    low, high = (min(max(end, 0.0), 1.0) for end in (middle - reach, middle + reach))
+    return low, high
+
+
+def within(value: float, reach: float, limits: tuple[float, float]) -> tuple[float, float]:
+    """An interval that reaches so far from a value, within its limits.
+
+    A value that noise moved beyond them counts as the nearest: an interval of one point would look like certainty.
+    """
+    low, high = limits
+    inside = min(max(value, low), high)
+    return max(inside - reach, low), min(inside + reach, high)
+
+
+def fisher(value: float, reach: float) -> tuple[float, float]:
+    """The interval of a correlation on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
+    if math.isnan(value) or abs(value) >= 1:
+        return (-1.0, 1.0) if reach > 0 else (value, value)
+    away = reach / (1 - value**2)
+    return math.tanh(math.atanh(value) - away), math.tanh(math.atanh(value) + away)
+
+
+def few(subject: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
+    """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
+    if estimate >= 2 * error:
+        return []
+    limit = max(math.ceil(upper), 1)
+    return [Flag(FEW, f"{subject}: fewer than {limit:,}, the noise hides how many", terms, float(limit))]
+
+
+def most_of(count: float, error: float, records: float = math.inf) -> int:
+    """The number that a count which noise hides is below, at the level of all intervals; ``records``: how many there can be."""
+    return math.floor(min(max(count, 0.0) + Z * error, records)) + 1
+
+
+def near_threshold(subject: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
+    """Flags of terms that are hidden because a quantity is only ``ratio`` times the threshold that noise sets.
+
+    Just above the threshold, up to 1.5 times, chance would decide whether they are shown: those that were would lie beyond the
+    truth on average, and their intervals hold less often. :meth:`DeclaredStatistic.decode` hides what has this flag.
+    """
+    if not 1 < ratio < _CLEAR:
+        return []
+    return [Flag.shared(NEAR, subject, NEAR_TEXT, terms)]
+
+
+def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:
+    """The ends of all r with square r^2 + slope r + constant <= 0, infinite where the set has no end (Fieller, JRSS B 16, 1954).
+
+    A set of two rays, or of all numbers, is from -inf to inf; an empty one is the point where the left side is least.
+    """
+    rest = slope**2 - 4 * square * constant
+    if square <= 0:
+        return -math.inf, math.inf
+    middle, reach = -slope / (2 * square), math.sqrt(max(rest, 0.0)) / (2 * square)
+    return middle - reach, middle + reach
+
 
 Interval = tuple[float, float]
 

@@ -15,8 +15,7 @@ from quietmean.core.lazy_modules import optimize
 from quietmean.core.readable import some_of
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
-from quietmean.statistics.estimate import Estimate, Interval
-from quietmean.statistics.intervals import HIDING, LEVEL, WHOLE, Flag, HypothesisTest, Z, known
+from quietmean.statistics.estimate import HIDING, LEVEL, WHOLE, Estimate, Flag, HypothesisTest, Interval, Z, known
 
 # An interval is flagged if bins are known to account for more than this part of it.
 _MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9

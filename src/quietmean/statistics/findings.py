@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.readable import HIDDEN, UNKNOWN, fixed, p_phrase, some_of
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.intervals import WHOLE, HypothesisTest
+from quietmean.statistics.estimate import WHOLE, HypothesisTest
 from quietmean.statistics.printed import capital, names_in, notes_of, shown
 from quietmean.statistics.tidy import Term, terms_of
 

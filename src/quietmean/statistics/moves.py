@@ -11,9 +11,9 @@ import numpy as np
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.decoding import Decoder
+from quietmean.statistics.estimate import WHOLE
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.influence_bounds import Around, Shift
-from quietmean.statistics.intervals import WHOLE
 from quietmean.statistics.statistic import Statistic, TermReading
 from quietmean.statistics.workload import Workload
 

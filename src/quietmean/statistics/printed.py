@@ -22,7 +22,7 @@ from quietmean.core.readable import (
 from quietmean.core.readable_days import day_text, days_text
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, table_html, table_text
-from quietmean.statistics.intervals import FEW, NOT_TOLD, HypothesisTest
+from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
 
 NOT_REACHED = "not reached"

@@ -18,9 +18,9 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of, require_complete
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import HALF_A_RECORD
 from quietmean.statistics.names import READ_LATER, quoted
 from quietmean.statistics.scenario import EXPECT, OF_NUMBERS, SyntheticRecords, expectation_field, require_expected
 

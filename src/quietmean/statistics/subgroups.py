@@ -20,9 +20,9 @@ from quietmean.core.readable import some_of
 from quietmean.statistics.columns import INDICATOR, Column, Columns
 from quietmean.statistics.completeness import counted
 from quietmean.statistics.conditions import RowCondition
+from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import NOT_TOLD, Flag
 from quietmean.statistics.statistic import TOTAL, Feature, Records, Released, Statistic, presence_of, raw
 
 # What differs by less, of itself and of its error, is the same but for rounding.

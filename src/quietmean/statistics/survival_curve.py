@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
+from quietmean.statistics.estimate import Z
 from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import Axis
-from quietmean.statistics.intervals import Z
 
 Places = Ints
 

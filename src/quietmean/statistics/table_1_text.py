@@ -12,8 +12,7 @@ from typing import Any
 from quietmean.core.readable import HIDDEN, decimals_for, error_text, fixed, p_text
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import MISSING, YES, Column
-from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.intervals import FEW, Flag, HypothesisTest
+from quietmean.statistics.estimate import FEW, Estimate, Flag, HypothesisTest
 
 MEDIAN, QUARTILES = "median", ("lower quartile", "upper quartile")
 _SMD = "smd"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.tables import Kinds
-from quietmean.statistics.intervals import FEW, number_of
+from quietmean.statistics.estimate import FEW, number_of
 
 Interval = tuple[float, float]
 

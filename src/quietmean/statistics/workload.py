@@ -18,9 +18,9 @@ from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.encoded import Encoded
+from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.grouping import Groups, sums_of
-from quietmean.statistics.intervals import Flag, merged
 from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import (
     Feature,

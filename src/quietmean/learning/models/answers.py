@@ -19,9 +19,8 @@ from quietmean.core.readable import some_of
 from quietmean.learning.models.formulas import Level
 from quietmean.learning.models.newton import Newton, least_known
 from quietmean.statistics.completeness import whole_number
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.estimates import Completeness, Estimates
-from quietmean.statistics.intervals import Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.paired_columns import Sampling
 
 METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"

@@ -15,9 +15,9 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import SmoothTerm, ratio
+from quietmean.statistics.estimate import Flag, Z, chi_squared_test, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis
-from quietmean.statistics.intervals import Flag, Z, chi_squared_test, least_count, t_test
 from quietmean.statistics.paired_columns import NOTHING, OfPair, Pair, about_spread, clearance
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released

@@ -13,11 +13,10 @@ from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.conditions import RowCondition
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import WHOLE, Estimate, Flag, few, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
 from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
-from quietmean.statistics.intervals import WHOLE, Flag, few, least_count
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records
 from quietmean.statistics.subgroups import AnyPresent

@@ -28,11 +28,10 @@ from quietmean.statistics.comparison import (
     too_few_bins,
 )
 from quietmean.statistics.delta_method import multinomial, spread
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import CHI_SQUARED, Estimate, Flag, HypothesisTest, known
 from quietmean.statistics.estimates import CurveOfTerms, Estimates, curves_in
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import bins_field, edges_field
-from quietmean.statistics.intervals import CHI_SQUARED, Flag, HypothesisTest, known
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic

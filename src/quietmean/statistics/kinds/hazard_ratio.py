@@ -15,10 +15,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import percent_text
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import CUT, Curves, extent, too_few_bins
-from quietmean.statistics.estimate import Estimate, exp_or_infinite
+from quietmean.statistics.estimate import Estimate, Flag, Z, chi_squared_test, exp_or_infinite, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import CellIndicators
-from quietmean.statistics.intervals import Flag, Z, chi_squared_test, least_count, t_test
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.statistic import Released
 from quietmean.statistics.timed import Timed

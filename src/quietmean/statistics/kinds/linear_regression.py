@@ -16,12 +16,19 @@ from quietmean.statistics.cell_counts import levels_stay
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
 from quietmean.statistics.delta_method import SmoothTerm
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import (
+    NOT_IDENTIFIED,
+    Estimate,
+    Flag,
+    HypothesisTest,
+    degrees_of_freedom,
+    f_test,
+    near_threshold,
+)
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
 from quietmean.statistics.fields import ROBUST, robust_field, sides_of
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import NOT_IDENTIFIED, Flag, HypothesisTest, degrees_of_freedom, f_test, near_threshold
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.names import split
 from quietmean.statistics.paired_columns import PairMoments, of_line

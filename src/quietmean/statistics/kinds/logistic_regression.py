@@ -16,10 +16,9 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression
 from quietmean.statistics.delta_method import numerical_slopes
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import NOT_IDENTIFIED, SEPARATED, Estimate, Flag, Z, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.intervals import NOT_IDENTIFIED, SEPARATED, Flag, Z, least_count
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released

@@ -18,12 +18,11 @@ from quietmean.statistics.block_summary import estimate_of_mean, moved_block, sq
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import CentredMoments, OfColumns, moments_of
 from quietmean.statistics.delta_method import SmoothTerm, spread
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import WHOLE, Estimate, Flag, near_threshold, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Moments
 from quietmean.statistics.fields import ROBUST, cluster_field, require_names, robust_field
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import WHOLE, Flag, near_threshold, t_test
 from quietmean.statistics.paired_columns import PairMoments, of_correlation
 from quietmean.statistics.random_effects import AcrossSites, SiteMeans, site_column
 from quietmean.statistics.scenario import SyntheticRecords

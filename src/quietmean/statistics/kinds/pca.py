@@ -14,9 +14,8 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, OfColumns
 from quietmean.statistics.delta_method import spread
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, Flag, near_threshold
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.intervals import Flag, near_threshold
 from quietmean.statistics.kinds.means import PARTIES
 from quietmean.statistics.statistic import Released
 

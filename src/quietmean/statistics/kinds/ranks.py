@@ -16,13 +16,10 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import SmoothTerm, multinomial, spread
-from quietmean.statistics.estimate import Estimate
-from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.features import Axis, PrefixTable
-from quietmean.statistics.fields import edges_field, usual_bins_field
-from quietmean.statistics.intervals import (
+from quietmean.statistics.estimate import (
     CHI_SQUARED,
     WHOLE,
+    Estimate,
     Flag,
     HypothesisTest,
     Z,
@@ -31,6 +28,9 @@ from quietmean.statistics.intervals import (
     near_threshold,
     t_test,
 )
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, PrefixTable
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER
 from quietmean.statistics.scenario import SyntheticRecords, between_groups
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records

@@ -16,12 +16,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.delta_method import Smooth, SmoothTerm, ratio, smooth
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, Flag, Z, least_count, quadratic_set, t_quantile
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
 from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import Flag, Z, least_count, quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, differences, site_column
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records

@@ -18,12 +18,11 @@ from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.completeness import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import spread
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.influence_bounds import Around
-from quietmean.statistics.intervals import Flag, HypothesisTest, few, least_count
 from quietmean.statistics.kinds.counts import part_of
 from quietmean.statistics.kinds.group_means import moved_smd, welch_anova, welch_t
 from quietmean.statistics.kinds.quantiles import cumulative, moved_quantiles, prefix_table, quantile_rows

@@ -16,11 +16,19 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import LEFT_OUT, CellCounts, KnownMargins, OfCells
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import SmoothTerm, ratio
-from quietmean.statistics.estimate import Estimate
+from quietmean.statistics.estimate import (
+    CHI_SQUARED,
+    HALF_A_RECORD,
+    Estimate,
+    Flag,
+    HypothesisTest,
+    chi_squared_test,
+    least_count,
+    t_test,
+)
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators
 from quietmean.statistics.fields import numbers_field
-from quietmean.statistics.intervals import CHI_SQUARED, HALF_A_RECORD, Flag, HypothesisTest, chi_squared_test, least_count, t_test
 from quietmean.statistics.kinds.counts import counts
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Released, TermReading

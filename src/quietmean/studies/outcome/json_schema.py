@@ -25,7 +25,7 @@ from quietmean.core.schema import Configured
 from quietmean.protocols import registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
-from quietmean.statistics.intervals import LEVEL
+from quietmean.statistics.estimate import LEVEL
 
 # Who reads messages besides: the chance of each, or which.
 READ: Schema = {"anyOf": [NUMBER, {"const": ALL_AFTER_FIRST}]}

@@ -30,7 +30,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
-from quietmean.statistics.intervals import in_part, known
+from quietmean.statistics.estimate import in_part, known
 from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 
 

@@ -12,7 +12,7 @@ from quietmean.core.domain import in_words_of
 from quietmean.core.errors import InputError
 from quietmean.core.readable import UNKNOWN, epsilon_text, error_text, fixed, interval_text, number_text, plain
 from quietmean.statistics.columns import MISSING
-from quietmean.statistics.intervals import number_of
+from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import (
     PrintedTable,
     TidyTests,
