@@ -14,7 +14,7 @@ import quietmean
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.statistics import Column, Columns
-from quietmean.statistics.encoded import Encoded, what_did_not_fit
+from quietmean.statistics.coding import Encoded, what_did_not_fit
 from quietmean.studies.data.sources import parties_of_table
 
 SOURCE = Path(quietmean.__file__).parent

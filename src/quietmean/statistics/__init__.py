@@ -4,8 +4,8 @@ Those of other distributions register by the entry point group ``quietmean.stati
 """
 
 from quietmean.statistics.answers import Answer, column_means, combined
+from quietmean.statistics.coding import Encoded, what_did_not_fit
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
-from quietmean.statistics.encoded import Encoded, what_did_not_fit
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable

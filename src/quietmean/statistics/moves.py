@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.decoding import Decoder
+from quietmean.statistics.coding import Decoder
 from quietmean.statistics.estimate import WHOLE
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.influence_bounds import Around, Shift

@@ -15,9 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
+from quietmean.statistics.coding import Decoder, Encoded
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.decoding import Decoder
-from quietmean.statistics.encoded import Encoded
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.grouping import Groups, sums_of

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints
+from quietmean.core.party import Vector
+from quietmean.core.readable import count_of
 from quietmean.statistics.estimate import HALF_A_RECORD
 from quietmean.statistics.statistic import TOTAL, Feature, Released
 
@@ -137,3 +139,32 @@ def _pseudo_inverse(matrix: Array) -> Array:
     inverse = np.where(values > _REDUNDANT * values[-1], 1 / np.maximum(values, _REDUNDANT * values[-1]), 0.0)
     pseudo_inverse: Array = (vectors * inverse) @ vectors.T / np.outer(size, size)
     return pseudo_inverse
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records, or of its persons.
+
+    Without any, both are 0. Where counts are private, the weight is the room that every party has, and ``beyond`` is how many
+    records it has above that. ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes
+    of this party only.
+    """
+
+    vector: Vector = field(repr=False)
+    weight: float
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
+    beyond: int = field(default=0, repr=False)
+
+
+def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
+    """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
+    clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
+    outside = count_of(clamped, "value lies outside its bounds and counts", "values lie outside their bounds and count")
+    kinds = [
+        (clamped, f"{outside} as the nearest bound"),
+        (missing, count_of(missing, "cell holds no number", "cells hold no number")),
+        (beyond, f"{count_of(beyond, 'record')} more than most_records may be cut from sums"),
+    ]
+    phrase = " and ".join(sentence for count, sentence in kinds if count)
+    return [f"{phrase} (for you only: who else learns these numbers learns something about the data)"] if phrase else []
