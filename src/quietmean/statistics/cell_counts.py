@@ -1,4 +1,7 @@
-"""Statistics that are smooth functions of the counts of a table: estimates, noise and sampling from their slopes."""
+"""Statistics that are smooth functions of the counts of a table: estimates, noise and sampling from their slopes.
+
+And which levels of a table the noise does not hide.
+"""
 
 from __future__ import annotations
 

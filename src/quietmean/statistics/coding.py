@@ -1,4 +1,7 @@
-"""Generalised least squares: the quantities of all features from one noisy vector, with what is known about them exactly."""
+"""The vector of a party, and the quantities of all features from one noisy mean of vectors.
+
+Quantities are read by generalised least squares, with what is known about them exactly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimates of all terms of a statistic, with what is said of the whole."""
+"""The estimates of all terms of a statistic, with what is said of the whole, and the nearest that are possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Two samples in ordered cells: how often a value of one is above a value of the other."""
+"""Two samples: how often a value of one is above a value of the other, and their standardised difference.
+
+The difference is over the square root of the mean of both variances, as tables of journals have it (Austin, Statistics in
+Medicine 28, 2009); Cohen's d is over the root of the pooled variance.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and products of columns: one graph for a whole study, whose sensitivity is four times a maximum cut."""
+"""Means and products of columns, the vertices: one graph for a whole study, whose sensitivity is four times a maximum cut."""
 
 from __future__ import annotations
 
