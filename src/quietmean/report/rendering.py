@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.output import Output
+from quietmean.core.readable import count_of
 from quietmean.report.words import unbroken
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def templates() -> Environment:
         keep_trailing_newline=True,
         finalize=_whole_figures,
     )
-    environment.filters["parts"] = _parts
+    environment.filters |= {"parts": _parts, "count_of": count_of}
     return environment
 
 
