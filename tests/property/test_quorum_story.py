@@ -17,6 +17,7 @@ from quietmean.core.errors import NotStarted
 from quietmean.core.party import PartyId
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, SiteHooks, StartTerms
 from quietmean.node.net import ACCEPTED, AnswerFrame, Link, Start
+from quietmean.node.session import Carrier
 from quietmean.node.start import Attempt, StartPhase, load_progress, policy
 from quietmean.node.storage import Store
 from quietmean.randomness import Seed
@@ -101,7 +102,7 @@ async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     assert own.start is not None
     own = replace(own, site=SiteHooks(disk.bound.add), start=replace(own.start, clock=lambda: MORNING.timestamp() + loop.time()))
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
-    one = StartPhase(own, cast(Store, disk), links, lambda event: None)
+    one = StartPhase(own, cast(Store, disk), Carrier(links), lambda event: None)
     world.running[party] = one
     one.start()
     try:

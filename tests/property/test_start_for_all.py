@@ -23,7 +23,7 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry, Waits
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed, Start
-from quietmean.node.session import PeerLink
+from quietmean.node.session import Carrier, PeerLink
 from quietmean.node.session.settings import Opening, commitment_hash
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress, load_progress, quorum_study
 from quietmean.node.start.record import from_frame
@@ -236,7 +236,7 @@ class Lonely:
         found = StartPhase(
             self.settings,
             store,
-            links or {1: Deaf(), 2: Deaf()},
+            Carrier(links or {1: Deaf(), 2: Deaf()}),
             lambda event: None,
             refused=lambda peer, reason: self.refused.append((peer, reason)),
         )

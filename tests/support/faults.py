@@ -25,7 +25,7 @@ from quietmean.node import LinkKeys, PairKeys, PlannedValue, Waits
 from quietmean.node.driver import Participant
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
-from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
+from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.start import load_progress
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -331,7 +331,7 @@ class World:
         participant = Participant(settings, store, Traffic(), lambda event: None)
 
         async def attempt() -> NodeResult:
-            participant.attach(self._network.links(party))
+            participant.attach(Carrier(self._network.links(party)))
             if (before := await participant.open()) is not None:
                 return before
             self._network.sessions[party] = participant

@@ -30,10 +30,10 @@ from quietmean.node import (
     Waits,
     run_party,
 )
-from quietmean.node.driver import outbox_path
 from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.start import load_progress
+from quietmean.node.storage import outbox_path
 from quietmean.planning.automatic import Choice
 from quietmean.studies.agreement.study import StudyTerms
 from support.folder_world import MAILBOXES

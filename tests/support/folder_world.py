@@ -27,7 +27,7 @@ from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, O
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
 from quietmean.node.phase import Phase
-from quietmean.node.session import NodeResult
+from quietmean.node.session import Carrier, NodeResult
 from quietmean.planning import Plan
 from support.faults import STUDY, Crash, FaultOutcome, FaultPlan, MortalStore, World
 from support.virtual_time import run_virtually
@@ -204,7 +204,7 @@ class FolderWorld(World):
         with contextlib.closing(Outbox(self._directory / f"{party}.outbox", STUDY, party)) as outbox:
             post = FolderTransport(endpoint, self._identities[party], folder, outbox, handle)
             links = {peer: _Noting(link, party, peer, self.put) for peer, link in post.links.items()}
-            participant.attach(links, closed=post.closed)
+            participant.attach(Carrier(links, closed=post.closed, compute=asyncio.to_thread))
             await participant.open()
             watching, running = asyncio.create_task(post.watch()), asyncio.create_task(participant.run())
             try:

@@ -35,7 +35,7 @@ from quietmean.node import (
 )
 from quietmean.node.net import Revealed, Start, encode_frame
 from quietmean.node.net.wire import HEADER_LIMIT
-from quietmean.node.session import StudySession
+from quietmean.node.session import Carrier, StudySession
 from quietmean.node.session.settings import Opening
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress
 from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
@@ -413,7 +413,7 @@ def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> No
         store = settings.open_store()
         found = set()
         try:
-            one = StartPhase(settings, store, {}, lambda event: None)
+            one = StartPhase(settings, store, Carrier({}), lambda event: None)
             for _ in range(500):
                 with contextlib.suppress(PeerError):
                     one.heard(1, frame())
@@ -434,6 +434,6 @@ def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:
     store = settings.open_store()
     try:
         with pytest.raises(InputError, match=r"minimum is 3: .* choose 4\.\.5"):
-            StartPhase(settings, store, {}, lambda event: None)
+            StartPhase(settings, store, Carrier({}), lambda event: None)
     finally:
         store.close()

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from quietmean.core.errors import PeerError
 from quietmean.core.portability import replace_durably
 from quietmean.node import SeriesProgress, Waits
-from quietmean.node.driver import outbox_path
 from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
 from quietmean.node.net.reader import FrameReader
@@ -27,7 +26,7 @@ from quietmean.node.phase import Phase
 from quietmean.node.series.connections import _HELD, OpenRequests
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition
 from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
-from quietmean.node.storage import LAST, ROUND, Store, empty, remove_store, size_of
+from quietmean.node.storage import LAST, ROUND, Store, empty, outbox_path, remove_store, size_of
 from support.virtual_time import run_virtually
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)

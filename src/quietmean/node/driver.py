@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -39,9 +39,9 @@ from quietmean.node.net import (
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import (
+    Carrier,
     NodeResult,
     NodeSettings,
-    PeerLink,
     RetryPolicy,
     StudySession,
     decode_log,
@@ -50,8 +50,8 @@ from quietmean.node.session import (
     read_vector,
     retry,
 )
-from quietmean.node.start import Beginning, Closed, OnStart, Received, Started, ignore_start
-from quietmean.node.storage import OUTBOX, Store
+from quietmean.node.start import Beginning, OnStart, Started, ignore_start
+from quietmean.node.storage import Store, outbox_path
 from quietmean.node.tasks import Tasks, first_of
 
 # So long a request of a party that is further waits until this one is bound, too; without limit where it cannot be in another
@@ -81,16 +81,10 @@ class Participant:
         # By sender: which message is held, and what is set once another one follows it.
         self._last_held: dict[PartyId, tuple[Position, asyncio.Event]] = {}
 
-    def attach(
-        self,
-        links: Mapping[PartyId, PeerLink],
-        disconnect: Callable[[Iterable[PartyId]], None] | None = None,
-        closed: Closed | None = None,
-        came: Received = tuple,
-    ) -> None:
-        """``disconnect`` drops connections before a gate; ``closed``: see :class:`Session`; ``came``: :class:`StartPhase`."""
-        self._links, self._cut_off, self._closed = links, disconnect, closed
-        self._beginning.attach(links, closed, came)
+    def attach(self, carrier: Carrier) -> None:
+        """``carrier`` carries requests to all parties of the roster."""
+        self._carrier = carrier
+        self._beginning.attach(carrier)
 
     async def open(self) -> NodeResult | None:
         """Where this party is, is what its store says. Returns the result if the study is over for it."""
@@ -130,21 +124,15 @@ class Participant:
         await self._beginning.stop()
 
     def _begin(self, started: Started) -> None:
-        links = {index: self._links[member] for index, member in enumerate(started.members) if member in self._links}
         session = StudySession(
             started.settings,
             self._store,
-            links,
+            self._carrier.between(started.members),
             self._traffic,
             self._report,
-            self._closed,
             self._refusals,
             restarted=self._beginning.restarted,
         )
-        if (disconnect := self._cut_off) is not None:
-            session.at_gate(lambda parties: disconnect(started.members[index] for index in parties), asyncio.to_thread)
-        elif self._closed is not None:
-            session.at_gate(lambda parties: None, asyncio.to_thread)
         for sender, transfer in self._handed:
             if (index := started.place(sender)) is not None:
                 session.handed(index, transfer)
@@ -284,9 +272,10 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
         # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(monitor_of(settings))
         party = _Party(settings, store, monitor, on_start)
-        if store.result() is not None:
-            return await party.kept()
-        return await (party.by_connections() if settings.folder is None else party.by_folder(settings.folder))
+        result = await party.kept()
+        if result is None:
+            result = await (party.by_connections() if settings.folder is None else party.by_folder(settings.folder))
+        return remarked(result, party.settings, monitor)
 
 
 @contextlib.asynccontextmanager
@@ -339,6 +328,27 @@ async def over_connections(
         yield mesh
 
 
+@contextlib.asynccontextmanager
+async def over_folder(
+    settings: NodeSettings,
+    folder: FolderSettings,
+    member: Member,
+    monitor: Monitor,
+    outbox: Callable[[Path, str, PartyId], Outbox] = Outbox,
+) -> AsyncIterator[tuple[FolderTransport, Tasks]]:
+    """The files of the party of these settings, as which ``member`` answers, and the tasks that look after them.
+
+    Nothing is put or read before it is watched; at the end the tasks stop first.
+    """
+    endpoint = endpoint_of(settings, member, monitor.traffic, {})
+    with contextlib.closing(outbox(outbox_path(settings.store), settings.study, settings.party)) as own:
+        post, watching = FolderTransport(endpoint, settings.identity, folder, own, member.handle), Tasks(member.fail)
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(post.close)
+            closing.push_async_callback(watching.stop)
+            yield post, watching
+
+
 def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
     """The endpoint of a party, as which ``member`` answers; ``fields``: what both ends of a connection compare first."""
     credentials = Credentials(settings.identity, settings.roster, settings.study)
@@ -370,6 +380,10 @@ class _Party:
     # --- as the others see it ----------------------------------------------------------------------------------------
 
     @property
+    def settings(self) -> NodeSettings:
+        return self._participant.settings
+
+    @property
     def position(self) -> Position:
         return self._participant.position
 
@@ -384,13 +398,12 @@ class _Party:
 
     # --- over a transport --------------------------------------------------------------------------------------------
 
-    async def kept(self) -> NodeResult:
+    async def kept(self) -> NodeResult | None:
         """What is in a store whose study is over."""
-        before = await self._participant.open()
-        if before is None:
-            raise RuntimeError("a study that is over has a result")
-        self._monitor.event(AlreadyOver())
-        return self._remarked(before)
+        before = await self._participant.open() if self._store.result() is not None else None
+        if before is not None:
+            self._monitor.event(AlreadyOver())
+        return before
 
     async def by_connections(self) -> NodeResult:
         """Over TLS, at addresses of the parties' own or at a relay, as the roster says."""
@@ -407,32 +420,25 @@ class _Party:
             mesh.drop()
 
         async with over_connections(self._settings, self, self._monitor, participant.stop) as mesh:
-            participant.attach(mesh.links, mesh.disconnect)
-            return self._remarked(await retry(attempt, self._store.path, self._patience, failed))
+            participant.attach(Carrier(mesh.links, mesh.disconnect, compute=asyncio.to_thread))
+            return await retry(attempt, self._store.path, self._patience, failed)
 
     async def by_folder(self, folder: FolderSettings) -> NodeResult:
         """By files. It ends at once where the store proves not to be the newest of this party."""
-        settings, participant = self._settings, self._participant
-        endpoint = endpoint_of(settings, self, self._monitor.traffic, {})
+        participant = self._participant
 
         async def attempt() -> NodeResult:
-            with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
-                post = FolderTransport(endpoint, settings.identity, folder, outbox, self.handle)
-                participant.attach(post.links, closed=post.closed, came=post.came)
+            async with over_folder(self._settings, folder, self, self._monitor) as (post, watching):
+                participant.attach(Carrier.by_folder(post))
                 if (before := await participant.open()) is not None:
                     return before
-                watching = Tasks(self.fail)
-                async with contextlib.AsyncExitStack() as closing:
-                    closing.push_async_callback(post.close)
-                    closing.push_async_callback(watching.stop)
-                    closing.push_async_callback(participant.stop)
-                    watching.spawn(post.watch(folder.quiet))
+                watching.spawn(post.watch(folder.quiet))
+                try:
                     return await participant.run()
+                finally:
+                    await participant.stop()
 
-        return self._remarked(await retry(attempt, self._store.path, self._patience))
-
-    def _remarked(self, result: NodeResult) -> NodeResult:
-        return remarked(result, self._participant.settings, self._monitor)
+        return await retry(attempt, self._store.path, self._patience)
 
 
 def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> NodeResult:
@@ -440,8 +446,3 @@ def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> No
     if settings.observers.status is not None:
         monitor.remark = result.in_part_text(settings.names)
     return result
-
-
-def outbox_path(store: Path) -> Path:
-    """What a party puts into a folder, beside its store."""
-    return store.with_name(store.name + OUTBOX)

@@ -16,12 +16,12 @@ from typing import Any
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.driver import endpoint_of, outbox_path
+from quietmean.node.driver import over_folder
 from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Start
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, StudySession, retry
+from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, StudySession, retry
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Tasks
 
@@ -71,7 +71,7 @@ class RoundsByFolder:
         party = self._party
         if party.started is not None and not self._is_in_time(1):
             # Anyone who is in knows it by now.
-            party.beginning.attach({})
+            party.beginning.attach(Carrier({}))
             await party.beginning.open()
             return
         patience = RetryPolicy(party.monitor.event, party.settings)
@@ -93,7 +93,7 @@ class RoundsByFolder:
             return party.beginning.handle(sender, request, _BEFORE)
 
         post, watching = await self._post(closing, settings, self._folder, Outbox, answer)
-        party.beginning.attach(post.links, closed=post.closed, came=post.came)
+        party.beginning.attach(Carrier.by_folder(post))
         await party.beginning.open()
         closing.push_async_callback(party.beginning.stop)
         watching.spawn(post.watch(self._folder.quiet))
@@ -134,9 +134,8 @@ class RoundsByFolder:
         async with contextlib.AsyncExitStack() as closing:
             post, watching = await self._post(closing, settings, folder, Outbox.of_round, answer)
             session = StudySession(
-                settings, store, post.links, party.monitor.traffic, party.monitor.event, post.closed, restarted=restarted
+                settings, store, Carrier.by_folder(post), party.monitor.traffic, party.monitor.event, restarted=restarted
             )
-            session.at_gate(lambda parties: None, asyncio.to_thread)
             party.session = session
             closing.callback(self._leave)
             begun.set()
@@ -164,14 +163,7 @@ class RoundsByFolder:
         party = self._party
         members = party.members if len(settings.roster) == len(party.members) else range(len(settings.roster))
         member = _Conversation(party, members, answer)
-        own = closing.enter_context(contextlib.closing(outbox(outbox_path(settings.store), settings.study, settings.party)))
-        post = FolderTransport(
-            endpoint_of(settings, member, party.monitor.traffic, {}), settings.identity, folder, own, member.handle
-        )
-        watching = Tasks(party.fail)
-        closing.push_async_callback(post.close)
-        closing.push_async_callback(watching.stop)
-        return post, watching
+        return await closing.enter_async_context(over_folder(settings, folder, member, party.monitor, outbox))
 
     def drop(self) -> None:
         """Nothing: each attempt opens the folder anew."""

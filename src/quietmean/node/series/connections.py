@@ -30,7 +30,7 @@ from quietmean.node.net import (
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead, RoundLink, RoundPosition
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
+from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
 from quietmean.node.storage import Store
 
 # So many requests of one party about rounds that this one has not begun are kept.
@@ -109,7 +109,7 @@ class RoundsOverConnections:
         self._may_know_more = party.beginning.restarted
         connections = over_connections(party.settings, self, party.monitor, party.beginning.stop)
         self._mesh = await stack.enter_async_context(connections)
-        party.beginning.attach(self._round_links(0))
+        party.beginning.attach(Carrier(self._round_links(0)))
         await party.beginning.open()
         again = party.started
         self._where = self._others()
@@ -148,16 +148,20 @@ class RoundsOverConnections:
 
     async def run(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
         party, number = self._party, self._party.number
+        members, others = party.members, self._where.links
+        carrier = Carrier(
+            self._round_links(number),
+            lambda parties: self._mesh.disconnect(members[index] for index in parties),
+            compute=asyncio.to_thread,
+        )
         session = StudySession(
             settings,
             store,
-            self._round_links(number),
+            carrier,
             party.monitor.traffic,
             party.monitor.event,
             restarted=restarted or self._may_know_more or self._requests.lost_some,
         )
-        members, others = party.members, self._where.links
-        session.at_gate(lambda parties: self._mesh.disconnect(members[index] for index in parties), asyncio.to_thread)
         detector = session.failure_detector
         for other in others:
             if other in self._where.absent:

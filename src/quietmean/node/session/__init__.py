@@ -1,6 +1,6 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
-from quietmean.node.session.context import PeerLink
+from quietmean.node.session.context import Carrier, PeerLink
 from quietmean.node.session.gate import position_of
 from quietmean.node.session.inbox import read_vector
 from quietmean.node.session.logs import decode_log
@@ -27,6 +27,7 @@ from quietmean.node.session.settings import (
 
 __all__ = [
     "Brought",
+    "Carrier",
     "LinkKeys",
     "NodeResult",
     "NodeSettings",

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, Self
 
 from quietmean.core.party import PartyId
+from quietmean.node.folder import FolderTransport
 from quietmean.node.monitor import Late, Report, Waiting, iso_time
 from quietmean.node.net import AnswerFrame, AnyRequest, Heartbeat, Payload, Transfer
 from quietmean.node.phase import Phase, Position
@@ -180,6 +181,36 @@ class PeerLink(Protocol):
         """
 
     async def close(self) -> None: ...
+
+
+async def _here(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """What carries the requests of one party: ``links`` to the others, and what else its kind of transport does.
+
+    ``disconnect`` drops the connections of some parties before a gate. ``closed`` returns when nobody is waited for at a position
+    any more, present or not; by default time-outs tell. ``came``: who has ever been there, where that is kept. ``compute`` runs
+    what takes long, in a thread where there are threads.
+    """
+
+    links: Mapping[PartyId, PeerLink]
+    disconnect: Callable[[Iterable[PartyId]], None] = lambda parties: None
+    closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
+    came: Callable[[], Iterable[PartyId]] = tuple
+    compute: Callable[[Callable[[], Any]], Awaitable[Any]] = _here
+
+    @classmethod
+    def by_folder(cls, post: FolderTransport) -> Self:
+        """Return what carries requests as files, until the times of the folder."""
+        return cls(post.links, closed=post.closed, came=post.came, compute=asyncio.to_thread)
+
+    def between(self, members: Sequence[PartyId]) -> Carrier:
+        """Return what carries the requests between some of the parties, which are numbered in their order from here on."""
+        links = {index: self.links[member] for index, member in enumerate(members) if member in self.links}
+        return replace(self, links=links, disconnect=lambda parties: self.disconnect(members[index] for index in parties))
 
 
 @dataclass

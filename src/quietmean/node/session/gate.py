@@ -20,9 +20,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import PeerError
@@ -31,7 +31,7 @@ from quietmean.graphs import Schedule
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits, Log, Payload, ResendRequest, Transfer, Vote
 from quietmean.node.phase import GATE_STAGES, Phase, Position
-from quietmean.node.session.context import Context, Wait
+from quietmean.node.session.context import Carrier, Context, Wait
 from quietmean.node.session.logs import PartialLog, Received
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.result import own_log, read_record
@@ -42,20 +42,16 @@ if TYPE_CHECKING:
 
 BARRIER, OWN_LOGS, ALL_LOGS, VOTE = range(1, GATE_STAGES + 1)
 
-CutOff: TypeAlias = Callable[[Iterable[PartyId]], None]
-# Runs a function that takes long, in a thread where there are threads.
-Compute: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-
-
-async def _here(work: Callable[[], Any]) -> Any:
-    return work()
-
 
 class Gate:
-    """One party's side of the gate. ``merge`` takes over the encoded logs of another party, or raises PeerError."""
+    """One party's side of the gate, whose requests ``carrier`` carries.
 
-    def __init__(self, context: Context, merge: Callable[[bytes], None]) -> None:
+    ``merge`` takes over the encoded logs of another party, or raises PeerError.
+    """
+
+    def __init__(self, context: Context, carrier: Carrier, merge: Callable[[bytes], None]) -> None:
         self._context = context
+        self._carrier = carrier
         self._merge = merge
         self._votes = context.store.votes()
         # Who is at the gate, by its own requests: those come in the order in which they were sent, after all shares.
@@ -64,8 +60,6 @@ class Gate:
         self._stages: dict[PartyId, int] = {}
         self._sending: dict[PartyId, asyncio.Task[Any]] = {}
         self._informed: set[PartyId] = set()
-        self.disconnect: CutOff = lambda parties: None
-        self.compute: Compute = _here
         # From here on no share of a mixing round is taken from anybody.
         self.closed = context.store.voted_history() is not None
 
@@ -114,7 +108,7 @@ class Gate:
             await self._agree_on_logs()
             # What comes later changes nothing any more.
             logs = self._context.gossip.logs()
-            record = await self.compute(lambda: self._certified(logs, schedule, seed, weights))
+            record = await self._carrier.compute(lambda: self._certified(logs, schedule, seed, weights))
             digest = bytes.fromhex(history_digest(record.execution, record.incomplete))
             store.cast_vote(party, digest, record.decision.passes, json.dumps(record.to_json()).encode())
             self._votes[party] = digest, record.decision.passes
@@ -142,7 +136,7 @@ class Gate:
             context.spawn(context.links[other].ask(here))
         await Wait(context, lambda: dict.fromkeys(self._absent(BARRIER), False), full_time="all").until_over()
         self.closed = True
-        self.disconnect(set(context.others) - self._here)
+        self._carrier.disconnect(set(context.others) - self._here)
         gossip = context.gossip
         gossip.put(context.party, own_log(context, Received()), gossip.rounds)
         # Its own log stays the same after a restart, whatever becomes known of shares in doubt.

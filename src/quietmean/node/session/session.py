@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -32,8 +32,8 @@ from quietmean.node.net import (
     Vote,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.context import Context, FailureDetector, PeerLink
-from quietmean.node.session.gate import Compute, CutOff, Gate, position_of
+from quietmean.node.session.context import Carrier, Context, FailureDetector
+from quietmean.node.session.gate import Gate, position_of
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import GossipedLogs, PartialLog, PartyLog, Received, decode_log
 from quietmean.node.session.reconstruction import reconstruct
@@ -57,17 +57,15 @@ class StudySession:
         self,
         settings: NodeSettings,
         store: Store,
-        links: Mapping[PartyId, PeerLink],
+        carrier: Carrier,
         traffic: Traffic,
         report: Report,
-        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
         refusals: Refusals | None = None,
         *,
         restarted: bool = False,
     ) -> None:
-        """``links`` to the other parties count bytes in ``traffic``. ``report`` gets the events.
+        """``carrier`` carries requests to the other parties and counts bytes in ``traffic``. ``report`` gets the events.
 
-        ``closed`` returns when nobody is waited for at a position any more, present or not; by default time-outs tell.
         ``refusals``: what was refused before, which the result tells, too.
         ``restarted``: a process that died may have been handed messages, even if the store says nothing.
         """
@@ -111,25 +109,21 @@ class StudySession:
                 plan.grid,
                 copies=plan.releases_are_copies,
             ),
-            links=links,
+            links=carrier.links,
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
             fail=self.fail,
-            closed=closed,
+            closed=carrier.closed,
             agreement=seed_check(self._seed),
             gossip=GossipedLogs(self._schedule),
         )
         for gossip in store.gossip():
             self._merge_gossip(gossip)
-        self._gate = Gate(self._context, self._merge_gossip)
+        self._gate = Gate(self._context, carrier, self._merge_gossip)
         if plan.gated and self._mixing_is_over:
             # From the first moment on: who connects learns it, and sends no share any more.
             self._context.inbox.enter((int(Phase.GATE), 0), frozenset())
-
-    def at_gate(self, disconnect: CutOff, compute: Compute) -> None:
-        """``disconnect`` drops the connections of some parties before the gate; ``compute`` runs what takes long."""
-        self._gate.disconnect, self._gate.compute = disconnect, compute
 
     @property
     def _mixing_is_over(self) -> bool:

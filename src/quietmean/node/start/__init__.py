@@ -5,7 +5,6 @@
 
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
 from quietmean.node.start.phase import Beginning, OnStart, StartPhase, ignore_start
-from quietmean.node.start.policy import Closed, Received
 from quietmean.node.start.record import load_progress
 from quietmean.node.start.started import Started
 
@@ -13,11 +12,9 @@ __all__ = [
     "Announcement",
     "Attempt",
     "Beginning",
-    "Closed",
     "Machine",
     "OnStart",
     "Proposal",
-    "Received",
     "Rules",
     "StartPhase",
     "StartProgress",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
@@ -13,9 +13,9 @@ from quietmean.core.party import PartyId
 from quietmean.node.monitor import AgreementWaits, Report, iso_time
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
 from quietmean.node.phase import Position
-from quietmean.node.session import NodeSettings, Opening, PeerLink, public_seed, seed_check
+from quietmean.node.session import Carrier, NodeSettings, Opening, public_seed, seed_check
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Rules, StartProgress, quorum_study
-from quietmean.node.start.policy import Closed, Received, StartPolicy, occasion_of
+from quietmean.node.start.policy import StartPolicy, occasion_of
 from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.start.started import Pairing, Started
 from quietmean.node.storage import Store
@@ -39,22 +39,19 @@ class StartPhase:
     """Answers in :meth:`handle`, announces in the background from :meth:`start` on, and ends in :meth:`until_bound`.
 
     Each change of the progress is on disk before it is announced. ``fail`` is called with an error in the background, which by
-    default ends :meth:`until_bound`; ``refused`` with whom this party refused and why. ``closed`` returns when nobody is waited
-    for any more, by default at the time-out of the start. ``came``: who has ever been there, where that is kept.
+    default ends :meth:`until_bound`; ``refused`` with whom this party refused and why. ``carrier`` carries the announcements.
     """
 
     def __init__(
         self,
         settings: NodeSettings,
         store: Store,
-        links: Mapping[PartyId, PeerLink],
+        carrier: Carrier,
         report: Report,
         fail: Fail | None = None,
         refused: Callable[[str, str], None] = lambda peer, reason: None,
-        closed: Closed | None = None,
-        came: Received = tuple,
     ) -> None:
-        self._settings, self._store, self._links, self._report, self._refused = settings, store, links, report, refused
+        self._settings, self._store, self._links, self._report, self._refused = settings, store, carrier.links, report, refused
         self._rules = rules_of(settings)
         signatures = RosterSignatures(settings.identity, settings.roster)
         self._machine = Machine(settings.party, self._rules, signatures, self._fresh)
@@ -64,12 +61,12 @@ class StartPhase:
         self._pairing = Pairing(settings, store)
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
-        self._news = {party: asyncio.Event() for party in links}
+        self._news = {party: asyncio.Event() for party in carrier.links}
         self._supervisor = Supervisor()
         self._fail = fail or self.fail
         self._tasks = Tasks(self._fail, self._changed.set)
         self._begun = False
-        self._occasion: StartPolicy = occasion_of(settings, self._machine, links, closed, came)
+        self._occasion: StartPolicy = occasion_of(settings, self._machine, carrier)
         # What each of the others has taken in.
         self._taken_in: dict[PartyId, Announcement] = {}
         # Who refused it, and what others say of the public seed who are in a round.
@@ -329,9 +326,9 @@ class Beginning:
         self.started: Started | None = None
         self.restarted = False
 
-    def attach(self, links: Mapping[PartyId, PeerLink], closed: Closed | None = None, came: Received = tuple) -> None:
-        """``links`` to all parties of the roster; ``closed`` and ``came``: see :class:`StartPhase`."""
-        self._links, self._closed, self._came = links, closed, came
+    def attach(self, carrier: Carrier) -> None:
+        """``carrier`` carries requests to all parties of the roster."""
+        self._carrier = carrier
 
     async def open(self) -> None:
         """Where this party is, is what its store says; of one that has its result, nothing is announced to anybody any more."""
@@ -342,7 +339,7 @@ class Beginning:
         self.load()
         if self._store.result() is None:
             self._gathering = StartPhase(
-                self._settings, self._store, self._links, self._report, self._on_failure, self._refused, self._closed, self._came
+                self._settings, self._store, self._carrier, self._report, self._on_failure, self._refused
             )
 
     def load(self) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from quietmean.core.errors import NotStarted
 from quietmean.core.limits import ATTEMPTS
 from quietmean.core.party import PartyId
 from quietmean.core.readable import grouped
 from quietmean.core.readable_days import by_this_clock
-from quietmean.node.phase import Phase, Position
-from quietmean.node.session import NodeSettings, PeerLink, StartTerms
+from quietmean.node.phase import Phase
+from quietmean.node.session import Carrier, NodeSettings, StartTerms
 from quietmean.node.start.machine import Announcement, Machine, Proposal, StartProgress
 from quietmean.node.tasks import Tasks
 
@@ -27,9 +27,6 @@ _PART_OF_THE_WAIT = 0.05
 _EARLY = ATTEMPTS // 2
 # So many attempts are with all who are there.
 _FOR_ALL = 2
-
-Closed = Callable[[Position], Coroutine[Any, Any, None]]
-Received = Callable[[], Iterable[PartyId]]
 
 
 class StartPolicy(Protocol):
@@ -71,28 +68,22 @@ class StartPolicy(Protocol):
         """Who is waited for."""
 
 
-def occasion_of(
-    settings: NodeSettings,
-    machine: Machine,
-    links: Mapping[PartyId, PeerLink],
-    closed: Closed | None,
-    came: Received,
-) -> StartPolicy:
-    """That of the study."""
+def occasion_of(settings: NodeSettings, machine: Machine, carrier: Carrier) -> StartPolicy:
+    """Return when the study of these settings starts."""
     if settings.start is None:
-        return WhenAllAreThere(settings, links, closed)
-    return ByTime(settings, settings.start, machine, closed, came)
+        return WhenAllAreThere(settings, carrier)
+    return ByTime(settings, settings.start, machine, carrier)
 
 
 class WhenAllAreThere:
-    """Waits for all, until the time-out of the start or what ``closed`` says; after that it can be tried again."""
+    """Waits for all, until the time-out of the start or until the carrier is closed; after that it can be tried again."""
 
     repeats = False
     pause = _REPEAT
     past = False
 
-    def __init__(self, settings: NodeSettings, links: Mapping[PartyId, PeerLink], closed: Closed | None) -> None:
-        self._settings, self._links, self._closed = settings, links, closed
+    def __init__(self, settings: NodeSettings, carrier: Carrier) -> None:
+        self._settings, self._links, self._closed = settings, carrier.links, carrier.closed
         self._closing: asyncio.Task[None] | None = None
         self.until = time.time() + settings.waits.start if settings.folder is None else settings.folder.timetable.first
 
@@ -127,23 +118,16 @@ class WhenAllAreThere:
 class ByTime:
     """Starts with all as soon as they are there, at its time with enough parties; numbered attempts follow each other.
 
-    With ``closed`` there is a timetable, and nobody need be there together with others: who ``came`` once is there, nothing is
-    announced twice, and an attempt has its time by the clock alone, which goes on while nobody's process runs.
+    With a carrier that closes there is a timetable, and nobody need be there together with others: who came once is there,
+    nothing is announced twice, and an attempt has its time by the clock alone, which goes on while nobody's process runs.
     """
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        terms: StartTerms,
-        machine: Machine,
-        closed: Closed | None,
-        came: Received,
-    ) -> None:
+    def __init__(self, settings: NodeSettings, terms: StartTerms, machine: Machine, carrier: Carrier) -> None:
         self._settings, self._terms, self._machine = settings, terms, machine
         self._now = terms.clock if settings.folder is None else settings.folder.clock
-        self._closed, self._came = closed, came
+        self._closed, self._came = carrier.closed, carrier.came
         self._closing: asyncio.Task[None] | None = None
-        self.repeats = closed is None
+        self.repeats = carrier.closed is None
         self._me = settings.party
         self._there: dict[PartyId, float] = {}
         # To whom nothing needs to be announced any more: bound where this party is.

@@ -3,11 +3,11 @@
 from quietmean.node.storage.database import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, input_digest
 from quietmean.node.storage.housekeeping import (
     LAST,
-    OUTBOX,
     ROUND,
     empty,
     find_stores,
     in_use,
+    outbox_path,
     remove_store,
     require_store,
     size_of,
@@ -18,7 +18,6 @@ __all__ = [
     "COMMITTED",
     "IN_DOUBT",
     "LAST",
-    "OUTBOX",
     "PENDING",
     "ROUND",
     "ClosedRound",
@@ -28,6 +27,7 @@ __all__ = [
     "find_stores",
     "in_use",
     "input_digest",
+    "outbox_path",
     "remove_store",
     "require_store",
     "size_of",

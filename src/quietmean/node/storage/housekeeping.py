@@ -18,8 +18,8 @@ _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
 # What a session keeps of its last round.
 ROUND = ".round"
 # The mean of the round before the one that goes on, and what a party put into a folder.
-LAST, OUTBOX = ".last", ".outbox"
-_POSTED = tuple(kind + OUTBOX + journal for kind in ("", ROUND) for journal in ("", "-journal"))
+LAST, _OUTBOX = ".last", ".outbox"
+_POSTED = tuple(kind + _OUTBOX + journal for kind in ("", ROUND) for journal in ("", "-journal"))
 _BESIDE = (*_OWN, ".status.json", *(ROUND + ending for ending in _OWN), ROUND + LAST, *_POSTED)
 
 
@@ -29,6 +29,11 @@ def find_stores(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.suffix == ".store" and path.is_file())
     except OSError as error:
         raise InputError(f"folder {folder} cannot be read ({error.strerror}): name the folder that holds stores") from None
+
+
+def outbox_path(store: Path) -> Path:
+    """Return where a party keeps what it puts into a folder: beside its store."""
+    return store.with_name(store.name + _OUTBOX)
 
 
 def size_of(store: Path) -> int:
