@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from quietmean.cli import plan as planning
-from quietmean.cli.agreeing import AgreementOptions
 from quietmean.cli.main import main
+from quietmean.cli.options import AgreementOptions
 from quietmean.cli.study_options import NO_COMMITTEE, TargetOptions
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError

@@ -323,7 +323,7 @@ def test_what_the_system_refuses_is_one_sentence(
     def full(*arguments: object, **more: object) -> None:
         raise OSError(number, os.strerror(number), "/data/of/a/study")
 
-    monkeypatch.setattr("quietmean.studies.data.sources.parties_of_table", full)
+    monkeypatch.setattr("quietmean.cli.run.parties_of_table", full)
     arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as ended:
         main(arguments)

@@ -40,7 +40,7 @@ def join(study: CommitteeStudy, monkeypatch: pytest.MonkeyPatch, *more: str, nam
     async def opens(own: MemberFiles, *rest: Any) -> None:
         raise _Opened
 
-    monkeypatch.setattr("quietmean.studies.party.member.open_with_others", opens)
+    monkeypatch.setattr("quietmean.cli.join.open_with_others", opens)
     main(["join", str(study.path), "--key", str(study.key(name)), "--yes", *more])
 
 

@@ -22,7 +22,6 @@ from quietmean.core.schema import options_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster
 from quietmean.protocols import registry
-from quietmean.studies.outcome import here
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import toml, write_policy
 
@@ -263,7 +262,7 @@ def test_run_takes_an_option_or_says_why_not(
     def execute(*given: Any) -> None:
         raise _TakenError
 
-    monkeypatch.setattr(here, "execute", execute)
+    monkeypatch.setattr("quietmean.cli.run.execute", execute)
     flag = options_of(registry()[name])[key].flag or key
     for value in VALUES:
         with suppress(_TakenError):

@@ -176,7 +176,7 @@ def test_a_relay_names_an_address_that_parties_can_dial(
         ready()
 
     monkeypatch.setattr("quietmean.cli.servers.serve", only_ready)
-    monkeypatch.setattr("quietmean.node.relay.open_entrance", lambda address: None)
+    monkeypatch.setattr("quietmean.cli.servers.open_entrance", lambda address: None)
     (tmp_path / "keys.txt").write_text(f"{Identity.generate().public_key}\n")
     main(["relay", "--listen", listen, "--admit", str(tmp_path / "keys.txt")])
     assert f"the address of its parties is relay:{dialled}:7443" in capsys.readouterr().out

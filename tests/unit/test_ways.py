@@ -13,7 +13,7 @@ from rich.console import Console
 import quietmean as qm
 from quietmean.cli import plan
 from quietmean.cli.main import main
-from quietmean.planning import Plan, candidates
+from quietmean.planning import Plan
 from quietmean.planning.automatic import USUAL, Way, compare_ways, propose
 from quietmean.planning.candidates import Ranking, rank
 from quietmean.protocols import Target
@@ -112,7 +112,7 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The other protocols take ten times as long, and stand in no row of it.
-    monkeypatch.setattr(candidates, "general_protocols", lambda server: ["packed-sharing", "local-dp"])
+    monkeypatch.setattr(plan, "general_protocols", lambda server: ["packed-sharing", "local-dp"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     line = ["plan", "--parties", "200"]
     main([*line, "--json"])

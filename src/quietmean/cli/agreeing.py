@@ -7,51 +7,26 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, printable, progress
-from quietmean.cli.identity import kept_sentence, load_identity, make_identity
+from quietmean.cli.identity import AtTerminal, kept_sentence, load_identity, make_identity, show_contract
+from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder
 from quietmean.core.readable import count_of
-
-if TYPE_CHECKING:
-    from quietmean.studies.agreement.invitation import Invitation
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class AgreementOptions:
-    """What belongs to a study or session that a command is about, and whose part in it this is.
-
-    Parameters
-    ----------
-    roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
-    key
-        This party's private key, from quietmean keygen.
-    plan
-        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
-    no_privacy
-        Agree to a study whose protocol protects nothing; refused otherwise.
-    """
-
-    roster: Path | None = None
-    key: Path = Path("quietmean.key")
-    plan: Path | None = None
-    no_privacy: bool = False
-
-    def require_key_alone(self, agreement: str, store: Path | None) -> None:
-        """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
-        options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
-        if names := [name for name, value in options.items() if value]:
-            raise InputError(f"--{names[0]} says nothing of {agreement}: leave it out")
-
-
-NO_AGREEMENT_OPTIONS = AgreementOptions()
+from quietmean.flower.agreement import FlowerContract, is_flower_agreement
+from quietmean.node.net import Purpose, parse_place, require_name
+from quietmean.studies.agreement.invitation import Entry, Invitation
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.signed import is_document
+from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
+from quietmean.studies.party import Contract, OwnerApproval, PartyContext, Policy, agreed_terms, file_name, require_digest
+from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
+from quietmean.studies.party.session_contract import SessionContract, contract_for
 
 
 @Parameter(name="*")
@@ -78,8 +53,6 @@ class EntryOptions:
 
     def require_possible(self) -> None:
         """Raises :class:`InputError` for what cannot be a name or an address."""
-        from quietmean.node.net import parse_place, require_name
-
         require_name(self.name)
         if self.address:
             parse_place(self.address)
@@ -114,12 +87,6 @@ def accept_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import Purpose
-    from quietmean.studies.agreement.invitation import Invitation
-    from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
-    from quietmean.studies.party import file_name
-
     invitation_terms = Invitation.load(invitation)
     Distrusted().refuse([("the convener", invitation_terms.convener)])
     # Before any file is written.
@@ -162,8 +129,6 @@ def accept_command(
 
 def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
     """Whether a file is the entry of this identity for this invitation."""
-    from quietmean.studies.agreement.invitation import Entry
-
     with suppress(InputError):
         entry = Entry.of_file(content)
         return entry.identity == identity and entry.invitation == received.digest
@@ -171,8 +136,6 @@ def _is_own(identity: str | None, received: Invitation, content: bytes) -> bool:
 
 
 def _summary(received: Invitation) -> str:
-    from quietmean.studies.agreement.session_study import SessionStudy
-
     study = received.terms
     if isinstance(study, SessionStudy):
         kind, about = "session", f"{count_of(study.rounds, 'mean')} of vectors of {count_of(study.dimension, 'coordinate')}"
@@ -208,12 +171,6 @@ def contract_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.cli.identity import load_identity, show_contract
-    from quietmean.flower.agreement import FlowerContract, is_flower_agreement
-    from quietmean.studies.party import Contract, PartyContext, Policy
-    from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
-    from quietmean.studies.party.session_contract import SessionContract
-
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
@@ -291,13 +248,6 @@ def approve_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.cli.identity import AtTerminal, load_identity, show_contract
-    from quietmean.flower.agreement import FlowerContract, is_flower_agreement
-    from quietmean.node.net import Purpose
-    from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
-    from quietmean.studies.party.session_contract import SessionContract, contract_for
-
     # Checked before anything is asked: the file is an approval, or free.
     output(out_, "the approval", own=is_document(Purpose.APPROVAL))
     rules, owner = Policy.load(approval.policy), load_identity(approval.owner_key)
@@ -347,8 +297,6 @@ def distrust_command(key: str | None = None, *, json: bool = False) -> None:
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.study_keys import Distrusted
-
     here = Distrusted()
     added = None if key is None else here.add(key)
     if json:

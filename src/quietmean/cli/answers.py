@@ -8,26 +8,24 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
-from quietmean.cli.console import err, out, output_options, warn, whole_words, without_noise
+from rich.table import Table
+
+from quietmean.cli.console import out, output_options, warn, whole_words, without_noise
 from quietmean.core.domain import counted_text
-from quietmean.core.errors import InputError
 from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output
 from quietmean.core.presenting import only_shown
+from quietmean.statistics import column_means
+from quietmean.statistics.printed import TidyTerms, lines_of_terms, sentences_about, terminal_cells
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from quietmean.statistics import Answer
     from quietmean.studies.outcome.run import StudyRun
 
 
 def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> None:
     """A table of all terms, and what is to be said about them; ``document``: the JSON of the result of these ``answers``."""
-    from quietmean.statistics import column_means
-    from quietmean.statistics.printed import lines_of_terms, sentences_about
-
     means, documents, certificate = list(column_means(answers)), document["statistics"], document["certificate"]
     if len(means) == len(answers):
         what = "private mean" if without_noise(document) is None else "mean, not private"
@@ -41,10 +39,6 @@ def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> Non
 
 def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], heading: str) -> Table:
     """Means alone, by their columns, under a ``heading``."""
-    from rich.table import Table
-
-    from quietmean.statistics.printed import TidyTerms, terminal_cells
-
     has_truth = any("true_value" in statistic for statistic in documents)
     table = Table("column", box=None, pad_edge=False)
     heads = [heading, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
@@ -119,21 +113,3 @@ def write_privacy_page(path: Path, run: StudyRun) -> None:
     commands = [f"quietmean certify {quote(shown['receipt'])}"]
     page = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands)
     write_officer_page(page, path, output_options.force)
-
-
-# Folders of runs are named so, with the time behind it.
-RUN = "quietmean-run-"
-
-
-def execution_or_newest(path: Path | None) -> Path:
-    """What was named, or the receipt of the newest run in the working folder, which is said.
-
-    Raises :class:`InputError` where neither is there.
-    """
-    if path is not None:
-        return path
-    receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
-    if not receipts:
-        raise InputError("which execution is not clear: name a receipt or an execution file; this folder has no run")
-    err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
-    return receipts[-1]

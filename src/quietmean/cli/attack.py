@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import execution_or_newest
+from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, read_as, read_json
 from quietmean.core.party import PartyId
 from quietmean.core.readable import epsilon_text, some_of
+from quietmean.privacy import Adversary
+from quietmean.privacy.coalitions import Effort
+from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import Hints
+from quietmean.randomness import Seed
+from quietmean.simulation import attack
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Adversary, PrivacyAnalysis
-    from quietmean.privacy.coalitions import Effort
+    from quietmean.privacy import PrivacyAnalysis
     from quietmean.simulation import AttackResult
 
 DELTA = 1e-6
@@ -87,8 +91,6 @@ class AdversaryOptions:
 
     def allowed(self) -> Effort:
         """What trying all coalitions may take. Raises :class:`InputError` for impossible numbers."""
-        from quietmean.privacy.coalitions import Effort
-
         return Effort(EFFORT if self.effort is None else self.effort, 1 if self.workers is None else self.workers)
 
     def adversary(self, analysis: PrivacyAnalysis, names: Sequence[str] = ()) -> Adversary:
@@ -96,9 +98,6 @@ class AdversaryOptions:
 
         Messages that are named, or drawn, stand in place of those that the target says are read.
         """
-        from quietmean.privacy import Adversary
-        from quietmean.randomness import Seed
-
         unsaid = self.observed is None and self.observe_fraction is None
         read = analysis.terms.eavesdropper.observed if unsaid else read_observations(self.observed)
         corrupt = parse_parties(self.corrupt or "", names)
@@ -199,10 +198,6 @@ def attack_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.privacy import Adversary
-    from quietmean.protocols.execution import Execution
-    from quietmean.simulation import attack
-
     raw = read_json(execution_or_newest(execution), FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
     hinted = Hints.of(raw).delta
     happened = Execution.from_json(raw)

@@ -26,19 +26,39 @@ from quietmean.cli.console import (
     tell_owner,
     warn,
 )
+from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
 from quietmean.core.folders import require_folder
+from quietmean.core.origin import package_version
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.site_options import ConsentOptions
+from quietmean.node.monitor import now
+from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+from quietmean.planning.possible import ImpossibleResult
+from quietmean.protocols.committee.result import check_result, merge_results, read_result
 from quietmean.protocols.mechanism import vector_bytes
+from quietmean.studies import save_impossible
+from quietmean.studies.agreement.any_study import has_committee
+from quietmean.studies.agreement.contribution import session_of
+from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
+from quietmean.studies.agreement.signed import read_bounded
+from quietmean.studies.agreement.study_keys import Distrusted
+from quietmean.studies.data import account_name
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
+from quietmean.studies.outcome.outcome import receipt_at
+from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.party import Observers, Person, file_name
+from quietmean.studies.party.by_file import combine
+from quietmean.studies.party.handing_in import contributor_keys, hand_in, hand_over, is_contribution, own_place, require_drop_for
 
 if TYPE_CHECKING:
     from quietmean.node import Identity
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
     from quietmean.studies import StudyOutcome
-    from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.party.handing_in import Delivered
 
 
@@ -94,9 +114,6 @@ class OpenedPages:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        from quietmean.studies.outcome.opened_by_committee import names_of
-        from quietmean.studies.outcome.outcome import receipt_at
-
         make_folder(self.path.parent)
         self._names = names_of(self.sealed)
         self.belongs: dict[str, Any] = {
@@ -116,10 +133,6 @@ class OpenedPages:
 
     def write(self, opened: Opened, effort: Mapping[str, Any], json: bool, **more: Any) -> None:
         """The receipt, what is printed, the result and the pages. ``more``: what else the result says."""
-        from quietmean.core.origin import package_version
-        from quietmean.node.monitor import now
-        from quietmean.studies.outcome.run import StudyRun
-
         plan, outcome = self.choice.plan, opened.outcome
         origin = {
             **self.belongs,
@@ -204,12 +217,6 @@ def contribute_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.cli.identity import load_identity
-    from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.party.handing_in import hand_over, require_drop_for
-
     forbid_core_dumps()
     forbid_tracing()
     sealed = Sealed.load(study)
@@ -257,12 +264,6 @@ def write_contribution(
     site: ConsentOptions,
 ) -> tuple[Delivered, Path]:
     """Hand in, and write the file; and where it is. Raises :class:`InputError` as :func:`hand_in`, and for another file there."""
-    from quietmean.cli.identity import AtTerminal
-    from quietmean.studies.agreement.any_study import has_committee
-    from quietmean.studies.data import account_name
-    from quietmean.studies.party import Observers, Person, file_name
-    from quietmean.studies.party.handing_in import contributor_keys, hand_in, is_contribution, own_place
-
     keys = contributor_keys(sealed, identity, key, store)
     name = own_place(sealed, identity, keys, key)
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
@@ -303,14 +304,6 @@ def combine_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.core.errors import ProtocolFailure
-    from quietmean.planning.possible import ImpossibleResult
-    from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.outcome.forecast import Forecast
-    from quietmean.studies.party.by_file import combine
-
     begun = time.monotonic()
     path = written.receipt_of(study)
     sealed = Sealed.load(study)
@@ -360,17 +353,6 @@ def result_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.core.errors import InputError, ProtocolFailure
-    from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
-    from quietmean.planning.possible import ImpossibleResult
-    from quietmean.protocols.committee.result import check_result, merge_results, read_result
-    from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.contribution import session_of
-    from quietmean.studies.agreement.sealed import sealed_with_committee
-    from quietmean.studies.agreement.signed import read_bounded
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-
     begun = time.monotonic()
     path = written.receipt_of(study)
     sealed = sealed_with_committee(study)

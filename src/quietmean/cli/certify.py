@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cyclopts import Parameter
+from rich.table import Table
 
-from quietmean.cli.answers import execution_or_newest
 from quietmean.cli.attack import DELTA, AdversaryOptions, names_in
+from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import (
     gate_sentence,
     out,
@@ -35,6 +36,8 @@ from quietmean.core.presenting import only_shown
 from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
+from quietmean.ledger import Ledger
+from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.coalitions import Effort
@@ -45,11 +48,11 @@ from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.fields import Hints
 from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target
+from quietmean.studies import gate_summary
 
 if TYPE_CHECKING:
     from quietmean.core.readable import Fact
     from quietmean.ledger import Account
-    from quietmean.planning.gate import GateRecord
 
 
 @Parameter(name="*")
@@ -91,8 +94,6 @@ class ShownOptions:
             return None
         if self.report is None:
             raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
-        from quietmean.ledger import Ledger
-
         with Ledger.open(ledger) as book:
             return book.account(account)
 
@@ -129,8 +130,6 @@ def certify_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies import gate_summary
-
     _require_possible(epsilon, delta, prior_sd)
     against.require_effect(matrix=matrix)
     report, table = shown.report, shown.table
@@ -267,8 +266,6 @@ def _has_cancelled_noise(execution: Execution) -> bool:
 
 def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Hints) -> GateRecord | None:
     """What the receipt says of the gate, recomputed; its execution knows what was promised."""
-    from quietmean.planning.gate import GateRecord, kept_at_gate
-
     stated = raw.get("gate")
     if stated is None or not isinstance(happened, Execution):
         return None
@@ -353,8 +350,6 @@ def _against_coalitions(
 
 
 def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relation: str, names: Sequence[str]) -> None:
-    from rich.table import Table
-
     print_facts(facts)
     if "gate" in document:
         out.print(gate_sentence(document["gate"]))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.agreeing import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.check_committee import NO_PLACES, CommitteePlaces, FileCheck, clocks
 from quietmean.cli.check_view import (
     CLOCKS_MATTER,
@@ -28,20 +28,29 @@ from quietmean.cli.check_view import (
     watching,
 )
 from quietmean.cli.console import out, print_json, progress, tell_notes, tell_owner, warn
+from quietmean.cli.identity import load_identity
 from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
+from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
 from quietmean.core.limits import require_wait
+from quietmean.core.origin import package_version
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
+from quietmean.node.folder import parse_folder
+from quietmean.node.net import format_address, parse_address
+from quietmean.node.preflight import Agreed, CheckSession
+from quietmean.studies.data import account_name, query_statement
+from quietmean.studies.party import Contract, PartyContext, Policy, is_session, payer_for, require_number
+from quietmean.studies.party.accounts import People
+from quietmean.studies.party.executions import begun_execution
+from quietmean.studies.party.payment import StudyCost
 
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings, Roster
-    from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
     from quietmean.studies.agreement.committee import CommitteeTerms
-    from quietmean.studies.party import Contract, PartyContext, Payer, Policy
-    from quietmean.studies.party.accounts import People
+    from quietmean.studies.party import Payer
     from quietmean.studies.party.session_contract import SessionContract
 
 
@@ -77,10 +86,6 @@ def check_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.cli.identity import load_identity
-    from quietmean.studies.data import account_name, query_statement
-    from quietmean.studies.party import Contract, PartyContext, Policy, is_session, payer_for
-
     require_wait("wait", wait, 0.0)
     if not is_session(study):
         if (checked := FileCheck.load(study, agreed.key, data, places, node)) is not None:
@@ -132,12 +137,6 @@ def _with_others(
     committee: CommitteeTerms | None = None,
 ) -> None:
     """Ask the others, and show all that was found. Raises :class:`SystemExit` where somebody is not ready."""
-    import asyncio
-    from contextlib import closing
-
-    from quietmean.core.origin import package_version
-    from quietmean.node.preflight import Agreed, CheckSession
-
     with watching(files.roster) as report:
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
@@ -165,9 +164,6 @@ def _with_others(
 
 def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
     """Check a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
-    from quietmean.core.origin import package_version
-    from quietmean.studies.party import Policy
-
     if checked.is_member:
         own, rules = checked.files(), Policy.load(checked.node.policy)
         findings = checked.of_member(own, rules.folder)
@@ -220,8 +216,6 @@ def _look_at_store_and_ledger(
         return [Finding("store", False, str(error))]
     if payer is None:
         return [store]
-    from quietmean.studies.party.payment import StudyCost
-
     try:
         cost = StudyCost(contract.name, contract.plan, contract.charge)
         text = payer.new_account(cost)
@@ -236,10 +230,6 @@ def _look(
     files: PartyContext, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy
 ) -> list[Finding]:
     """What can be found out without the others."""
-    from quietmean.studies.party import require_number
-    from quietmean.studies.party.accounts import People
-    from quietmean.studies.party.executions import begun_execution
-
     plan, fits = contract.plan, "the study fits; before it"
     findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
@@ -271,8 +261,6 @@ def _look(
 
 def _settled(payer: Payer | None, contract: Contract, people: People, begun: str) -> tuple[list[Finding], Payer | None]:
     """The payer who knows which persons take part without a value, or why the ledger takes none of the study."""
-    from quietmean.studies.party.payment import StudyCost
-
     if payer is None:
         return [], None
     try:
@@ -284,8 +272,6 @@ def _settled(payer: Payer | None, contract: Contract, people: People, begun: str
 
 def _folder(rules: Policy) -> Finding:
     """Whether the folder that the site's policy names can be used from here."""
-    from quietmean.node.folder import parse_folder
-
     if rules.folder is None:
         return Finding("folder", True, "to be named by join --folder PATH, or once by the policy of this site, which says none")
     try:
@@ -296,8 +282,6 @@ def _folder(rules: Policy) -> Finding:
 
 
 def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) -> Finding:
-    from quietmean.node.net import format_address, parse_address
-
     address = files.roster.entries[files.party].address if options.listen is None else parse_address(options.listen)
     try:
         session.listen(address)

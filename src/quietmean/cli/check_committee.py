@@ -21,10 +21,22 @@ from quietmean.cli.check_view import (
     table_finding,
 )
 from quietmean.cli.console import tell_notes, tell_owner, warn
+from quietmean.cli.identity import load_identity
 from quietmean.cli.ledger import balance_text
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import NodeOptions, SiteOptions
+from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.data import account_name, query_statement
+from quietmean.studies.outcome.feasible import feasible_sealed
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.party import Contract, PartyContext, Policy, payer_for, require_number
+from quietmean.studies.party.accounts import People, records_for
+from quietmean.studies.party.by_file import CommitteeContributor, SharingContributor
+from quietmean.studies.party.handing_in import contributor_keys, look_at_drop, own_place, taken_by_file
+from quietmean.studies.party.member import MemberFiles
+from quietmean.studies.party.member_holdings import survey
+from quietmean.studies.party.payment import StudyCost
 
 if TYPE_CHECKING:
     from quietmean.node import Identity, Roster
@@ -34,10 +46,7 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.committee import CommitteeTerms
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study_keys import StudyKeys
-    from quietmean.studies.party import Contract, Policy
-    from quietmean.studies.party.by_file import CommitteeContributor
     from quietmean.studies.party.handing_in import Contributor
-    from quietmean.studies.party.member import MemberFiles
 
 # Clocks that differ by less are alike (s), whatever the study's grace.
 _CLOCKS_ALIKE = 5.0
@@ -86,9 +95,6 @@ class FileCheck:
         cls, study: Path, key: Path, data: str | Path | None, places: CommitteePlaces, node: NodeOptions
     ) -> FileCheck | None:
         """None where nobody hands in a file."""
-        from quietmean.cli.identity import load_identity
-        from quietmean.studies.party.handing_in import taken_by_file
-
         if (sealed := taken_by_file(study)) is None:
             return None
         if sealed.study.committee is None:
@@ -129,24 +135,14 @@ class FileCheck:
 
     def files(self) -> MemberFiles:
         """A member's. Raises :class:`InputError` where they do not fit together."""
-        from quietmean.studies.party import PartyContext
-        from quietmean.studies.party.member import MemberFiles
-
         files = PartyContext.load(self.study, None, self.key, lambda path: self.identity, self.node.store)
         return MemberFiles(files, self._choice().plan, SiteOptions(store=self.node.store))
 
     def _choice(self) -> Choice:
-        from quietmean.studies.outcome.feasible import feasible_sealed
-
         return feasible_sealed(self.sealed)
 
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
         """Nothing is made, charged or written, but for the keys that a voucher gives."""
-        from quietmean.studies.data import query_statement
-        from quietmean.studies.party import Contract, Policy
-        from quietmean.studies.party.by_file import CommitteeContributor, SharingContributor
-        from quietmean.studies.party.handing_in import contributor_keys, own_place
-
         rules = Policy.load(self.node.policy)
         keys = contributor_keys(self.sealed, self.identity, self.key, self.node.store)
         own_place(self.sealed, self.identity, keys, self.key)
@@ -166,12 +162,6 @@ class FileCheck:
     def _data(
         self, contract: Contract, keys: StudyKeys, contributor: Contributor, data: str | Path, rules: Policy
     ) -> list[Finding]:
-        from quietmean.studies.data import account_name
-        from quietmean.studies.outcome.forecast import Forecast
-        from quietmean.studies.party import payer_for, require_number
-        from quietmean.studies.party.accounts import People, records_for
-        from quietmean.studies.party.payment import StudyCost
-
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
         payer = payer_for(rules, study.unit, name, self.node, warn)
         show_before_yes(data, study.workload.columns)
@@ -220,8 +210,6 @@ def _by_whom(sealed: Sealed, plan: Plan) -> Finding:
 
 
 def _left(terms: CommitteeTerms) -> str:
-    from quietmean.studies.agreement.deadlines import in_hours, in_words
-
     until, seconds = in_words(terms.contribute_by), terms.contribute_by.timestamp() - time.time()
     if seconds > 0:
         return f"contributions come until {until}, in {in_hours(float(round(seconds)))}; {by_this_clock(datetime.now(UTC))}"
@@ -229,8 +217,6 @@ def _left(terms: CommitteeTerms) -> str:
 
 
 def _time(terms: CommitteeTerms) -> Finding:
-    from quietmean.studies.agreement.deadlines import in_hours
-
     return Finding("time", True, f"{_left(terms)}; members open them from {in_hours(terms.grace)} after that on")
 
 
@@ -267,8 +253,6 @@ def _own_store(own: MemberFiles, usual_folder: str | None) -> Finding:
 
 def _contributions(own: MemberFiles, folder: Path) -> Finding:
     """Whether the folder can be read, and whose contributions are there: only what is public of them is looked at."""
-    from quietmean.studies.party.member_holdings import survey
-
     try:
         survey_ = survey(own.session, own.files.party, folder, own.terms.lists_at)
     except InputError as error:
@@ -282,9 +266,6 @@ def _contributions(own: MemberFiles, folder: Path) -> Finding:
 
 
 def _drop(url: str, sealed: Sealed) -> Finding:
-    from quietmean.core.errors import ProtocolFailure
-    from quietmean.studies.party.handing_in import look_at_drop
-
     try:
         there = look_at_drop(url, sealed)
     except (InputError, ProtocolFailure) as error:

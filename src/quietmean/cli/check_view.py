@@ -10,18 +10,26 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
+from quietmean.node.net import format_address
+from quietmean.node.phase import Phase
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.data import Location, Preview, location_of
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from quietmean.node import Roster
     from quietmean.node.preflight import CheckSession, PeerReadiness
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Columns
-    from quietmean.studies.data import Preview
     from quietmean.studies.party import Agreement, Policy
 
 _SHORT = 12
@@ -65,8 +73,6 @@ def policy_finding(rules: Policy, contract: Agreement) -> Finding:
 
 def table_finding(data: str | Path, columns: Columns) -> Finding:
     """That the data were read."""
-    from quietmean.studies.data import location_of
-
     return Finding("data", True, f"{location_of(data).name} is a table with {', '.join(columns.names)}")
 
 
@@ -78,8 +84,6 @@ def beside_this_clock(seconds: float, digits: int = 0) -> str:
 @contextmanager
 def watching(roster: Roster) -> Iterator[Callable[[Sequence[PeerReadiness]], None]]:
     """Show a live table on a terminal; otherwise a line for each party whose readiness changes."""
-    from rich.live import Live
-
     if err.is_terminal:
         with Live(console=err, auto_refresh=False, transient=True) as live:
             yield lambda standings: live.update(_standings(roster, standings), refresh=True)
@@ -106,8 +110,6 @@ def _verdict(progress: PeerReadiness) -> str:
 
 
 def _state(progress: PeerReadiness) -> str:
-    from quietmean.node.phase import Phase
-
     if progress.reply is None:
         return "unknown"
     readiness = progress.reply.readiness
@@ -119,12 +121,6 @@ def _state(progress: PeerReadiness) -> str:
 
 def _standings(roster: Roster, standings: Sequence[PeerReadiness]) -> Group:
     """A table of the others, and under it a sentence for each that is not ready: a narrow terminal's columns have no room."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from quietmean.node.net import format_address
-
     table = Table(box=None, pad_edge=False)
     for title in ("party", "key", "version", "plan", "clock", "round trip", "is"):
         table.add_column(title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold")
@@ -219,8 +215,6 @@ def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, 
 
 
 def _standing_json(roster: Roster, progress: PeerReadiness) -> dict[str, Any]:
-    from quietmean.node.net import format_address
-
     entry, reply = roster.entries[progress.party], progress.reply
     peer = None if reply is None else reply.readiness
     return {
@@ -245,8 +239,6 @@ def _standing_json(roster: Roster, progress: PeerReadiness) -> dict[str, Any]:
 
 def show_before_yes(data: str | Path, columns: Columns) -> None:
     """What a study finds in the data, where a person sits before the screen: what goes to a file or a log has no cell in it."""
-    from quietmean.studies.data import Location, Preview
-
     if not (out.is_terminal and err.is_terminal) or output_options.quiet or output_options.json:
         return
     try:
@@ -271,8 +263,6 @@ def proposal(preview: Preview) -> str:
 
 def show_preview(preview: Preview) -> None:
     """Counts by column, what needs attention, and the first and last rows."""
-    from rich.table import Table
-
     out.print(
         f"{printable(preview.place)}: {count_of(preview.records, 'record')} (for you only: the next lines have "
         "cells of your data)",
@@ -319,11 +309,6 @@ def data_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.signed import is_signed_document
-    from quietmean.studies.agreement.study import StudyTerms
-    from quietmean.studies.data import Location, Preview
-
     terms = Sealed.load(study).study if is_signed_document(study) else StudyTerms.load(study)
     preview = Preview.of(data, terms.workload.columns)
     location = Location.of(data)

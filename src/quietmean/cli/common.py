@@ -12,7 +12,7 @@ from typing import IO, Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import output_options
+from quietmean.cli.console import err, output_options
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 
@@ -143,3 +143,21 @@ def epilogue(command: str) -> str:
     """The text below the options."""
     example = f"Example: {EXAMPLES[command]}\n\n" if command in EXAMPLES else ""
     return f"{example}{_COMMON}\n\n{_CODES}"
+
+
+# Folders of runs are named so, with the time behind it.
+RUN = "quietmean-run-"
+
+
+def execution_or_newest(path: Path | None) -> Path:
+    """What was named, or the receipt of the newest run in the working folder, which is said.
+
+    Raises :class:`InputError` where neither is there.
+    """
+    if path is not None:
+        return path
+    receipts = sorted(Path().glob(f"{RUN}*/receipt.json"), key=lambda receipt: (receipt.stat().st_mtime_ns, str(receipt)))
+    if not receipts:
+        raise InputError("which execution is not clear: name a receipt or an execution file; this folder has no run")
+    err.print(f"quietmean: note: of {receipts[-1]}, the newest run here", soft_wrap=True)
+    return receipts[-1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
@@ -12,11 +13,20 @@ from quietmean.cli.console import out, output, print_json, printable, progress, 
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
+from quietmean.core.output import Output
 from quietmean.core.readable import count_of
-
-if TYPE_CHECKING:
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.voucher import Voucher
+from quietmean.node.monitor import read_status, status_path
+from quietmean.node.net import Purpose, public_key_bytes
+from quietmean.studies.agreement.any_study import has_committee, load_any
+from quietmean.studies.agreement.deadlines import require_ahead
+from quietmean.studies.agreement.invitation import Entry, Invitation
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.agreement.signed import is_document, read_bounded
+from quietmean.studies.agreement.study_keys import Distrusted
+from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of, vouching_of
+from quietmean.studies.outcome.feasible import require_in_general, require_sealable
+from quietmean.studies.party import PartyContext, start_request
+from quietmean.studies.party.fingerprint import fingerprint
 
 
 def invite_command(
@@ -46,14 +56,6 @@ def invite_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import Purpose
-    from quietmean.studies.agreement.any_study import load_any
-    from quietmean.studies.agreement.deadlines import require_ahead
-    from quietmean.studies.agreement.invitation import Invitation
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.signed import is_document
-    from quietmean.studies.outcome.feasible import require_in_general
-
     if line and save is not None:
         raise InputError("--line prints the invitation, and --out writes it to a file: leave one of them out")
     terms, path = load_any(study), save or study.with_suffix(".invitation")
@@ -120,10 +122,6 @@ def vouchers_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.core.output import Output
-    from quietmean.studies.agreement.invitation import Invitation
-    from quietmean.studies.agreement.voucher import Registrar, committee_of
-
     invitation_terms = Invitation.load(invitation)
     registrar = Registrar.of(invitation_terms, load_identity(key))
     terms = committee_of(invitation_terms.terms)
@@ -172,8 +170,6 @@ def vouchers_command(
 
 def _qr(content: bytes) -> bytes:
     """A picture (SVG) of these bytes. Raises :class:`InputError` without the extra."""
-    from io import BytesIO
-
     segno = import_extra("segno", "qr", "a QR code")
     picture = BytesIO()
     segno.make(content, error="m", micro=False).save(picture, kind="svg", scale=4, title="A voucher")
@@ -182,16 +178,11 @@ def _qr(content: bytes) -> bytes:
 
 def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
     """The vouchers for an invitation that are in a folder, by the names of their files."""
-    from quietmean.studies.agreement.voucher import ENDING, Voucher
-
     listed = {path.name: Voucher.of_key(path) for path in sorted(folder.glob(f"*{ENDING}"))}
     return {name: voucher for name, voucher in listed.items() if voucher is not None and voucher.invitation == invitation}
 
 
 def _keys_in(path: Path) -> list[str]:
-    from quietmean.node.net import public_key_bytes
-    from quietmean.studies.agreement.signed import read_bounded
-
     lines = read_bounded(path, _LARGEST_LIST).decode("utf-8", errors="replace").splitlines()
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
@@ -232,11 +223,6 @@ def seal_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.invitation import Entry, Invitation
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.outcome.feasible import require_sealable
-
     path = save or invitation.with_suffix(".sealed")
     output_file = output(path, "the sealed study")
     sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
@@ -256,9 +242,6 @@ def seal_command(
 
 def about(sealed: Sealed) -> dict[str, Any]:
     """Words, digest and parties of a sealed study, as JSON."""
-    from quietmean.studies.agreement.voucher import vouching_of
-    from quietmean.studies.party.fingerprint import fingerprint
-
     vouching = vouching_of(sealed.invitation)
     vouchers = {} if vouching is None else {"registrar": vouching.registrar, "vouchers": vouching.number}
     with progress("computing the words"):
@@ -277,8 +260,6 @@ def about(sealed: Sealed) -> dict[str, Any]:
 
 
 def _party(sealed: Sealed, index: int) -> dict[str, Any]:
-    from quietmean.studies.agreement.any_study import has_committee
-
     entry = sealed.entries[index]
     member = {"member": entry.member} if has_committee(sealed.terms) else {}
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
@@ -321,8 +302,6 @@ def words_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.study_keys import Distrusted
     from quietmean.studies.party import own_keys
 
     sealed = Sealed.load(study)
@@ -365,9 +344,6 @@ def start_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.monitor import read_status, status_path
-    from quietmean.studies.party import PartyContext, start_request
-
     files = PartyContext.load(study, roster, key, load_identity, store)
     if not files.terms.starts_with_quorum:
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")

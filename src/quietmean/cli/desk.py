@@ -9,6 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.console import err
+from quietmean.core.errors import InputError
+from quietmean.core.extensions import import_extra
 
 
 @Parameter(name="*")
@@ -99,9 +101,6 @@ def desk_command(
     owner_key
         The private key of the data owner: studies can be signed on their pages, as approve does.
     """
-    from quietmean.core.errors import InputError
-    from quietmean.core.extensions import import_extra
-
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")
     from quietmean.desk import Here, ProxyAccess, SiteFolder, serve, serve_behind_proxy

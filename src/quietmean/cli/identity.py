@@ -6,16 +6,21 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+
 from quietmean.cli.console import err, out, output, print_json, printable
 from quietmean.core.errors import InputError, reason_of
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import PASSPHRASE_FILE, parse_place, require_name
+from quietmean.studies.agreement.study_keys import revocation
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from quietmean.node import Identity
     from quietmean.studies.party import Agreement
     from quietmean.studies.party.accounts import AccountQuestion
 
@@ -47,9 +52,6 @@ def keygen_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node import Roster, RosterEntry
-    from quietmean.node.net import parse_place, require_name
-
     # Before any file is written.
     require_name(name)
     where = parse_place(address)
@@ -69,9 +71,6 @@ def keygen_command(
 
 def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
     """A new identity in a file of its own, and the revocation of its key beside it. Raises :class:`InputError`."""
-    from quietmean.node import Identity
-    from quietmean.studies.agreement.study_keys import revocation
-
     identity = Identity.generate()
     output(key, "the key", "--key")
     spare = output(_revocation_path(key), "the revocation of the key", "--key", private=True)
@@ -91,17 +90,11 @@ def _revocation_path(key: Path) -> Path:
 
 def load_identity(path: Path) -> Identity:
     """The identity in a key file; asks for its passphrase if it has one. Raises :class:`InputError`."""
-    from quietmean.node import Identity
-
     return Identity.load(path, lambda: _ask(f"passphrase of {path}", twice=False))
 
 
 def _ask(subject: str, *, twice: bool) -> bytes:
     """A passphrase, from the file that the environment names or from the terminal. Raises :class:`InputError`."""
-    from getpass import getpass
-
-    from quietmean.node.net import PASSPHRASE_FILE
-
     passphrase_file = os.environ.get(PASSPHRASE_FILE)
     if passphrase_file:
         try:
@@ -156,8 +149,6 @@ class AtTerminal:
 
 def show_contract(contract: Agreement, console: Console) -> None:
     """The contract or terms that are agreed to, in two columns."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

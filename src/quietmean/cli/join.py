@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.agreeing import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.answers import Pages, print_answers
 from quietmean.cli.by_file import OpenedPages
 from quietmean.cli.common import EXAMPLES
@@ -24,13 +24,41 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
+from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
+from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.output import Output, has_fields
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
+from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+from quietmean.planning.possible import ImpossibleResult
+from quietmean.protocols.target import budget_warnings
+from quietmean.statistics.printed import TidyTerms
+from quietmean.studies import save_impossible
+from quietmean.studies.agreement.sealed import sealed_with_committee
+from quietmean.studies.agreement.session_study import MODEL
+from quietmean.studies.agreement.study_keys import Distrusted
+from quietmean.studies.data import account_name
+from quietmean.studies.outcome.feasible import feasible_sealed
+from quietmean.studies.outcome.opened_by_committee import OpenedStudy
+from quietmean.studies.party import (
+    Contract,
+    Observers,
+    PartyContext,
+    Person,
+    Policy,
+    Preparation,
+    auditor_for,
+    ended,
+    file_name,
+    is_session,
+    take_part,
+)
+from quietmean.studies.party.audit import Event
+from quietmean.studies.party.member import MemberFiles, open_with_others
 
 if TYPE_CHECKING:
     from quietmean.cli.live import NodeDisplay
@@ -40,7 +68,6 @@ if TYPE_CHECKING:
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.outcome import StudyOutcome
-    from quietmean.studies.party.files import PartyContext
     from quietmean.studies.party.session_contract import SessionContract
 
 
@@ -49,12 +76,7 @@ def take_part_in_session(
 ) -> tuple[dict[str, Any], Account | None]:
     """The document of this party's part, and the ledger's account. Raises :class:`InputError` before anything is sent."""
     from quietmean.api.sessions import PartOf
-    from quietmean.cli.console import warn
-    from quietmean.cli.identity import AtTerminal
-    from quietmean.protocols.target import budget_warnings
     from quietmean.sessions.joined import SessionPreparation
-    from quietmean.studies.agreement.session_study import MODEL
-    from quietmean.studies.party import Observers, Person
 
     program, own = options.program, None
     if files.session.study.purpose.get("kind") == MODEL:
@@ -145,8 +167,6 @@ def show_session(document: dict[str, Any], account: Account | None, json: bool) 
         f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
     )
     if model := document.get("model"):
-        from quietmean.statistics.printed import TidyTerms
-
         out.print(repr(TidyTerms.of([model["ratios"]])))
         for message in model["ratios"]["messages"]:
             out.print(message)
@@ -181,18 +201,7 @@ def take_part_as_member(
     json: bool,
 ) -> None:
     """From the contributions in a folder to the result. Raises :class:`InputError` for who is not a member."""
-    import asyncio
-
     from quietmean.cli.by_file import write_contribution
-    from quietmean.cli.identity import load_identity
-    from quietmean.planning.possible import ImpossibleResult
-    from quietmean.studies import save_impossible
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.outcome.feasible import feasible_sealed
-    from quietmean.studies.outcome.opened_by_committee import OpenedStudy
-    from quietmean.studies.party import Contract, Observers, PartyContext, Policy, auditor_for, ended, file_name
-    from quietmean.studies.party.audit import Event
-    from quietmean.studies.party.member import MemberFiles, open_with_others
 
     begun = time.monotonic()
     if contributions is None:
@@ -290,15 +299,6 @@ def join_command(
     json
         One JSON document on standard output.
     """
-    import asyncio
-
-    from quietmean.cli.identity import AtTerminal, load_identity
-    from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-    from quietmean.protocols.target import budget_warnings
-    from quietmean.studies.agreement.sealed import sealed_with_committee
-    from quietmean.studies.data import account_name
-    from quietmean.studies.party import Observers, PartyContext, Person, Preparation, is_session, take_part
-
     sealed = None
     if not is_session(study):
         sealed = sealed_with_committee(study)

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
+from rich.table import Table
 
 from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
+from quietmean.ledger import Budget, Ledger, Refund
+from quietmean.ledger.account import left_text
 
 if TYPE_CHECKING:
-    from quietmean.ledger import Account, Ledger, LedgerEntry
+    from quietmean.ledger import Account, LedgerEntry
 
 # What the sum of charges cannot know, printed where an account is made.
 _SENTENCES = {
@@ -67,8 +70,6 @@ class BudgetOptions:
 
     def require_possible(self, account: str | None) -> None:
         """Raises :class:`InputError` for an impossible budget, and for an option that says nothing without another one."""
-        from quietmean.ledger import Budget
-
         if self.budget is not None:
             if account is None:
                 raise InputError(
@@ -83,8 +84,6 @@ class BudgetOptions:
 
     def set_in(self, book: Ledger, account: str) -> bool:
         """Set the budget, if there is one; whether that made the account."""
-        from quietmean.ledger import Refund
-
         if self.budget is None:
             return False
         is_new = all(each.name != account for each in book.accounts())
@@ -125,7 +124,6 @@ def ledger_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.ledger import Ledger
     from quietmean.studies.party import Policy
 
     # Before a file is made for it.
@@ -210,8 +208,6 @@ def balance_json(account: Account) -> dict[str, Any]:
 
 def balance_text(account: Account) -> str:
     """One sentence. What is charged is rounded up, what is left down."""
-    from quietmean.ledger.account import left_text
-
     budget = account.budget
     remaining = f"{left_text(account.remaining_epsilon)} left"
     # Where somebody would add the two up.
@@ -270,8 +266,6 @@ def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
 
 
 def _show(account: Account, twins: Sequence[str]) -> None:
-    from rich.table import Table
-
     from quietmean.studies.party import twins_text
 
     out.print(balance_text(account), style="red" if account.overspent or account.frozen else None)

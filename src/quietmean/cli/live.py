@@ -21,6 +21,7 @@ from quietmean.cli.console import err, note, output_options, printable, show_log
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.output import Output, json_object
+from quietmean.node.monitor import headline, seconds_between, traffic_text
 
 if TYPE_CHECKING:
     from quietmean.node.monitor import Event, NodeView, PeerView
@@ -172,8 +173,6 @@ def _are_events(content: bytes) -> bool:
 
 def screen(view: NodeView, height: int) -> RenderableType:
     """At most ``height`` parties: those that are waited for first, then those that were late."""
-    from quietmean.node.monitor import headline, traffic_text
-
     peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
     shown = peers if len(peers) <= height else peers[: max(height - 1, 1)]
     table = Table(box=None, pad_edge=False)
@@ -186,8 +185,6 @@ def screen(view: NodeView, height: int) -> RenderableType:
 
 
 def _cells(peer: PeerView, view: NodeView) -> list[Text]:
-    from quietmean.node.monitor import seconds_between
-
     heard = "never" if peer.last_heard is None else f"{seconds_between(peer.last_heard, view.updated):.0f} s ago"
     stage = "" if peer.phase is None else f"{peer.phase} {peer.round or ''}".strip()
     style = "yellow" if peer.name in view.waiting_for else ""

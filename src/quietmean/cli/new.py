@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,10 +18,14 @@ from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.study_options import NO_COLUMN_OPTIONS, NO_TARGET_OPTIONS, ColumnOptions, CommitteeShape, TargetOptions
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError
-
-if TYPE_CHECKING:
-    from quietmean.studies import StudyTerms
-    from quietmean.studies.agreement.dictionary import Dictionary
+from quietmean.planning.automatic import AUTO, MANY
+from quietmean.protocols import configure
+from quietmean.statistics import INDICATOR
+from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.any_study import is_study, study_text
+from quietmean.studies.agreement.deadlines import require_ahead
+from quietmean.studies.agreement.dictionary import Dictionary
+from quietmean.studies.outcome.feasible import require_in_general
 
 
 @Parameter(name="*")
@@ -144,11 +148,6 @@ def new_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies import StudyTerms
-    from quietmean.studies.agreement.any_study import is_study, study_text
-    from quietmean.studies.agreement.deadlines import require_ahead
-    from quietmean.studies.outcome.feasible import require_in_general
-
     study_file = output(save, "the study", kind=is_study)
     if not (column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
@@ -186,9 +185,6 @@ def new_command(
 
 def _proposed(terms: StudyTerms, path: Path) -> str | None:
     """Where a committee could be thought of, before it is known how many parties come; None otherwise."""
-    from quietmean.planning.automatic import AUTO, MANY
-    from quietmean.protocols import configure
-
     if terms.committee is not None:
         return None
     if terms.protocol != AUTO and terms.transport == "connections" and configure(terms.protocol, terms.options).traits.by_file:
@@ -205,8 +201,6 @@ def _proposed(terms: StudyTerms, path: Path) -> str | None:
 
 def _listed(path: Path, names: Sequence[str]) -> Dictionary:
     """The columns of a dictionary, those of these ``names`` or all; which fields were left out is said."""
-    from quietmean.studies.agreement.dictionary import Dictionary
-
     listed = Dictionary.load(path)
     chosen = [name for name in names if name in listed.columns]
     if names:
@@ -231,8 +225,6 @@ def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> dict[st
 
 
 def _ask_column() -> dict[str, Any]:
-    from quietmean.statistics import INDICATOR
-
     kind = _ask("  numbers, levels or yes-no", _kind, "numbers")
     if kind == "yes-no":
         return {"boolean": True}

@@ -1,15 +1,17 @@
-"""Options of protocols on the command line, made from the fields that protocols declare, also those of other distributions."""
+"""Options of several commands: of an agreement, of a study to plan, and of protocols, from the fields that these declare."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import options_of
+from quietmean.core.schema import MOST, options_of
 from quietmean.protocols import registry
 
 # Types on the command line: of several the widest is taken; a text may stand beside numbers, as "auto" does.
@@ -87,3 +89,82 @@ if TYPE_CHECKING:
 else:
     ProtocolOptions = _protocol_options()
 NO_OPTIONS = ProtocolOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AgreementOptions:
+    """What belongs to a study or session that a command is about, and whose part in it this is.
+
+    Parameters
+    ----------
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    key
+        This party's private key, from quietmean keygen.
+    plan
+        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
+    no_privacy
+        Agree to a study whose protocol protects nothing; refused otherwise.
+    """
+
+    roster: Path | None = None
+    key: Path = Path("quietmean.key")
+    plan: Path | None = None
+    no_privacy: bool = False
+
+    def require_key_alone(self, agreement: str, store: Path | None) -> None:
+        """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
+        options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
+        if names := [name for name, value in options.items() if value]:
+            raise InputError(f"--{names[0]} says nothing of {agreement}: leave it out")
+
+
+NO_AGREEMENT_OPTIONS = AgreementOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """A study to plan, and what is known or wanted of it.
+
+    Parameters
+    ----------
+    study
+        Plan this study instead of a target, and tell the expected widths of its intervals; refused if noise hides all. A sealed
+        study, or a study file with --roster or --parties.
+    roster
+        Names, addresses and public keys of all parties of a study that is not sealed.
+    records
+        With --study: how many records all parties have together, as far as is public.
+    width
+        With --study: also say how many records or parties, or which epsilon, make the interval of each statistic's first answer
+        no wider than this.
+    power
+        With --study: also say what gives each statistic's test this power at the 5 % level, such as 0.8, where the study's
+        expect is true.
+    """
+
+    study: Path | None = None
+    roster: Path | None = None
+    records: int | None = None
+    width: float | None = None
+    power: float | None = None
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for what no study reaches."""
+        if self.width is not None and not 0 < self.width < math.inf:
+            raise InputError(f"width {self.width:g} is none that an interval can have: give --width a finite number above 0")
+        if self.power is not None and not 0 < self.power < 1:
+            raise InputError(
+                f"power {self.power:g} is not a chance of seeing an effect: give --power a number between 0 and 1, such as 0.8"
+            )
+        if self.records is not None and not 1 <= self.records <= MOST:
+            raise InputError(f"records is {self.records}: give --records how many all parties have together, 1 to {MOST:g}")
+
+    def require_study(self) -> None:
+        """Raises :class:`InputError` for what says nothing without a study."""
+        for pair in (("width", "power"), ("roster", "records")):
+            if any(getattr(self, name) is not None for name in pair):
+                options = " and ".join(f"--{name}" for name in pair)
+                raise InputError(f"{options} say nothing without a study: give --study FILE too, or leave them out")

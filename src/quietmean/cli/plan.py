@@ -8,26 +8,39 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
+from rich.table import Table
 
 from quietmean.cli.common import Out
 from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
-from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.plan_study import StudyOptions, plan_study
+from quietmean.cli.options import NO_OPTIONS, ProtocolOptions, StudyOptions
 from quietmean.cli.study_options import NO_COMMITTEE, CommitteeShape, PromiseOptions
+from quietmean.core.codec import to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
 from quietmean.core.readable import bound_text, epsilon_text
+from quietmean.planning.automatic import (
+    USUAL,
+    choose_from,
+    compare_ways,
+    propose,
+    require_epsilon,
+    when_another,
+    where_more_is_promised,
+    why_first,
+)
+from quietmean.planning.candidates import configured, general_protocols, rank
 from quietmean.planning.choices import CalibrationMethod
+from quietmean.planning.influence import planned_influence
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
 from quietmean.protocols.eavesdropping import read_eavesdropping
+from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking
     from quietmean.planning.plan import Plan
-    from quietmean.protocols.target import Target
 
 
 class Domain(StrEnum):
@@ -72,8 +85,6 @@ class AskedTarget(PromiseOptions):
 
     def target(self, parties: int) -> Target:
         """The target of so many parties. Raises :class:`InputError` for options that contradict each other."""
-        from quietmean.protocols.target import Target, colluding_count
-
         dropouts = self.dropouts
         if self.responding is not None:
             if dropouts is not None:
@@ -202,6 +213,8 @@ def plan_command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
+        from quietmean.cli.plan_study import plan_study
+
         plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, json=json)
         return
     about.require_study()
@@ -246,10 +259,6 @@ def _answer(
     target: Target, wanted: AskedTarget, options: dict[str, Any], search: SearchOptions, committee: CommitteeShape
 ) -> tuple[dict[str, Any], Plan]:
     """The JSON document, and the best plan."""
-    from quietmean.planning.automatic import choose_from, require_epsilon, when_another, where_more_is_promised, why_first
-    from quietmean.planning.candidates import configured, general_protocols, rank
-    from quietmean.protocols.target import budget_warnings
-
     named = bool(search.named)
     if not named:
         require_epsilon(target)
@@ -300,8 +309,6 @@ def _other_ways(
     search: SearchOptions, shape: CommitteeShape, candidates: Ranking, plan: Plan, domain: InputDomain | None
 ) -> dict[str, Any]:
     """What a committee and files would give, and which committee is proposed instead of ``plan``."""
-    from quietmean.planning.automatic import USUAL, compare_ways, propose
-
     ways = [way.to_json() for way in compare_ways(candidates, shape.chosen or USUAL, domain)]
     proposed = None
     if ways and shape == NO_COMMITTEE:
@@ -312,9 +319,6 @@ def _other_ways(
 
 def _influence(plan: Plan) -> dict[str, Any] | None:
     """How far one party can move a coordinate of the mean, in the units of values; None for too many parties."""
-    from quietmean.core.codec import to_plain
-    from quietmean.planning.influence import planned_influence
-
     influence = planned_influence(plan)
     if influence is None:
         return None
@@ -337,8 +341,6 @@ def _without_effect(search: SearchOptions, candidates: Ranking) -> list[str]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rich.table import Table
-
     chosen = answer["candidates"][answer["chosen"]]
     if first := chosen.get("above_target", chosen.get("nats_kept")):
         out.print(first)
@@ -377,8 +379,6 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_ways(ways: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False)
     for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
         right = title.startswith(("predicted", "bytes"))

@@ -11,6 +11,7 @@ from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json
 from quietmean.core.errors import InputError
 from quietmean.core.output import has_fields
+from quietmean.studies.outcome.json_schema import receipt_schema, result_schema
 
 
 def schema_command(
@@ -27,8 +28,6 @@ def schema_command(
     save
         Write it to this file instead.
     """
-    from quietmean.studies.outcome.json_schema import receipt_schema, result_schema
-
     schema = {"result": result_schema, "receipt": receipt_schema}[document]()
     if save is None:
         print_json(schema)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import RUN, Pages, print_answers
+from quietmean.cli.answers import Pages, print_answers
+from quietmean.cli.common import RUN
 from quietmean.cli.console import (
     Progress,
     choice_document,
@@ -42,12 +43,23 @@ from quietmean.cli.study_options import (
 )
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.origin import package_version
 from quietmean.core.outage import refuse_outage
+from quietmean.node.monitor import now
+from quietmean.planning.gate import GateRefused
+from quietmean.planning.possible import ImpossibleResult
+from quietmean.protocols.target import budget_warnings
+from quietmean.studies import save_impossible, save_refusal
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.data import account_name
+from quietmean.studies.data.sources import parties_of_table, query_of_data
+from quietmean.studies.outcome.feasible import feasible
+from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.here import execute
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
     from quietmean.protocols import Target
-    from quietmean.studies.agreement.study import StudyTerms
     from quietmean.studies.outcome.run import StudyRun
 
 
@@ -107,9 +119,6 @@ def run_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.agreement.study import StudyTerms
-    from quietmean.studies.data import account_name
-
     study = StudyTerms.parse(
         {
             "name": account_name(data),
@@ -157,15 +166,6 @@ def _made(folder: Path) -> Path:
 
 
 def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOptions, folder: Path, json: bool) -> None:
-    from quietmean.planning.gate import GateRefused
-    from quietmean.planning.possible import ImpossibleResult
-    from quietmean.protocols.target import budget_warnings
-    from quietmean.studies import save_impossible, save_refusal
-    from quietmean.studies.data.sources import parties_of_table, query_of_data
-    from quietmean.studies.outcome.feasible import feasible
-    from quietmean.studies.outcome.forecast import Forecast
-    from quietmean.studies.outcome.here import execute
-
     notes: list[str] = []
     names, parts = parties_of_table(
         data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append, study.persons
@@ -242,9 +242,6 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
 
 def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     """The origin in the receipt: which software and plan this run belongs to, and when it ended."""
-    from quietmean.core.origin import package_version
-    from quietmean.node.monitor import now
-
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 

@@ -9,17 +9,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import note, out, progress, warn
+from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
+from quietmean.core.extensions import import_extra
 from quietmean.core.logs import keep_logs_short
 from quietmean.core.readable import count_of
-
-if TYPE_CHECKING:
-    from quietmean.node.relay import Admission
+from quietmean.node.net import KEY_PREFIX, RelayAddress, Roster, format_address, number_of, public_key_bytes
+from quietmean.node.relay import (
+    Admission,
+    RelayLimits,
+    RelayServer,
+    connections_possible,
+    open_entrance,
+    outer_tls,
+    parse_entrance,
+)
+from quietmean.node.tunnel import is_loopback
+from quietmean.studies.agreement.contribution import session_of
+from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
+from quietmean.studies.agreement.signed import is_signed_document
+from quietmean.studies.agreement.study_keys import Distrusted
+from quietmean.studies.outcome.feasible import feasible_sealed
 
 
 class PageServer(Protocol):
@@ -49,8 +64,6 @@ def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
 
 def shown_entrance(host: str, port: int) -> str:
     """The address; an empty ``host`` means all of this machine."""
-    from quietmean.node.net import format_address
-
     return format_address((host or "0.0.0.0", port))  # noqa: S104
 
 
@@ -62,8 +75,6 @@ def require_both(certificate: Path | None, private_key: Path | None) -> None:
 
 def on_loopback(host: str) -> bool:
     """Whether only this machine reaches who listens there; not at all addresses, the empty ``host``."""
-    from quietmean.node.tunnel import is_loopback
-
     return bool(host) and is_loopback(host)
 
 
@@ -123,11 +134,6 @@ def relay_command(
     json
         One JSON document on standard output, once it listens.
     """
-    import asyncio
-
-    from quietmean.node.net import RelayAddress, format_address, number_of
-    from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
-
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
         raise InputError("--rate and --stalled are a number of connections and of seconds: choose numbers above 0")
     if limit.pairs < 1 or limit.connections < 2 * limit.pairs:
@@ -169,9 +175,6 @@ def relay_command(
 
 def _admission(files: Sequence[Path], host: str) -> Admission:
     """Whom the files name. Raises :class:`InputError`."""
-    from quietmean.node.net import public_key_bytes
-    from quietmean.node.relay import Admission
-
     if not files:
         if not on_loopback(host):
             raise InputError("it would serve nobody: name sealed studies, rosters or files of keys with --admit")
@@ -191,11 +194,6 @@ def _admission(files: Sequence[Path], host: str) -> Admission:
 
 def _members(path: Path) -> tuple[str | None, list[str]]:
     """The session, None for any, and public keys."""
-    from quietmean.node.net import KEY_PREFIX, Roster
-    from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.signed import is_signed_document
-    from quietmean.studies.agreement.study_keys import Distrusted
-
     if is_signed_document(path):
         sealed = Sealed.load(path)
         Distrusted().refuse(sealed.holders())
@@ -267,19 +265,9 @@ def drop_command(
     json
         One JSON document on standard output, once it listens.
     """
-    import asyncio
-
-    from quietmean.cli.identity import load_identity
-    from quietmean.core.extensions import import_extra
-
     for module in ("starlette", "uvicorn"):
         import_extra(module, "desk", "a drop")
     from quietmean.drop import Drop, DropBox, DropLimits, DropServer
-    from quietmean.node.relay import outer_tls, parse_entrance
-    from quietmean.studies.agreement.contribution import session_of
-    from quietmean.studies.agreement.sealed import sealed_with_committee
-    from quietmean.studies.agreement.study_keys import Distrusted
-    from quietmean.studies.outcome.feasible import feasible_sealed
 
     if not (0 < limit.rate < 1e9 and 0 < limit.stalled < 1e9):
         raise InputError("--rate and --stalled are a number of contributions and of seconds: choose numbers above 0")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.file_kinds import FileKind, read_json
+from quietmean.planning.plan import Plan
+from quietmean.simulation import simulate
 
 
 def simulate_command(
@@ -37,9 +39,6 @@ def simulate_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.planning.plan import Plan
-    from quietmean.simulation import simulate
-
     loaded = Plan.from_json(read_json(plan, FileKind.PLAN))
     with progress("simulating") as line:
         result = simulate(
