@@ -162,7 +162,7 @@ class Node:
         another shape, never because of a value; :class:`ImpossibleResult` where the result cannot be of values in the domain.
         """
         from quietmean.planning.possible import require_possible
-        from quietmean.studies.outcome.opened import opened_of
+        from quietmean.studies.outcome.run import opened_of
 
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)
