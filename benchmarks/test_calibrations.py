@@ -16,6 +16,7 @@ from quietmean.planning.accuracy import Scenario, draw_scenario
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import choose_levels, draw_fewer_gone
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 
 EXECUTIONS = 200
@@ -29,7 +30,7 @@ def make_target(dropouts: float) -> Target:
 def draw(dropouts: float, schedule: str, guards: int = 0) -> list[Scenario]:
     seeds = (Seed.public("figure 3b", schedule, str(dropouts), number) for number in range(EXECUTIONS))
     target = make_target(dropouts)
-    template = IncA(rounds=20, schedule=schedule).template(target)
+    template = template_of(IncA(rounds=20, schedule=schedule), target)
     guard_seed = Seed.public("figure 3b", schedule, str(dropouts))
     planned = [draw_scenario(target, template, seed, 1) for seed in seeds]
     return planned + draw_fewer_gone(target, template, guard_seed, 1, guards)

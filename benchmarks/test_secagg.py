@@ -26,7 +26,7 @@ from quietmean.core.workers import one_thread
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Mechanism, configure, registry
-from quietmean.protocols.mechanism import vector_bytes
+from quietmean.protocols.mechanism import decoded, vector_bytes
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureStackedNoise
@@ -147,7 +147,7 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     release = server.end_round(begun_state, messages, frozenset()).release
     seconds = time.process_time() - begun
     assert release is not None
-    mean = plan.protocol.decode(PARTIES, release.vector, release.weight)
+    mean = decoded(plan.protocol, PARTIES, release.vector, release.weight)
     error = math.sqrt(((mean - data[[0, *staying]].mean(axis=0)) ** 2).mean())
     count = len(staying)
     sent = float(vector_bytes(plan.protocol, DIMENSION))

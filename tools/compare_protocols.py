@@ -90,7 +90,9 @@ def count_traffic(plan: Plan) -> Traffic:
 def example_values(execution: Execution, target: Target) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     width = target.sensitivity / math.sqrt(target.dimension)
     drawn = BitStream(Seed.public("values")).uniform(target.parties * target.dimension) * width - width / 2
-    return execution.protocol.project_to_domain(drawn.reshape(target.parties, target.dimension), execution.weights)
+    return execution.protocol.TRAITS.inputs.fitted(
+        execution.protocol, drawn.reshape(target.parties, target.dimension), execution.weights
+    )
 
 
 def epsilon_alone(plan: Plan) -> str:

@@ -57,7 +57,7 @@ def benchmark(name: str) -> ModuleType:
 def predictions(parties: int, colluding: int, dropouts: float) -> tuple[float, float, float]:
     """Over the curator's: for one coordinate, for many, and for many if half leave while dealing."""
     one, plan = (calibrate(target(parties, colluding, dropouts, dimension), PackedSharing()) for dimension in (1, COORDINATES))
-    half = float(plan.protocol.report_fields(plan.target)["mse_if_half_leave_while_dealing"])
+    half = float(plan.protocol.TRAITS.planning.figures(plan.protocol, plan.target)["mse_if_half_leave_while_dealing"])
     curator = central(plan.target)
     return error(one) / curator, error(plan) / curator, half / curator
 

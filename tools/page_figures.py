@@ -37,6 +37,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.design import committee_for
 from quietmean.randomness import Seed
@@ -131,7 +132,7 @@ def scale() -> Found:
 def calibrations() -> Found:
     """Noise levels of a few small executions, which are accounted for as many large ones are."""
     target = Target(40, 0.2, 1e-5, colluding=4, dropouts=0.1)
-    template = IncA(rounds=10, schedule="uniform").template(target)
+    template = template_of(IncA(rounds=10, schedule="uniform"), target)
     scenarios = [draw_scenario(target, template, Seed.public("page", str(number)), 1) for number in range(3)]
     for method in CalibrationMethod:
         star, delta = choose_levels(target, scenarios, method)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
 from quietmean.protocols import Target, configure
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 
 # Parties and colluders of a history: bounded in less than a second, and in some seconds.
@@ -20,7 +21,7 @@ _STAR, _DELTA = 3.0, 8.0
 def figure(parties: int, colluding: int) -> str:
     """mu at most, in one history of ``inca`` in which one party in ten leaves, against any coalition."""
     target = Target(parties, 1.0, 1e-6, colluding=colluding, dropouts=0.1)
-    protocol = configure("inca").template(target).with_noise(_STAR, _DELTA)
+    protocol = template_of(configure("inca"), target).with_noise(_STAR, _DELTA)
     execution = draw_execution(target, protocol, Seed.public("stamp"), target.dropouts)
     with one_thread():
         bound = protocol.worst_coalition(execution.schedule, execution.trace, execution.sensitivity, colluding)

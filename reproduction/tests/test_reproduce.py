@@ -24,6 +24,7 @@ from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.gopa.loss import pairwise_sigma
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.testing.examples import certificate_of
@@ -280,7 +281,7 @@ def test_counts_of_runs_add_up() -> None:
 def test_scenarios_are_those_of_planning(out_degree: int, schedule: str) -> None:
     """Same seeds, two ways of computing: the exact view and Theorem 4.7."""
     setting = accounts.Setting(20, 0.2, 0.1, 0.2, 6, out_degree, schedule)
-    template = IncA(rounds=6, schedule=schedule, out_degree=out_degree).template(setting.target)
+    template = template_of(IncA(rounds=6, schedule=schedule, out_degree=out_degree), setting.target)
     for number in range(3):
         seed = insecure_seed(number, "scenario")
         here = accounts.draw_scenario(setting, seed, 0.2)

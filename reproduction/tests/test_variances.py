@@ -16,6 +16,7 @@ from quietmean.planning.levels import MARGIN, choose_levels
 from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
 from quietmean.testing.examples import certificate_of
@@ -75,7 +76,7 @@ def test_it_is_for_inca_only() -> None:
 def test_the_planners_ratio_of_noises_is_the_optimum_of_equal_variances(dropouts: float) -> None:
     """Of two levels the corollary has none better than the planner's search over their ratio, on the same executions."""
     target = Target(parties=6, epsilon=1.0, delta=1e-6, colluding=1, dropouts=dropouts)
-    template = IncA(rounds=5).template(target)
+    template = template_of(IncA(rounds=5), target)
     seeds = [Seed.public("equal", number) for number in range(2)]
     scenarios = [draw_scenario(target, template, seed, 20) for seed in seeds]
     star, delta = choose_levels(target, scenarios, CalibrationMethod.EXACT)

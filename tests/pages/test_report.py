@@ -16,6 +16,7 @@ from quietmean.node import NodeResult
 from quietmean.node.local.runner import LocalOutcome
 from quietmean.protocols import Target, configure
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
@@ -30,7 +31,7 @@ HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
 def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, lost: bool = False) -> Execution:
     options: dict[str, object] = {"rounds": 4} if protocol in ("inca", "gossip") else {}
     asked = configure(protocol, options)
-    configured = asked.template(Target(parties=parties, epsilon=1.0, delta=DELTA)).with_noise(1.5, 3.0)
+    configured = template_of(asked, Target(parties=parties, epsilon=1.0, delta=DELTA)).with_noise(1.5, 3.0)
     schedule = configured.draw_schedule(parties, Seed.public("report"))
     trace = ExecutionTrace.everyone(schedule.rounds, parties)
     if away:

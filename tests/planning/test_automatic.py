@@ -26,6 +26,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols import registry
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.protocol import FAILURE, disconnected_bound, rounds_that_connect
+from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.randomness import Seed
@@ -253,7 +254,7 @@ def test_messages_bound_the_rounds_and_named_rounds_are_kept() -> None:
 
     def rounds(protocol: IncA, most: int | None = None) -> int:
         found = searched(target, protocol, Seed.public("search"), False, most, lambda _: True)
-        return int(found.template(target).rounds)
+        return int(template_of(found, target).rounds)
 
     assert rounds(IncA()) > 14
     assert 8 <= rounds(IncA(), 14) <= 14
@@ -264,7 +265,9 @@ def test_messages_bound_the_rounds_and_named_rounds_are_kept() -> None:
 def test_where_nobody_leaves_more_rounds_are_not_paid_for() -> None:
     target = Target(parties=10, epsilon=1.0, delta=1e-6, colluding=1)
     found = searched(target, IncA(), Seed.public("search"), False, None, lambda _: True)
-    assert found.template(target).rounds == min(choice.template(target).rounds for choice in IncA().alternatives(target))
+    assert template_of(found, target).rounds == min(
+        template_of(choice, target).rounds for choice in IncA.TRAITS.planning.alternatives(IncA(), target)
+    )
 
 
 def test_messages_are_a_column_of_the_ranking() -> None:
@@ -315,7 +318,7 @@ def test_the_least_rounds_keep_that_chance() -> None:
         rounds = rounds_that_connect(parties, corrupt, "permutation", 200)
         assert disconnected_bound(parties, corrupt, rounds, "permutation") <= FAILURE
         assert disconnected_bound(parties, corrupt, rounds - 1, "permutation") > FAILURE
-        assert min(choice.rounds for choice in IncA().alternatives(_target(parties, corrupt))) >= rounds
+        assert min(choice.rounds for choice in IncA.TRAITS.planning.alternatives(IncA(), _target(parties, corrupt))) >= rounds
 
 
 def _target(parties: int, corrupt: int) -> Target:

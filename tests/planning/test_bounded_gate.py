@@ -15,7 +15,7 @@ from quietmean.planning.gate import as_recorded, worst_bound
 from quietmean.planning.levels import ChosenLevels
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target, configure
-from quietmean.protocols.mechanism import with_guard
+from quietmean.protocols.mechanism import template_of, with_guard
 from quietmean.randomness import Seed
 
 TARGET = Target(parties=48, colluding=5, dropouts=0.1, epsilon=1.0, delta=1e-6, sensitivity=1.0)
@@ -25,7 +25,7 @@ SEED = Seed.public("bounded gate")
 
 
 def template() -> Mechanism:
-    return configure("inca", {"rounds": 20, "noise": "insecure-float64"}).template(TARGET)
+    return template_of(configure("inca", {"rounds": 20, "noise": "insecure-float64"}), TARGET)
 
 
 def errors(levels: tuple[float, float]) -> float:
@@ -56,7 +56,7 @@ def test_a_bad_ratio_is_left_for_one_of_less_error(monkeypatch: pytest.MonkeyPat
 def test_where_every_coalition_is_tried_levels_stay() -> None:
     few = replace(TARGET, parties=12, colluding=1)
     first = ChosenLevels(1.0, 3.0, HIDDEN, [], {})
-    assert levels_at_gate(few, configure("inca").template(few), first, SEED) is first
+    assert levels_at_gate(few, template_of(configure("inca"), few), first, SEED) is first
 
 
 def test_the_bound_of_some_is_the_largest_of_theirs() -> None:

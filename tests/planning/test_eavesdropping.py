@@ -29,6 +29,7 @@ from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.protocol import IncA, default_rounds
 from quietmean.protocols.interception import Interception
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
 from quietmean.testing import theorem41
@@ -151,7 +152,9 @@ def test_a_plan_or_a_receipt_that_claims_what_is_refused_is_refused() -> None:
     with pytest.raises(InputError, match="promises nothing"):
         Plan.from_json(plan)
     plain = target(eavesdropping=None)
-    execution = draw_execution(plain, configure("gopa", {"aggregator": 0}).template(plain), Seed.public("gopa"), 0.0).to_json()
+    execution = draw_execution(
+        plain, template_of(configure("gopa", {"aggregator": 0}), plain), Seed.public("gopa"), 0.0
+    ).to_json()
     with pytest.raises(InputError, match="promises nothing"):
         Execution.from_json({**execution, "eavesdropping": ALL_AFTER_FIRST})
     with pytest.raises(InputError, match=r"go to a collector"):

@@ -184,8 +184,9 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
     with pytest.raises(InputError, match=r"shape \(4,\), but the plan is for 3 coordinates"):
         plan.admit(np.zeros(4))
     with pytest.raises(InputError, match="a value has 4 coordinates, and the plan is for 3: plan for 4"):
-        plan.protocol.check_values(np.zeros(4))
-    planned(noise="insecure-float64").protocol.check_values(1e9 * value)
+        plan.protocol.TRAITS.inputs.check(plan.protocol, np.zeros(4))
+    floats = planned(noise="insecure-float64").protocol
+    floats.TRAITS.inputs.check(floats, 1e9 * value)
 
 
 @pytest.mark.slow

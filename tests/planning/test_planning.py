@@ -29,6 +29,7 @@ from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.local_dp import LocalDP
+from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.target import colluding_count
 from quietmean.randomness import Seed
@@ -63,7 +64,7 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
     """The executions that calibration saw: the same seeds, all coalitions of the planned size."""
     target = Target(parties=7, epsilon=epsilon, delta=delta, colluding=colluding, dropouts=0.2, sensitivity=3.0)
     protocol = configure(name)
-    template = protocol.template(target)
+    template = template_of(protocol, target)
     seed = Seed.public("calibration", str(target.describe()), name, str(template.describe()))
     plan = calibrate(target, protocol, executions=6)
     trusted = plan.protocol.traits.trusted
@@ -127,7 +128,7 @@ def test_more_colluders_and_dropouts_need_more_noise() -> None:
 def test_a_gate_is_tried_by_default_where_all_coalitions_can_be(parties: int, colluding: int, trials: int) -> None:
     """Also where messages are so many that each coalition is solved by itself: 6000 coalitions are tried whatever they cost."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=0.1)
-    protocol = IncA().template(target).with_noise(1.0, 3.0)
+    protocol = template_of(IncA(), target).with_noise(1.0, 3.0)
     assert gate_trials(target, protocol, Seed.public("trials")) == trials
 
 
@@ -254,7 +255,7 @@ def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
     """Theorem 4.7 gives a sufficient sigma_delta: the exact information at it must keep the classical target."""
     target = Target(parties=10, epsilon=0.5, delta=1e-5, colluding=2, dropouts=0.2)
     for number in range(10):
-        scenario = draw_scenario(target, IncA().template(target), Seed.public("theorem 4.7", number), 50)
+        scenario = draw_scenario(target, template_of(IncA(), target), Seed.public("theorem 4.7", number), 50)
         mu, star = classical_mu(0.5, 1e-5), 9.0
         paper = required_delta(scenario, star, mu, CalibrationMethod.PAPER)
         exact = required_delta(scenario, star, mu, CalibrationMethod.EXACT_VIEW)

@@ -63,7 +63,7 @@ def test_a_report_beyond_the_tails_of_the_density_cannot_be_and_no_honest_one_is
     assert isinstance(plan.protocol, PrivUnitG)
     deviation = 1 / plan.protocol.mean_along
     assert deviation < stated.largest <= 2 * 16 * deviation / 10
-    values = plan.protocol.project_to_domain(np.random.default_rng(3).normal(size=(10, dimension)), np.ones(10))
+    values = plan.protocol.TRAITS.inputs.fitted(plan.protocol, np.random.default_rng(3).normal(size=(10, dimension)), np.ones(10))
     for seed in range(100):
         releases = execution.run(values, InsecurePopulationNoise(seed, 10)).releases
         assert not any(possible.cannot_be(party, release) for party, release in releases.items())

@@ -21,6 +21,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.protocols.secagg import spec
 from quietmean.protocols.traits import ANY_DOMAIN
 from quietmean.randomness import Seed
@@ -185,16 +186,16 @@ def _means_of_program(execution: Execution, values: Vector, noise: Silenced) -> 
     if execution.protocol.traits.releases_are_public:
         return [execution.estimate(releases)]
     parts = zip(releases.vector[releases.by], releases.weight[releases.by], strict=True)
-    return [execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts]
+    return [decoded(execution.protocol, PARTIES, vector, float(weight)) for vector, weight in parts]
 
 
 def _means_of_machines(execution: Execution, values: Vector, noise: Silenced) -> list[Vector]:
     released = execution.run(values, noise).releases.values()
     assert released
     if not execution.protocol.traits.releases_are_public:
-        return [execution.protocol.decode(PARTIES, one.vector, one.weight) for one in released]
+        return [decoded(execution.protocol, PARTIES, one.vector, one.weight) for one in released]
     total, weight = np.sum([one.vector for one in released], axis=0), float(sum(one.weight for one in released))
-    return [execution.protocol.decode(PARTIES, total, weight)]
+    return [decoded(execution.protocol, PARTIES, total, weight)]
 
 
 @pytest.mark.sampled(1)

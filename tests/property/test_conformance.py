@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quietmean.protocols import Mechanism, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.traits import grid_of
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import check_protocol, mixes
 from quietmean.testing.strategies import executions, values
@@ -60,6 +61,6 @@ def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: in
     # Delta noise of up to 100 a term is added and taken out again, six terms of up to some ten coefficients each.
     scale = np.abs(private).max() + 1e3 * protocol.sigma_delta + protocol.sigma_star
     # On a grid every injection is rounded once.
-    rounded = protocol.grid / 2 * execution.trace.online.sum()
+    rounded = grid_of(protocol) / 2 * execution.trace.online.sum()
     assert np.abs(releases.vector.sum(axis=0) - injected @ noisy).max() <= 1e-12 * scale * execution.parties + rounded
     np.testing.assert_allclose(releases.weight.sum(), injected @ execution.weights, rtol=1e-12)

@@ -28,6 +28,7 @@ from quietmean.protocols.push_sum import parameters as parameters_module
 from quietmean.protocols.push_sum.fixed_point import inverse_product, rounding_information, whole_shift, widened
 from quietmean.protocols.push_sum.parameters import Terms
 from quietmean.protocols.push_sum.party import PushSumParty, next_online
+from quietmean.protocols.traits import grid_of
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
@@ -70,7 +71,7 @@ def values_for(execution: Execution, dimension: int = 2) -> Vector:
 
 def held_units(execution: Execution, noise: PopulationNoise, record: Callable[[Message], None] = lambda message: None) -> Units:
     """What each party holds at the end, in steps, shape (n, d); those that left included."""
-    values, step = values_for(execution), execution.protocol.grid
+    values, step = values_for(execution), grid_of(execution.protocol)
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
     result = run_lockstep(machines, execution.trace, arrivals(execution), lambda message, reached: record(message))
     for party, release in result.releases.items():
@@ -85,7 +86,7 @@ def check_mass(execution: Execution, seed: int, largest: int = LARGEST_SHARE) ->
     sent: dict[tuple[int, PartyId], Units] = {}
 
     def record(message: Message) -> None:
-        sent[message.round, message.sender] = to_units(message.vector, execution.protocol.grid)
+        sent[message.round, message.sender] = to_units(message.vector, grid_of(execution.protocol))
 
     held = held_units(execution, InsecurePopulationNoise(seed, execution.parties), record)
     nothing_arrives = ExecutionTrace(execution.trace.online, np.ones(execution.schedule.neighbours.shape, dtype=np.bool_))
@@ -262,7 +263,8 @@ def test_numbers_that_a_grid_cannot_hold_are_a_failure() -> None:
 def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     """Losses, doubled and late messages, a partition, a crash: the total of all that is held is that of the machines, exactly."""
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, colluding=1)
-    plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).finalize(target))
+    asked = IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32)
+    plan = Plan(target, asked.TRAITS.planning.finalised(asked, target))
     # Inside the plan's domain, from 0 to 0.7.
     values = 0.35 + 0.3 * np.cos(np.arange(8.0)).reshape(4, 2)
     split = [Partition(frozenset({1}), 0.5, 6.0)]
@@ -293,7 +295,7 @@ def sent_units(
     execution: Execution, injected: dict[tuple[int, PartyId], int]
 ) -> tuple[dict[tuple[int, PartyId], int], list[int]]:
     """All shares that were sent, by (round, sender), and what was released, in steps, under given injections (round, party)."""
-    step, noise = execution.protocol.grid, InsecurePopulationNoise(0, execution.parties)
+    step, noise = grid_of(execution.protocol), InsecurePopulationNoise(0, execution.parties)
     machines = []
     for party in range(execution.parties):
         machine = _Injecting(inca_of(execution), execution.schedule, party, np.zeros(1), 1.0, noise.party(party))
@@ -427,7 +429,7 @@ def information_by_transcript(execution: Execution) -> float:
     wanted = defining[parties:, free]
     change = np.linalg.pinv(noise) @ wanted
     np.testing.assert_allclose(noise @ change, wanted, atol=1e-6)
-    return float((change**2).sum() * execution.protocol.grid**2 / 4)
+    return float((change**2).sum() * grid_of(execution.protocol) ** 2 / 4)
 
 
 @settings(max_examples=examples(80), deadline=None)

@@ -17,6 +17,7 @@ from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Mechanism, configure, registry
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.traits import ANY_DOMAIN
 from support.fault_plans import fault_plans, short_fault_plans
@@ -200,11 +201,11 @@ def plan_of(protocol: type[Mechanism], parties: int) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=sensitivity)
     if protocol.name in PARAMETERS:
         return Plan(target, protocol.read(PARAMETERS[protocol.name]).resolved(parties))
-    return Plan(target, configure(protocol.name, options).template(target))
+    return Plan(target, template_of(configure(protocol.name, options), target))
 
 
 def accepted_values(plan: Plan, parties: int) -> Vector:
-    return plan.protocol.project_to_domain(values_of(parties) / 4, np.ones(parties))
+    return plan.protocol.TRAITS.inputs.fitted(plan.protocol, values_of(parties) / 4, np.ones(parties))
 
 
 def every_protocol(protocol: type[Mechanism], examples: int) -> None:

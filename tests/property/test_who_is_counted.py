@@ -16,6 +16,7 @@ from quietmean.core.party import Vector
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Workload
@@ -47,7 +48,7 @@ def means(execution: Execution, values: Vector, seed: int) -> Vector:
     if execution.protocol.traits.releases_are_public:
         return execution.estimate(releases)[None, :]
     parts = zip(releases.vector[releases.by], releases.weight[releases.by], strict=True)
-    return np.array([execution.protocol.decode(PARTIES, vector, float(weight)) for vector, weight in parts])
+    return np.array([decoded(execution.protocol, PARTIES, vector, float(weight)) for vector, weight in parts])
 
 
 @pytest.mark.sampled(1)

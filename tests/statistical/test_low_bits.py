@@ -25,6 +25,7 @@ from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.protocols.mechanism import fixed_schedule
+from quietmean.protocols.traits import grid_of
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecureSilentPopulation, InsecureStackedNoise, insecure_seed
 from quietmean.transcript import run_lockstep
@@ -90,7 +91,7 @@ def excess(execution: Execution, corrupt: frozenset[PartyId], seed: int) -> tupl
     certificate = execution.privacy(1e-6).against(corrupt)
     place = certificate.honest.index(TARGET)
     allowed = {epsilon: float(certificate.delta_at(epsilon)[place]) for epsilon in EPSILONS}
-    grid, worst, distance = execution.protocol.grid, -1.0, 0.0
+    grid, worst, distance = grid_of(execution.protocol), -1.0, 0.0
     for zero, one in zip(seen(execution, corrupt, 0.0, seed), seen(execution, corrupt, 1.0, seed + 1), strict=True):
         for first, second in zip(events(zero, grid), events(one, grid), strict=True):
             for p, q in ((first, second), (second, first)):
@@ -258,7 +259,7 @@ def test_the_same_test_rejects_float64_noise() -> None:
 @pytest.mark.slow
 def test_the_same_test_rejects_noise_that_is_a_multiple_of_two_steps() -> None:
     execution = execution_of("local-dp")
-    step = execution.protocol.grid
+    step = grid_of(execution.protocol)
     noise = np.rint(insecure_normal(60) / mu_of_budget(1.0, 1e-6) / (2 * step)) * 2 * step
     even = [int((np.rint((noise + value) / step).astype(np.int64) & 1).sum()) for value in (0.0, step)]
     assert at_least(even[1]) - math.e * at_most(even[0]) > 0.9

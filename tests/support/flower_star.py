@@ -16,6 +16,7 @@ from quietmean.flower.home import AGREEMENT, SESSION, SITE
 from quietmean.flower.party import Stored, round_seed
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions.round_mean import clipped_vector
 
@@ -92,4 +93,4 @@ def in_one_process(root: Path, agreement: FlowerAgreement, values: Vector, round
     rows = np.array([plan.admit(clipped_vector(value, agreement.study.clip), 1.0) for value in values])
     noise = cast(PopulationNoise, _Population([round_seed(Seed(one.seed), round_) for one in raw]))
     release = next(iter(execution.run(rows, noise).releases.values()))
-    return plan.protocol.decode(parties, release.vector, release.weight) * agreement.study.clip
+    return decoded(plan.protocol, parties, release.vector, release.weight) * agreement.study.clip

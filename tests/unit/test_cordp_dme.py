@@ -33,6 +33,7 @@ from quietmean.protocols.cordp_dme import (
 from quietmean.protocols.cordp_dme.design import leakage, sparse_leakage
 from quietmean.protocols.cordp_dme.party import MeanDecoder, place_pairs, sparse_pairs
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
@@ -329,15 +330,15 @@ def test_the_biased_decoder_shrinks() -> None:
     parameters = CorDPDME(sigma_own=1.0, sigma_pair=2.0, decoder=MeanDecoder.BIASED, radius=2.0)
     vector = np.array([3.0, 6.0, 9.0])
     # u = 3 of 4: noise 3 (1 + 1 * 4) / 3 = 5 in total; over radius^2 that is 1.25.
-    np.testing.assert_allclose(parameters.decode(4, vector, 3.0), vector / 3 / 2.25)
+    np.testing.assert_allclose(decoded(parameters, 4, vector, 3.0), vector / 3 / 2.25)
 
 
 def test_the_biased_decoder_counts_parties() -> None:
     parameters = CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}).resolved(4)
     with pytest.raises(InputError, match=r"weights sum to 2\.5"):
-        parameters.decode(4, np.ones(1), 2.5)
+        decoded(parameters, 4, np.ones(1), 2.5)
     # u = 2 of 4: noise 2 (1 + 2 * 4) = 18 in the sum, over 2.5^2 of weight and a radius of 1.
-    np.testing.assert_allclose(parameters.decode(4, np.ones(1), 2.5, counted=2), 1 / 2.5 / (1 + 18 / 6.25))
+    np.testing.assert_allclose(decoded(parameters, 4, np.ones(1), 2.5, counted=2), 1 / 2.5 / (1 + 18 / 6.25))
 
 
 def test_private_counts_are_refused_where_a_ball_of_means_needs_them() -> None:

@@ -15,6 +15,7 @@ from quietmean.graphs import ExecutionTrace, complete_pairs
 from quietmean.protocols import Target, configure, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 
 DOCUMENT: dict[str, Any] = {
@@ -127,7 +128,7 @@ def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> N
     target = Target(parties=30, epsilon=1.0, delta=1e-6)
     asked = configure(name, options)
     design = asked.design(target)
-    protocol = asked.template(target) if design is None else design.protocol
+    protocol = template_of(asked, target) if design is None else design.protocol
     trace = ExecutionTrace.everyone(protocol.rounds, 30)
     execution = Execution(protocol, protocol.draw_schedule(30, Seed.public("any")), trace, 1.0, np.ones(30))
     document = execution.to_json()

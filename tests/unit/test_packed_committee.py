@@ -103,11 +103,11 @@ def test_a_plan_of_many_says_what_a_committee_would_take() -> None:
     from quietmean.protocols.packed_sharing import PackedSharing
 
     plan = calibrate(target(1000), PackedSharing())
-    fields = plan.protocol.report_fields(plan.target)["committee"]
+    fields = plan.protocol.TRAITS.planning.figures(plan.protocol, plan.target)["committee"]
     assert (fields["members"], fields["rounds"]) == (98, 6)
     assert 0 < fields["beta"] <= 1.1e-7
     assert 1 < fields["mse_times"] < 1.02
     assert fields["bytes_party_sends"] < fields["bytes_member_sends"]
     assert math.isfinite(fields["seconds_on_links"])
     few = calibrate(target(20, 0.1, 10), PackedSharing())
-    assert few.protocol.report_fields(few.target)["committee"] is None
+    assert few.protocol.TRAITS.planning.figures(few.protocol, few.target)["committee"] is None

@@ -200,7 +200,7 @@ def test_rounded_values_keep_the_sensitivity(region: str) -> None:
     """Any two values of the domain, rounded with whatever bits; and near ones, with the same bits."""
     asked = target(10, 1, 0.1, 6)
     found = planned(asked, region=region)
-    domain, rng = found.input_domain(asked), np.random.default_rng(1)
+    domain, rng = found.TRAITS.inputs.domain(found, asked), np.random.default_rng(1)
     bound = rounded_sensitivity(found, 1.0)
     for number in range(50):
         one, other = (domain.moved(rng.normal(0.2, 3.0, 6)) for _ in range(2))

@@ -24,6 +24,7 @@ from quietmean.planning.release_bounds import ROUNDING, within_bounds
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, LARGE_PRIME, SMALL_PRIME
 from quietmean.randomness import BitStream, SecureNoise, Seed
@@ -167,7 +168,7 @@ def test_readings_do_not_mix() -> None:
 @pytest.mark.parametrize(("name", "options"), [("inca", {"injection": "incremental"}), ("gossip", {})])
 def test_the_accountant_finds_the_rounds_of_a_program(name: str, options: dict[str, str]) -> None:
     """What makes accounts fast: rows of values come first, and each message is made of one round's messages."""
-    protocol, seed = configure(name, options).template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
+    protocol, seed = template_of(configure(name, options), Target(20, 1.0, 1e-6)), Seed.public("rounds")
     schedule = protocol.draw_schedule(20, seed)
     trace = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
     assert find_rounds(protocol.transcript(schedule, trace)) is not None

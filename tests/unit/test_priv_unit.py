@@ -122,7 +122,7 @@ def test_impossible_parameters_are_refused(epsilon: float, probability: float) -
 
 def test_accepted_values_are_unit_vectors_times_weights() -> None:
     protocol, weights = best(1.0, 2), np.array([1.0, 2.0, 0.5])
-    fitted = protocol.project_to_domain(np.array([[3.0, 4.0], [0.0, 0.0], [1e-300, 1e-300]]), weights)
+    fitted = protocol.TRAITS.inputs.fitted(protocol, np.array([[3.0, 4.0], [0.0, 0.0], [1e-300, 1e-300]]), weights)
     np.testing.assert_allclose(np.linalg.norm(fitted, axis=1), weights, rtol=1e-12)
     np.testing.assert_allclose(fitted[0], [0.6, 0.8])
 

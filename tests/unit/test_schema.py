@@ -15,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, Configured, filled, given_value, nearest, parameter, parameters_of, require_complete
 from quietmean.planning.calibrate import refuse_levels
 from quietmean.protocols import Mechanism, Target, configure, get_protocol, registry
+from quietmean.protocols.mechanism import template_of
 
 
 class Shape(StrEnum):
@@ -318,7 +319,7 @@ def test_given_levels_of_noise_are_refused_where_they_are_to_be_found(name: str)
 def test_templates_are_complete() -> None:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, colluding=1)
     for name in ("inca", "gossip", "local-dp", "central-dp", "cordp-dme", "gopa", "muffliato", "consensus", "secret-sharing"):
-        template = configure(name).template(target)
+        template = template_of(configure(name), target)
         require_complete(template)
         assert get_protocol(name).read(template.describe()).resolved(PARTIES) == template
 

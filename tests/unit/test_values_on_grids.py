@@ -131,9 +131,9 @@ def test_a_sum_of_records_off_the_grid_is_refused() -> None:
 def test_values_without_room_and_too_many_coordinates_are_refused() -> None:
     protocol = planned("local-dp").protocol
     with pytest.raises(InputError, match="room on the plan's grid"):
-        protocol.check_values(np.array([1e12, 0.0]))
+        protocol.TRAITS.inputs.check(protocol, np.array([1e12, 0.0]))
     with pytest.raises(InputError, match="3 coordinates"):
-        protocol.check_values(np.zeros(3))
+        protocol.TRAITS.inputs.check(protocol, np.zeros(3))
 
 
 def test_grids_that_cannot_be() -> None:

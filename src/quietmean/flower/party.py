@@ -41,6 +41,7 @@ from quietmean.ledger import Account
 from quietmean.node import SeriesProgress
 from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import SecureNoise, Seed
 from quietmean.sessions import SessionAccount
 from quietmean.sessions.receipt import settle
@@ -237,7 +238,7 @@ class StarParty:
             except ImpossibleResult as error:
                 answer = ClientAnswer(refused=str(error))
             else:
-                mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight)
+                mean = decoded(self._plan.protocol, self._agreement.parties, release.vector, release.weight)
                 mean = mean * self._agreement.study.clip
                 answer = ClientAnswer(mean=mean.astype("<f8").tobytes(), weight=release.weight)
                 before = stored.counted or [0] * self._agreement.parties

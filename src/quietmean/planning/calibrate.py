@@ -34,7 +34,7 @@ from quietmean.privacy.coalitions import MOST_TRIED
 from quietmean.protocols import Design, Mechanism, Target
 from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.interception import require_promise_if_read
-from quietmean.protocols.mechanism import mixing_messages
+from quietmean.protocols.mechanism import mixing_messages, template_of
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness import Seed
 
@@ -47,23 +47,23 @@ _TOLERANCE = 0.02
 def searched(
     target: Target, protocol: Mechanism, seed: Seed, gated: bool, max_messages: int | None, allowed: Callable[[Mechanism], bool]
 ) -> Mechanism:
-    """The protocol with all filled in for which it states alternatives (:meth:`Mechanism.alternatives`).
+    """The protocol with all filled in for which it states alternatives (:class:`~quietmean.protocols.traits.Planning`).
 
     ``allowed``: which of the complete ones may be chosen. ``max_messages``: what a party may send on average.
     """
 
     def fits(choice: Mechanism) -> bool:
-        template = choice.template(target)
+        template = template_of(choice, target)
         return _is_affordable(target, template, max_messages) and allowed(template)
 
-    while choices := [choice for choice in protocol.alternatives(target) if fits(choice)]:
+    while choices := [choice for choice in protocol.TRAITS.planning.alternatives(protocol, target) if fits(choice)]:
         protocol = _best(target, choices, seed, gated)
     return within_messages(target, protocol, max_messages)
 
 
 def most_rounds(target: Target, protocol: Mechanism, max_messages: int | None) -> int:
     """The most rounds of any alternative with no more messages; 0 where there is none."""
-    templates = [choice.template(target) for choice in protocol.alternatives(target)]
+    templates = [template_of(choice, target) for choice in protocol.TRAITS.planning.alternatives(protocol, target)]
     return max((template.rounds for template in templates if _is_affordable(target, template, max_messages)), default=0)
 
 
@@ -75,7 +75,7 @@ def within_messages(target: Target, protocol: Mechanism, max_messages: int | Non
     """The protocol with no more rounds than there are messages to send."""
     if max_messages is None or "rounds" not in options_of(type(protocol)) or protocol.rounds is not OPEN:
         return protocol
-    template = protocol.template(target)
+    template = template_of(protocol, target)
     sent = int(getattr(template, "out_degree", 1))
     return filled(protocol, rounds=max(1, min(template.rounds, max_messages // sent)))
 
@@ -84,7 +84,7 @@ def _best(target: Target, choices: list[Mechanism], seed: Seed, gated: bool) -> 
     """The first whose predicted error is within the tolerance of the least; where the last gains nothing, the first of all."""
     model, errors = model_of(target, _MODEL), np.full(len(choices), math.inf)
     for index in (0, len(choices) - 1, *range(len(choices) - 2, 0, -1)):
-        errors[index] = try_levels(model, choices[index].template(target), seed.derive("search"), gated=gated).error
+        errors[index] = try_levels(model, template_of(choices[index], target), seed.derive("search"), gated=gated).error
         if index == len(choices) - 1 and errors[0] <= errors[-1] * (1 + _TOLERANCE):
             break
     return choices[int(np.argmax(errors <= errors.min() * (1 + _TOLERANCE)))]
@@ -173,21 +173,21 @@ def _calibrated(
     """``limits``: trials and max_messages, as :func:`calibrate` has them."""
     trials, max_messages = limits
     exact = calibration == CalibrationMethod.EXACT
-    if not (exact and protocol.alternatives(target)):
+    if not (exact and protocol.TRAITS.planning.alternatives(protocol, target)):
         protocol = within_messages(target, protocol, max_messages)
     spread = dissemination or _default_dissemination(target.parties)
     design = protocol.design(target)
     if design is not None:
         return Plan(target, design.protocol, spread, _designed(design))
-    template = protocol.template(target)
+    template = template_of(protocol, target)
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(template.describe()))
     if not protocol.traits.private:
         error = predicted_error(target, template, ChosenLevels(0.0, 0.0, 0.0, estimates_of(target, template, seed), {}))
-        return Plan(target, template.finalize(target), spread, {**error, "certificate": "no privacy"})
+        return Plan(target, template.TRAITS.planning.finalised(template, target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
         watched = protocol.TRAITS.gate is not None and exact
         gated = watched and bool(gate_trials(target, template, seed) if trials is None else trials)
-        if exact and protocol.alternatives(target):
+        if exact and protocol.TRAITS.planning.alternatives(protocol, target):
             usual = template.rounds
 
             # By a bound for all coalitions more rounds are better throughout; simulated ones would ask for fewer.
@@ -201,7 +201,7 @@ def _calibrated(
                 small = choice.rounds <= max(usual, _GATE_MESSAGES // target.parties)
                 return not by_default or (small and gate_trials(target, choice, seed) > 0)
 
-            template = searched(target, protocol, seed, gated, max_messages, allowed).template(target)
+            template = template_of(searched(target, protocol, seed, gated, max_messages, allowed), target)
         if target.parties > _MODEL_FROM and exact and executions is None and not gated:
             levels = find_levels_of_many(target, template, seed)
         else:
@@ -215,7 +215,7 @@ def _calibrated(
             levels = replace(levels, certified={**levels.certified, "gate": why})
     error = predicted_error(target, template, levels)
     prediction = {**error, **levels.certified, "margin": MARGIN, "calibration": str(calibration)}
-    return Plan(target, levels.apply(template).finalize(target), spread, prediction, gated=gated)
+    return Plan(target, protocol.TRAITS.planning.finalised(levels.apply(template), target), spread, prediction, gated=gated)
 
 
 def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:

@@ -90,7 +90,6 @@ class Candidate:
         return self.plan.protocol.traffic(target.parties, target.dimension).message_bytes + _OVERHEAD_BYTES
 
     def to_json(self) -> dict[str, Any]:
-        target = self.plan.target
         promised = self.plan.a_priori
         return {
             "protocol": self.plan.protocol.name,
@@ -109,7 +108,7 @@ class Candidate:
             "enforced_by": promised.enforced_by,
             "certificate": dict(self.plan.prediction),
             "digest": self.plan.digest,
-            **self.plan.protocol.report_fields(target),
+            **self.plan.protocol.TRAITS.planning.figures(self.plan.protocol, self.plan.target),
         }
 
 

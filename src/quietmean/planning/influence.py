@@ -20,6 +20,7 @@ from quietmean.planning.accuracy import released_noise
 from quietmean.planning.plan import Plan
 from quietmean.planning.release_bounds import NOISE_MARGIN, ROUNDING, PossibleReleases, deviations_allowed, least_weight
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import Seed
 
 # Of more parties no schedule is drawn before the start.
@@ -96,7 +97,7 @@ def planned_influence(plan: Plan, records: float | None = None, share: float | N
         weights = np.full(target.parties, total * max(1.0 - share, 0.0) / max(target.parties - 1, 1))
         weights[0] = max(share, 1 / target.parties) * total
     schedule, everyone = plan.schedule(Seed.public("influence")), ExecutionTrace.everyone(protocol.rounds, target.parties)
-    stated = protocol.noise_variance(target)
+    stated = protocol.TRAITS.planning.noise_variance(protocol, target)
     of_mean = float(plan.prediction.get("mse_noise", math.inf)) if stated is None else stated
     reach = protocol.traits.checks.reach(protocol, schedule, everyone, np.ones(target.parties))
     # Predictions are of parties with one record each.
@@ -127,7 +128,8 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
     nothing = Influence(np.full(dimension, math.inf), np.full(dimension, math.inf), Checked.NOTHING, share)
     if not total or not (math.isfinite(variance) and math.isfinite(reach)) or not (by_record or (weights == 1).all()):
         return nothing
-    protocol, step = plan.protocol, plan.protocol.rounding_step
+    protocol = plan.protocol
+    step = protocol.TRAITS.checks.rounding_step(protocol)
     low, high = plan.input_domain.coordinate_bounds
     half = (high - low) / 2 * (1 + ROUNDING)
     largest = np.maximum(np.abs(low), np.abs(high)) * (1 + ROUNDING)
@@ -171,5 +173,5 @@ def _influence(plan: Plan, means: _Means, *, exact: bool) -> Influence:
 
 def _stretch(plan: Plan, parties: int) -> float:
     """What a decoder makes of a mean of 1."""
-    decoded = plan.protocol.decode(plan.target.parties, np.ones(plan.target.dimension), 1.0, parties)
-    return float(np.abs(decoded).max())
+    mean = decoded(plan.protocol, plan.target.parties, np.ones(plan.target.dimension), 1.0, parties)
+    return float(np.abs(mean).max())

@@ -36,7 +36,7 @@ from quietmean.protocols.interception import Interception, require_promise_if_re
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.result_broadcast import CannotBe, ResultBroadcast
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import ANY_DOMAIN, check_weight
+from quietmean.protocols.traits import ANY_DOMAIN, AcceptedValues, check_weight, grid_of
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Plan:
             raise InputError(
                 f"protocol {name} takes {self.protocol.traits.domain} only, and the domain has others: name another protocol"
             )
-        region = self.protocol.value_region(self.target)
+        region = self._inputs.region(self.protocol, self.target, 1.0)
         if region is not None and not region.contains(domain):
             places = [option.named for key, option in options_of(type(self.protocol)).items() if key in _PLACES]
             options = ", ".join(places) or "none of this protocol"
@@ -152,16 +152,20 @@ class Plan:
             raise InputError(f"protocol {name} holds {region.text}, but {held}, or name another protocol")
 
     @property
+    def _inputs(self) -> AcceptedValues:
+        return self.protocol.TRAITS.inputs
+
+    @property
     def input_domain(self) -> InputDomain:
-        """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:meth:`Mechanism.input_domain`)."""
-        return self.protocol.input_domain(self.target) if self.domain is None else self.domain
+        """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:class:`.AcceptedValues`)."""
+        return self._inputs.domain(self.protocol, self.target) if self.domain is None else self.domain
 
     def with_domain(self, domain: InputDomain) -> Plan:
         """The plan for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
-        if domain == self.protocol.input_domain(self.target):
+        if domain == self._inputs.domain(self.protocol, self.target):
             return replace(self, domain=None)
-        protocol = self.protocol.for_domain(self.target, domain)
-        noise = None if protocol is self.protocol else protocol.noise_variance(self.target)
+        protocol = self._inputs.planned_for(self.protocol, self.target, domain)
+        noise = None if protocol is self.protocol else protocol.TRAITS.planning.noise_variance(protocol, self.target)
         prediction = self.prediction if noise is None else {**self.prediction, "mse_noise": float(f"{noise:.6g}")}
         return replace(self, protocol=protocol, prediction=prediction, domain=domain)
 
@@ -192,11 +196,11 @@ class Plan:
         if not scale:
             # The sum over no units.
             return np.zeros_like(value) if value.any() else value
-        if not is_private(self.protocol) and self.protocol.value_region(self.target, weight) is None:
+        if not is_private(self.protocol) and self._inputs.region(self.protocol, self.target, weight) is None:
             return value
         inside = domain.moved(value, scale)
         if self.protocol.traits.domain != ANY_DOMAIN:
-            inside = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
+            inside = self._inputs.fitted(self.protocol, inside[None], np.array([weight]))[0]
         step = self.value_step
         return inside if not step or on_grid(inside, step) else towards_zero(inside, step)
 
@@ -206,9 +210,9 @@ class Plan:
         if weight == 0 and self.protocol.traits.needs_records:
             raise InputError("this party has no record, and the study needs at least one of each: take no part")
         check_weight(weight, self.protocol.traits.largest_weight)
-        self.protocol.check_values(np.full(1, units * domain.largest))
+        self._inputs.check(self.protocol, np.full(1, units * domain.largest))
         # The sum over no units has room anywhere.
-        region = self.protocol.value_region(self.target, weight) if units else None
+        region = self._inputs.region(self.protocol, self.target, weight) if units else None
         if region is not None and not region.contains(domain.times(units)):
             raise InputError(
                 f"protocol {self.protocol.name} holds {region.text} of a party of weight {weight:g}, but its vector may reach "
@@ -373,7 +377,7 @@ class Plan:
     @property
     def grid(self) -> float:
         """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
-        return self.protocol.grid
+        return grid_of(self.protocol)
 
     @property
     def value_step(self) -> float:

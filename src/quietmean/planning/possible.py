@@ -90,7 +90,7 @@ def _impossible(
     if not (math.isfinite(reach) and math.isfinite(variance)):
         # Nothing is known of what is possible.
         return None
-    parties, dimension, step = execution.parties, opened.total.size, plan.protocol.rounding_step
+    parties, dimension, step = execution.parties, opened.total.size, checks.rounding_step(plan.protocol)
     deviation = NOISE_MARGIN * math.sqrt(variance) * opened.weight + math.sqrt(parties) * step
     tails = checks.tails(protocol, dimension)
     room = deviations_allowed(dimension, tails) * deviation + parties * step

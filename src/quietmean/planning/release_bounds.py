@@ -83,7 +83,8 @@ class PossibleReleases:
 
     def reach(self, party: PartyId) -> float:
         """How far beyond the values' bounds noise and rounding take a coordinate of an honest release."""
-        protocol, dimension, step = self.plan.protocol, self.plan.target.dimension, self.plan.protocol.rounding_step
+        protocol, dimension = self.plan.protocol, self.plan.target.dimension
+        step = protocol.TRAITS.checks.rounding_step(protocol)
         deviation = NOISE_MARGIN * float(self.deviations[party]) + step
         return deviations_allowed(dimension, protocol.traits.checks.tails(protocol, dimension)) * deviation + step
 

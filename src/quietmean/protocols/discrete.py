@@ -26,7 +26,7 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import KIND_NAMES, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Traits
+from quietmean.protocols.traits import AcceptedValues, Traits
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
@@ -93,28 +93,9 @@ class DiscreteNoise(Configured, ABC):
         if self.dimension is None:
             raise InputError("dimension is missing: what a grid costs depends on it, add the number of coordinates")
 
-    @property
-    def grid(self) -> float:
-        """The step of the grid on which all vectors lie that are sent or released."""
-        return self.step
-
     def numbers(self) -> Numbers:
         """Whole steps and discrete noise, or float64 without a grid."""
         return whole_numbers(self.step)
-
-    def check_values(self, values: Vector) -> None:
-        """Raises :class:`InputError` if values, (d,) or (n, d), have more coordinates than planned or no room on the grid.
-
-        The error does not contain them.
-        """
-        if not self.step or not isinstance(values, np.ndarray):
-            return
-        require_dimension(values, self.dimension)
-        check_steps(values, self.step)
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
-        """That of the grid: see :meth:`~quietmean.protocols.Mechanism.value_region`."""
-        return cube(target.dimension, LARGEST_VALUE * self.step) if self.step else None
 
     @property
     @abstractmethod
@@ -168,6 +149,31 @@ class DiscreteNoise(Configured, ABC):
             rounding=rounding,
             most_rounding=most_rounding,
         )
+
+
+def step_of(protocol: DiscreteNoise) -> float:
+    """The step of the grid on which all vectors lie that are sent or released: for :attr:`Traits.grid`."""
+    return protocol.step
+
+
+def check_on_grid(protocol: DiscreteNoise, values: Vector) -> None:
+    """Raises :class:`InputError` if values, (d,) or (n, d), have more coordinates than planned or no room on the grid.
+
+    The error does not contain them.
+    """
+    if not protocol.step or not isinstance(values, np.ndarray):
+        return
+    require_dimension(values, protocol.dimension)
+    check_steps(values, protocol.step)
+
+
+def grid_region(protocol: DiscreteNoise, target: Target, weight: float) -> Box | Ball | None:
+    """All vectors that have room on the grid; None without one."""
+    return cube(target.dimension, LARGEST_VALUE * protocol.step) if protocol.step else None
+
+
+# The values of a protocol with discrete noise.
+ON_GRID = AcceptedValues(region=grid_region, check=check_on_grid)
 
 
 def mu_of_noise(sensitivity: float, deviation: float) -> float:

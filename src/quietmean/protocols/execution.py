@@ -28,7 +28,7 @@ from quietmean.protocols import Mechanism, Releases, get_protocol
 from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
 from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
-from quietmean.protocols.mechanism import assumptions_of, could_have, fixed_schedule, full_transcript
+from quietmean.protocols.mechanism import assumptions_of, could_have, decoded, fixed_schedule, full_transcript
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
@@ -239,7 +239,7 @@ class Execution:
         """
         if not self.counted_weight():
             return np.full_like(vector, np.nan)
-        return self.protocol.decode(self.parties, vector, weight, int(self.contributors().sum()))
+        return decoded(self.protocol, self.parties, vector, weight, int(self.contributors().sum()))
 
     def contributors(self) -> Mask:
         """The parties whose values are in the result, shape (n,), read-only."""
@@ -263,7 +263,7 @@ class Execution:
         all_or_nothing = bool(self.left_out) and not self.protocol.traits.transfers_mass
         if trace.finished.all() or all_or_nothing or not counted.any():
             return counted
-        parts = self.protocol.parts(self.schedule, trace)
+        parts = self.protocol.TRAITS.parts(self.protocol, self.schedule, trace)
         relative: Array = parts / parts.max()
         return relative
 

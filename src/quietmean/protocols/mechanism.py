@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure, named
-from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, filled, parameters_of, require_complete
@@ -104,11 +103,8 @@ class Mechanism(Configured, ABC):
     def resolved(self, parties: int) -> Self:
         """Complete, with defaults for what files may leave out. Raises :class:`InputError` for what is missing or unfit."""
         require_complete(self)
-        self.check_parties(parties)
+        self.TRAITS.check_parties(self, parties)
         return self
-
-    def check_parties(self, parties: int) -> None:
-        """Raises :class:`InputError` for parameters that do not fit the number of parties."""
 
     # --- the least noise for a target: by a formula, or by calibration on simulated executions ---
 
@@ -120,24 +116,8 @@ class Mechanism(Configured, ABC):
         """The best values of open fields for a target. Raises :class:`InputError` for options that it cannot have."""
         return {}
 
-    def alternatives(self, target: Target) -> list[Self]:
-        """This protocol with something filled in that is open, in several ways to try, fewest messages first; else empty."""
-        return []
-
     def with_noise(self, star: float, delta: float) -> Self:
         """With other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
-        return self
-
-    def template(self, target: Target) -> Self:
-        """Complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
-        return filled(self, **self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
-
-    def finalize(self, target: Target) -> Self:
-        """With the fields filled in that depend on the calibrated noise. Raises :class:`InputError` if no value is possible."""
-        return self
-
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """Planned for this target, with a region that holds a ``domain`` of one unit, unless another was asked for."""
         return self
 
     def calibrate(
@@ -146,27 +126,6 @@ class Mechanism(Configured, ABC):
         """The plan of this protocol for a target: see :func:`quietmean.planning.calibrate.calibrate`."""
         require_privacy(self, no_privacy)
         return lazy.calibrate(target, self, calibration=calibration, executions=executions)
-
-    def report_fields(self, target: Target) -> dict[str, Any]:
-        """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""
-        return {}
-
-    # --- which values it takes: by default any bounded set of vectors, of any public weight ---
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """Where the vector of one unit lies if no domain is stated: the cube from 0 up of the sensitivity's diagonal."""
-        return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
-        """Where a vector of that public weight is held as it is, for clips and limits; a plan refuses any other domain."""
-        return None
-
-    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
-        """Values (n, d) made to fit the domain, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
-        return values
-
-    def check_values(self, values: Vector) -> None:
-        """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them."""
 
     # --- what is sent ---
 
@@ -178,11 +137,6 @@ class Mechanism(Configured, ABC):
     @abstractmethod
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         """The recipients of every party in every round, from a public seed."""
-
-    @property
-    def grid(self) -> float:
-        """The step of the public grid of all vectors that are sent or released (32 bits a coordinate); 0 for float64."""
-        return 0.0
 
     def traffic(self, parties: int, dimension: int) -> Volume:
         """How much is sent; by default a vector a message, along the schedule."""
@@ -208,11 +162,6 @@ class Mechanism(Configured, ABC):
         """What values and noise are, for the machines and for the population program alike."""
         return REAL
 
-    @property
-    def rounding_step(self) -> float:
-        """How far rounding moves a coordinate of a party's vector, at most."""
-        return self.numbers().step
-
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """The program with symbols: equal to the traced one, or with the same privacy loss."""
         return program_transcript(self, schedule, trace)
@@ -221,7 +170,7 @@ class Mechanism(Configured, ABC):
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         """The program with numbers: equal to the machines on the same noise, up to rounding. Raises :class:`InputError`."""
-        self.check_values(values)
+        self.TRAITS.inputs.check(self, values)
         # What is passed on is divided and rounded as the machines do it.
         arithmetic = (divisible_rows if self.traits.transfers_mass else RealRows)(self.numbers())
         reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
@@ -231,18 +180,6 @@ class Mechanism(Configured, ABC):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The parties whose values are in the result, shape (n,), if only in part."""
         return trace.finished
-
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
-        """How much of each party's value is in the result, shape (n,), up to a common factor. By default all or nothing."""
-        return self.contributors(schedule, trace).astype(np.float64)
-
-    def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
-        """The estimate, (d,), from the sums of the releases of ``counted`` parties, by default of weight 1: post-processing."""
-        return vector / weight
-
-    def noise_variance(self, target: Target) -> float | None:
-        """The expected variance of noise in the mean, per coordinate, where parameters tell it without simulation."""
-        return None
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """Variance per coordinate of the noise in the result, at most, if it does not follow from the transcript. Else None."""
@@ -262,6 +199,19 @@ class Mechanism(Configured, ABC):
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         """What an execution costs at most, whichever ``size`` parties collude and are lost: it is promised, and reserved."""
         return APriori(math.inf, NOTHING_BOUNDS if self.traits.private else "nothing: there is no noise")
+
+
+Protocol = TypeVar("Protocol", bound=Mechanism)
+
+
+def template_of(protocol: Protocol, target: Target) -> Protocol:
+    """The protocol complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
+    return filled(protocol, **protocol.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
+
+
+def decoded(protocol: Mechanism, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
+    """The estimate, (d,), from the sums of the releases of ``counted`` parties, by default of weight 1: post-processing."""
+    return protocol.TRAITS.decode(protocol, parties, vector, weight, counted)
 
 
 def vector_bytes(protocol: Mechanism, dimension: int) -> float:

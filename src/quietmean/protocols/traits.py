@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.literature import Publication
+from quietmean.protocols.target import Target
 
 
 class Server(StrEnum):
@@ -107,9 +109,10 @@ class Checks:
     (protocol, dimension, chance); 1 where it is the value.
 
     ``released_variance``: per coordinate, of a sum over its weight, before it is decoded, of (protocol, schedule, trace,
-    weights). ``contributions``: what a party hands in is held against the bounds, though nobody learns it. ``by``: of a result
-    that sums of several parties determine, how many ``sums`` came, how many are ``needed``, and how many wrong ones would have
-    been noticed for certain, ``lies_excluded``. ``unnoticed``: what nobody notices of a member that lies, in sentences.
+    weights). ``rounding_step``: how far rounding moves a coordinate of a party's vector, at most. ``contributions``: what a party
+    hands in is held against the bounds, though nobody learns it. ``by``: of a result that sums of several parties determine, how
+    many ``sums`` came, how many are ``needed``, and how many wrong ones would have been noticed for certain, ``lies_excluded``.
+    ``unnoticed``: what nobody notices of a member that lies, in sentences.
     ``weights_are_agreed``: whose values are in a result is agreed on, and so is its weight, also where releases are not public.
     """
 
@@ -118,10 +121,51 @@ class Checks:
     own_release_variance: Callable[[Any, Schedule], Array | None] = lambda protocol, schedule: None
     report_reach: Callable[[Any, int, float], float] = lambda protocol, dimension, chance: 1.0
     released_variance: Callable[..., float | None] = lambda protocol, *of: protocol.error_variance(*of)
+    rounding_step: Callable[[Any], float] = lambda protocol: float(protocol.numbers().step)
     contributions: bool = False
     by: Mapping[str, int] | None = None
     unnoticed: tuple[str, ...] = ()
     weights_are_agreed: bool = False
+
+
+def unit_cube(protocol: Any, target: Target) -> InputDomain:
+    """The cube from 0 up of the sensitivity's diagonal."""
+    return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
+
+
+@dataclass(frozen=True)
+class AcceptedValues:
+    """Which values a protocol takes, in functions of it; by default any bounded set of vectors, of any public weight.
+
+    ``domain``: where the vector of one unit lies if no domain is stated, by (protocol, target). ``region``: where a vector of a
+    public weight is held as it is, for clips and limits, by (protocol, target, weight), or None; a plan refuses any other domain.
+    ``fitted``: values (n, d) made to fit, for simulations and tests, by (protocol, values, weights). ``check`` raises
+    :class:`InputError` for values, (d,) or (n, d), that do not fit the plan, by (protocol, values); the error does not contain
+    them. ``planned_for``: the protocol planned for a target with a region that holds a domain of one unit, unless another was
+    asked for, by (protocol, target, domain).
+    """
+
+    domain: Callable[[Any, Target], InputDomain] = unit_cube
+    region: Callable[[Any, Target, float], Box | Ball | None] = lambda protocol, target, weight: None
+    fitted: Callable[[Any, Vector, Array], Vector] = lambda protocol, values, weights: values
+    check: Callable[[Any, Vector], None] = lambda protocol, values: None
+    planned_for: Callable[[Any, Target, InputDomain], Any] = lambda protocol, target, domain: protocol
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What plans ask of a protocol besides its noise, in functions of (protocol, target).
+
+    ``alternatives``: it with something filled in that is open, in several ways to try, fewest messages first; else empty.
+    ``finalised``: with the fields filled in that depend on the calibrated noise; raises :class:`InputError` if no value is
+    possible. ``noise_variance``: of noise in the mean, expected, per coordinate, where parameters tell it without simulation.
+    ``figures``: further ones of a plan, in the terms of the protocol's own paper: plain JSON data.
+    """
+
+    alternatives: Callable[[Any, Target], list[Any]] = lambda protocol, target: []
+    finalised: Callable[[Any, Target], Any] = lambda protocol, target: protocol
+    noise_variance: Callable[[Any, Target], float | None] = lambda protocol, target: None
+    figures: Callable[[Any, Target], dict[str, Any]] = lambda protocol, target: {}
 
 
 @dataclass(frozen=True)
@@ -189,13 +233,19 @@ class Traits:
     keys that they agreed on before. ``agrees_on_keys``: messages carry keys of X25519, through one of the parties.
     ``deals_value``: a machine needs its value for its first step alone, and has a method ``forget_value`` for when that is
     durable. ``by_file``: a release follows from a party's value, its noise and the parties' keys alone: a file can carry it.
+    ``grid``: the step of the public grid of all vectors that are sent or released, by the protocol; 0 for float64.
     ``coordinate_bytes``: of a vector that is sent, by the protocol. ``can_draw``: whether a schedule is one of its own, by
     (protocol, schedule). ``fixed_schedule``: no seed has a part in it, so that files leave it out. ``usual_rounds``: those of a
     run in which nothing is repeated, 0 for all; dropouts spread over these.
 
-    ``domain``: the values that it takes; if these are not any bounded set, it is planned only if it is named. ``hides_counts``:
-    it takes sums over private numbers of records. ``needs_records``: no party can have weight 0. ``largest_weight``: for which a
-    plan has room.
+    ``check_parties`` raises :class:`InputError` for parameters that do not fit the number of parties, by (protocol, parties).
+    ``parts``: how much of each party's value is in the result, (n,), up to a common factor, by (protocol, schedule, trace); by
+    default all or nothing. ``decode``: the estimate, (d,), from the sums of the releases of so many ``counted`` parties, by
+    (protocol, parties, vector, weight, counted): post-processing.
+
+    ``inputs``, ``domain``: the values that it takes; if these are not any bounded set, it is planned only if it is named.
+    ``hides_counts``: it takes sums over private numbers of records. ``needs_records``: no party can have weight 0.
+    ``largest_weight``: for which a plan has room.
 
     ``counts_intercepted``: plans and certificates count messages that are read, and what is promised a priori holds whichever
     these are. Where not, ``unpromised_if_read`` says why nothing is promised. ``already_public``: why an eavesdropper learns
@@ -236,9 +286,15 @@ class Traits:
     deals_value: bool = False
     by_file: bool = False
     fixed_schedule: bool = False
-    coordinate_bytes: Callable[[Any], float] = lambda protocol: 4.0 if protocol.grid else 8.0
+    grid: Callable[[Any], float] = lambda protocol: 0.0
+    coordinate_bytes: Callable[[Any], float] = lambda protocol: 4.0 if grid_of(protocol) else 8.0
     can_draw: Callable[[Any, Schedule], bool] = lambda protocol, schedule: True
     usual_rounds: int = 0
+    check_parties: Callable[[Any, int], None] = lambda protocol, parties: None
+    inputs: AcceptedValues = AcceptedValues()
+    planning: Planning = Planning()
+    parts: Callable[[Any, Schedule, ExecutionTrace], Array] = lambda protocol, *of: protocol.contributors(*of).astype(float)
+    decode: Callable[..., Vector] = lambda protocol, parties, vector, weight, counted: vector / weight
     domain: str = ANY_DOMAIN
     hides_counts: bool = True
     needs_records: bool = False
@@ -265,6 +321,11 @@ class Traits:
     def weight_is_known(self) -> bool:
         """Whether the weight in a result is that of those who count, as each stated it."""
         return self.releases_are_public or self.checks.weights_are_agreed
+
+
+def grid_of(protocol: Any) -> float:
+    """The step of the public grid of all vectors that a protocol sends or releases; 0 for float64."""
+    return float(protocol.TRAITS.grid(protocol))
 
 
 def check_weight(weight: float, largest: float) -> None:

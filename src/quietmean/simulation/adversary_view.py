@@ -15,6 +15,7 @@ from quietmean.core.lazy_modules import sparse, sparse_linalg
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.traits import grid_of
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.simulation.opened import KnownToCoalition
@@ -115,7 +116,7 @@ class AdversaryView:
         A rounded share errs at both ends, and mixing does not enlarge the sum of all errors.
         """
         protocol, schedule = self.execution.protocol, self.execution.schedule
-        step = protocol.grid or protocol.numbers().step
+        step = grid_of(protocol) or protocol.numbers().step
         return 2 * step * float(schedule.out_degree.sum()) if protocol.traits.transfers_mass else 0.0
 
     def _never_sent(self, row: int) -> InputError:

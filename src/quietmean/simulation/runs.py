@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
@@ -215,7 +216,9 @@ def _run_stack(population: _Population, stack: tuple[int, int]) -> tuple[Vector,
     if values is None:
         width = plan.target.sensitivity / np.sqrt(dimension)
         drawn = BitStream(root.derive(first, "values")).uniform(count * parties * dimension) * width
-        stacked = plan.protocol.project_to_domain(drawn.reshape(count * parties, dimension), np.ones(count * parties))
+        stacked = plan.protocol.TRAITS.inputs.fitted(
+            plan.protocol, drawn.reshape(count * parties, dimension), np.ones(count * parties)
+        )
     else:
         stacked = np.tile(values, (count, 1))
     total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
@@ -226,8 +229,9 @@ def _run_stack(population: _Population, stack: tuple[int, int]) -> tuple[Vector,
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
-    decode = partial(plan.protocol.decode, parties)
-    estimates = [decode(total, float(weight)) for total, weight in zip(sums[done], weights[done], strict=True)]
+    estimates = [
+        decoded(plan.protocol, parties, total, float(weight)) for total, weight in zip(sums[done], weights[done], strict=True)
+    ]
     return np.array(estimates).reshape(-1, dimension), truth[done], done
 
 

@@ -19,6 +19,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.traits import grid_of
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, InsecureSilentPopulation, InsecureStackedNoise
 from quietmean.testing.comparison import assert_same_transcript
 from quietmean.transcript import LockstepResult, run_lockstep
@@ -29,7 +30,7 @@ TOLERANCE = 1e-12
 
 def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
-    values = execution.protocol.project_to_domain(values, execution.weights)
+    values = execution.protocol.TRAITS.inputs.fitted(execution.protocol, values, execution.weights)
     check_file(execution)
     if execution.protocol.traits.linear:
         check_transcript(execution)
@@ -275,7 +276,7 @@ def _rounding(execution: Execution) -> float:
     A rounded share errs at both ends, mixing does not enlarge the sum of all errors, and what is kept although it was used counts
     twice until it is settled. Twice the injections, where two runs on the grid are compared.
     """
-    grid = execution.protocol.grid or execution.protocol.numbers().step
+    grid = grid_of(execution.protocol) or execution.protocol.numbers().step
     schedule, settled = execution.schedule, len(execution.trace.settled)
     steps = execution.parties * (schedule.rounds + 1) + int(schedule.out_degree.sum())
     return float(grid * steps * 3**settled)

@@ -23,6 +23,11 @@ DEVIATION = "a standard deviation is a finite number >= 0"
 RATIOS = np.geomspace(1e-2, 1e4, 121)
 
 
+def check_parties(protocol: GroupMasks, parties: int) -> None:
+    if protocol.group_size > parties:
+        raise InputError(f"group_size is {protocol.group_size} with {parties} parties: choose 2..{parties}")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GroupMasks(Mechanism):
     """Parties are put into random public groups. All pairs of a group share noise, which cancels in the group's sum.
@@ -32,7 +37,9 @@ class GroupMasks(Mechanism):
     """
 
     name = "group-masks"
-    TRAITS = Traits(summary="values are published under noise that cancels within small public groups")
+    TRAITS = Traits(
+        summary="values are published under noise that cancels within small public groups", check_parties=check_parties
+    )
     rounds = 1
 
     group_size: int = parameter(
@@ -44,10 +51,6 @@ class GroupMasks(Mechanism):
     sigma_star: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=DEVIATION)
     sigma_delta: float = parameter(help="standard deviation of every pair's noise", at_least=0, remedy=DEVIATION)
 
-    def check_parties(self, parties: int) -> None:
-        if self.group_size > parties:
-            raise InputError(f"group_size is {self.group_size} with {parties} parties: choose 2..{parties}")
-
     def design(self, target: Target) -> Design:
         """The least noise that hides a value among the honest parties of its group, whichever others collude or drop out.
 
@@ -57,7 +60,7 @@ class GroupMasks(Mechanism):
         from quietmean.privacy import mu_of_budget
 
         chosen = filled(self, group_size=min(target.parties, 2 * target.colluding + 4))
-        chosen.check_parties(target.parties)
+        check_parties(chosen, target.parties)
         honest = max(1, chosen.group_size - target.colluding)
         leak = 1 / honest + (1 - 1 / honest) / (1 + honest * RATIOS)
         star = leak * (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2

@@ -19,7 +19,7 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, to_collector, with_collector
-from quietmean.protocols.discrete import DiscreteNoise, least_deviation
+from quietmean.protocols.discrete import ON_GRID, DiscreteNoise, least_deviation, step_of
 from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Server, Traits
@@ -87,6 +87,10 @@ class CentralDpParty:
         return self._schedule.senders(1, self._party)
 
 
+def _check_parties(protocol: CentralDP, parties: int) -> None:
+    check_collector(protocol.aggregator, parties, "curator")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CentralDP(DiscreteNoise, Mechanism):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
@@ -106,6 +110,9 @@ class CentralDP(DiscreteNoise, Mechanism):
         batchable=False,
         can_draw=lambda protocol, drawn: drawn.to_lists() == [to_collector(drawn.parties, protocol.aggregator)],
         exposed=True,
+        grid=step_of,
+        inputs=ON_GRID,
+        check_parties=_check_parties,
     )
     rounds = 1
 
@@ -125,9 +132,6 @@ class CentralDP(DiscreteNoise, Mechanism):
         to = self.aggregator
         return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))
 
-    def check_parties(self, parties: int) -> None:
-        check_collector(self.aggregator, parties, "curator")
-
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma=star)
 
@@ -138,7 +142,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         """
         from quietmean.privacy import mu_of_budget
 
-        self.check_parties(target.parties)
+        check_collector(self.aggregator, target.parties, "curator")
         mu = mu_of_budget(target.epsilon, target.delta)
         grid = self.on_grid(target, [least_deviation(target.sensitivity, mu)])
         sigma = least_deviation(target.sensitivity, mu, grid.get("step", 0.0))
@@ -165,7 +169,7 @@ class CentralDP(DiscreteNoise, Mechanism):
         return self.own_bound(schedule.parties, sensitivity, "the curator's noise")
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return CentralDpParty(self.sigma, self.numbers(), self.aggregator, schedule, party, value, weight, noise)
 
     def population(

@@ -37,7 +37,7 @@ from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
 from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
 from quietmean.protocols.packed_sharing.spec import BALL, BOX
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Checks, Traits, Volume
+from quietmean.protocols.traits import AcceptedValues, Checks, Planning, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -105,6 +105,26 @@ _ASSUMPTIONS = (
 )
 
 
+def _check_parties(protocol: CommitteeSharing, parties: int) -> None:
+    protocol.parameters(parties)
+
+
+def _noise_variance(protocol: CommitteeSharing, target: Target) -> float:
+    return predicted_error(protocol.parameters(target.parties), target.responding)
+
+
+def _planned_for(protocol: CommitteeSharing, target: Target, domain: InputDomain) -> CommitteeSharing:
+    """Itself where the domain lies in its region, else on a grid for the box around the domain."""
+    same_numbers = bool(domain.statement.records) == bool(protocol.bits_of_record)
+    if (same_numbers and value_region(protocol, target, 1.0).contains(domain)) or target.committee is None:
+        return protocol
+    return CommitteeSharing.of(_designed(target, target.committee, domain))
+
+
+def _rounding_step(protocol: CommitteeSharing) -> float:
+    return protocol.step
+
+
 class CommitteeSharing(CommitteeFields, Mechanism):
     """Contributions in one message each, whose sum members of a committee open with noise of their own."""
 
@@ -125,6 +145,11 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         ignores_unused=True,
         fixed_schedule=True,
         unpromised_if_read="a contribution is encrypted to members, and nobody else reads it",
+        check_parties=_check_parties,
+        inputs=AcceptedValues(input_domain, value_region, planned_for=_planned_for),
+        planning=Planning(noise_variance=_noise_variance),
+        # Whose contributions are in the sum is agreed on.
+        checks=Checks(rounding_step=_rounding_step, weights_are_agreed=True),
     )
     rounds = 1
 
@@ -169,8 +194,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
                 "contributors; more members open every contribution.",
             ),
         )
-        # Whose contributions are in the sum is agreed on.
-        checks = Checks(contributions=self.verified, by=self._checked_by, weights_are_agreed=True)
+        checks = replace(self.TRAITS.checks, contributions=self.verified, by=self._checked_by)
         # Where products are checked, a contribution is one record.
         records, largest = self.bits_of_record > 0, self.largest_weight
         return replace(self.TRAITS, assumptions=assumptions, checks=checks, needs_records=records, largest_weight=largest)
@@ -182,22 +206,6 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         needed = self.colluding + self.secrets
         corrected = wrong_sums_corrected(self.sums, needed, self.colluding)
         return {"sums": self.sums, "needed": needed, "lies_excluded": self.sums - needed - corrected}
-
-    def check_parties(self, parties: int) -> None:
-        self.parameters(parties)
-
-    value_region = value_region
-    input_domain = input_domain
-
-    def noise_variance(self, target: Target) -> float:
-        return predicted_error(self.parameters(target.parties), target.responding)
-
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """Itself where the domain lies in its region, else on a grid for the box around the domain."""
-        same_numbers = bool(domain.statement.records) == bool(self.bits_of_record)
-        if (same_numbers and self.value_region(target).contains(domain)) or target.committee is None:
-            return self
-        return type(self).of(_designed(target, target.committee, domain))
 
     @property
     def noise_of_sum(self) -> float:
@@ -237,10 +245,6 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return trace.finished
-
-    @property
-    def rounding_step(self) -> float:
-        return self.step
 
     def numbers(self) -> Numbers:
         """Values are real until they are dealt. Where products are checked, what they are is known on the grid only."""

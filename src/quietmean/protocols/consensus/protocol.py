@@ -17,11 +17,12 @@ from quietmean.core.schema import AUTO, OPEN, given_value, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols import literature
-from quietmean.protocols.consensus.design import complete, designed, quantisation_error, refuse_overload_of
+from quietmean.protocols.consensus.design import complete, designed, quantisation_error
 from quietmean.protocols.consensus.party import ConsensusParty, holds_back
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import most_bytes, packed_size
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
+from quietmean.protocols.discrete import ON_GRID
 from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.mechanism import NOTHING_BOUNDS, Closing, Design, Mechanism
 from quietmean.protocols.target import Target
@@ -63,6 +64,14 @@ def _reach(protocol: Consensus, schedule: Schedule, trace: ExecutionTrace, weigh
     return value_reach(protocol, schedule, trace, weights)
 
 
+def _parts(protocol: Consensus, schedule: Schedule, trace: ExecutionTrace) -> Array:
+    if not protocol.keeps_edges:
+        return protocol.contributors(schedule, trace).astype(np.float64)
+    from quietmean.protocols.consensus.error import value_parts
+
+    return value_parts(protocol, schedule, trace) * protocol.contributors(schedule, trace)
+
+
 class Consensus(ConsensusParameters, Mechanism):
     """PDMM or ADMM on a graph; noise on the edges never reaches the result, noise on the values does."""
 
@@ -90,6 +99,8 @@ class Consensus(ConsensusParameters, Mechanism):
         transcript_is_full=False,
         checks=Checks(reach=_reach, tails=_tails),
         unpromised_if_read=f"an edge whose first message is read hides nothing; {ALL_AFTER_FIRST} is what it always counts with",
+        inputs=ON_GRID,
+        parts=_parts,
     )
     # Not one of the protocols that are compared by default: a plan with dropouts is refused.
     # Over an edge that it has given up, though the other end may not have.
@@ -104,11 +115,6 @@ class Consensus(ConsensusParameters, Mechanism):
     def resolved(self, parties: int) -> Self:
         require_complete(self)
         return complete(self, parties)
-
-    def template(self, target: Target) -> Self:
-        template = super().template(target)
-        refuse_overload_of(self, template)
-        return template
 
     def defaults(self, target: Target) -> dict[str, Any]:
         usual = {"theta": 0.2, "c": AUTO, "local_noise": "gaussian"}
@@ -179,7 +185,7 @@ class Consensus(ConsensusParameters, Mechanism):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean.
 
-        Where no edge is given up, what a party left on its edges stays in the mean: it counts in part (:meth:`parts`).
+        Where no edge is given up, what a party left on its edges stays in the mean: it counts in part (:attr:`Traits.parts`).
         """
         from quietmean.protocols.consensus.edges_in_use import Deliveries, edges_in_use
 
@@ -191,13 +197,6 @@ class Consensus(ConsensusParameters, Mechanism):
         # Where nobody has a result nobody is in it.
         together: Mask = counting & (group == int(np.argmax(sizes))) & bool(sizes.any())
         return together
-
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
-        if not self.keeps_edges:
-            return super().parts(schedule, trace)
-        from quietmean.protocols.consensus.error import value_parts
-
-        return value_parts(self, schedule, trace) * self.contributors(schedule, trace)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         """On a grid the bound for whole numbers; without one, that of the view in real arithmetic."""
@@ -211,7 +210,7 @@ class Consensus(ConsensusParameters, Mechanism):
         return static_schedule(self.edges, parties, self.rounds)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> ConsensusParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return ConsensusParty(self, party, value, weight, noise)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:

@@ -254,11 +254,6 @@ class ConsensusParameters(GraphParameters, DiscreteNoise):
         return self.sigma_local
 
     @property
-    def grid(self) -> float:
-        # Messages after the first are no multiples of the step.
-        return 0.0
-
-    @property
     def keeps_edges(self) -> bool:
         """Say if all edges that were opened stay."""
         return self.patience > self.iterations

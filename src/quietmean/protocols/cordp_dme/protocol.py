@@ -40,10 +40,11 @@ from quietmean.protocols.cordp_dme.party import (
     population,
     sparse_pairs,
 )
-from quietmean.protocols.mechanism import Design, Mechanism
+from quietmean.protocols.discrete import check_on_grid, grid_region, step_of
+from quietmean.protocols.mechanism import Design, Mechanism, template_of
 from quietmean.protocols.publishing import ALL_PUBLISHED
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Checks, PlanningCost, Traits
+from quietmean.protocols.traits import AcceptedValues, Checks, Planning, PlanningCost, Traits, unit_cube
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -71,6 +72,64 @@ def _released_variance(protocol: CorDPDME, schedule: Schedule, trace: ExecutionT
     return _noise_of_sum(protocol, schedule, counted) / float(weights[counted].sum()) ** 2
 
 
+def _check_parties(protocol: CorDPDME, parties: int) -> None:
+    """Raises :class:`InputError` for an unknown aggregator, and for an odd or impossible number of partners."""
+    check_collector(protocol.aggregator, parties)
+    partners = protocol.partners
+    if partners is not None and (partners < 2 or partners % 2 or partners >= parties):
+        raise InputError(
+            f"partners is {partners} with {parties} parties: choose an even number >= 2 and below the number of parties, "
+            "or leave it out to share noise with everybody"
+        )
+
+
+def _planned_for(protocol: CorDPDME, target: Target, domain: InputDomain) -> CorDPDME:
+    """With a ball around 0 that holds any domain, unless another one was asked for."""
+    by_default = protocol.decoder == MeanDecoder.BIASED and protocol.radius == round_up(target.sensitivity / 2)
+    held = Ball(size=target.dimension, radius=protocol.radius).contains(domain) if protocol.radius is not None else True
+    return replace(protocol, radius=round_up(domain.farthest(0.0))) if by_default and not held else protocol
+
+
+def _domain(protocol: CorDPDME, target: Target) -> InputDomain:
+    """The ball of the stated radius, no wider than the sensitivity; without a radius as for other protocols."""
+    if protocol.radius is None:
+        return unit_cube(protocol, target)
+    return InputDomain.ball(target.dimension, min(protocol.radius, target.sensitivity / 2))
+
+
+def _region(protocol: CorDPDME, target: Target, weight: float) -> Box | Ball | None:
+    """The ball of the stated radius, for which its decoder and its error are made; without a radius that of the grid."""
+    if protocol.radius is None:
+        return grid_region(protocol, target, weight)
+    return Ball(size=target.dimension, radius=weight * protocol.radius)
+
+
+def _figures(protocol: CorDPDME, target: Target) -> dict[str, Any]:
+    """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
+    degree = protocol.degree(target.parties)
+    sigma2 = protocol.sigma_own**2 + degree * protocol.sigma_pair**2
+    responding = target.responding
+    unbiased = _error(replace(protocol, decoder=MeanDecoder.UNBIASED), target, responding)
+    figures = {
+        "responding": responding,
+        "sigma2": sigma2,
+        "rho": -(protocol.sigma_pair**2) / sigma2 if sigma2 else 0.0,
+        "mse_unbiased": unbiased,
+    }
+    if protocol.radius is not None:
+        figures["mse_biased"] = biased_mse(unbiased, protocol.radius)
+        figures["epsilon_on_ball"] = _epsilon_on_ball(target, protocol.radius)
+    unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
+    least_variance = least_error(target.parties, responding, target.colluding, unit)
+    figures["mse_unbiased_least"] = target.dimension * least_variance / responding
+    return figures
+
+
+def _noise_variance(protocol: CorDPDME, target: Target) -> float:
+    """Before the biased decoder shrinks the mean: the most that its error can be."""
+    return _predicted(replace(protocol, decoder=MeanDecoder.UNBIASED), target)[0]
+
+
 class CorDPDME(CordpDmeParameters, Mechanism):
     """One round. Before it every pair expands its shared noise; in it each party publishes one message, or sends it.
 
@@ -87,18 +146,13 @@ class CorDPDME(CordpDmeParameters, Mechanism):
         assumptions=(SHARED_KEYS,),
         checks=Checks(own_release_variance=_own_variance, released_variance=_released_variance),
         unpromised_if_read="its messages go to a collector, and what each alone would tell is not planned for",
+        grid=step_of,
+        check_parties=_check_parties,
+        inputs=AcceptedValues(_domain, _region, check=check_on_grid, planned_for=_planned_for),
+        planning=Planning(noise_variance=_noise_variance, figures=_figures),
+        decode=decode_total,
     )
     rounds = 1
-
-    def check_parties(self, parties: int) -> None:
-        """Raises :class:`InputError` for an unknown aggregator, and for an odd or impossible number of partners."""
-        check_collector(self.aggregator, parties)
-        partners = self.partners
-        if partners is not None and (partners < 2 or partners % 2 or partners >= parties):
-            raise InputError(
-                f"partners is {partners} with {parties} parties: choose an even number >= 2 and below the number of parties, "
-                "or leave it out to share noise with everybody"
-            )
 
     @cached_property
     def traits(self) -> Traits:
@@ -119,9 +173,9 @@ class CorDPDME(CordpDmeParameters, Mechanism):
 
     def design(self, target: Target) -> Design:
         """The optimum by formula; on a sparse graph where all coalitions can be tried, by exact accounting of all."""
-        template = self._with_radius(target.sensitivity / 2).template(target)
+        start: CorDPDME = template_of(self._with_radius(target.sensitivity / 2), target)
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        levels, certificate = template._levels(target, unit)
+        levels, certificate = start._levels(target, unit)
         levels = levels._with_grid(target)
         noise, lost = _predicted(levels, target)
         return Design(levels, noise, lost, certificate)
@@ -160,51 +214,6 @@ class CorDPDME(CordpDmeParameters, Mechanism):
         """The parameters with a ball that the biased decoder can use, of this radius where none was asked for."""
         needed = self.decoder == MeanDecoder.BIASED and self.radius is None
         return replace(self, radius=round_up(least)) if needed else self
-
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """With a ball around 0 that holds any domain, unless another one was asked for."""
-        by_default = self.decoder == MeanDecoder.BIASED and self.radius == round_up(target.sensitivity / 2)
-        held = Ball(size=target.dimension, radius=self.radius).contains(domain) if self.radius is not None else True
-        return replace(self, radius=round_up(domain.farthest(0.0))) if by_default and not held else self
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """The ball of the stated radius, no wider than the sensitivity; without a radius as for other protocols."""
-        if self.radius is None:
-            return super().input_domain(target)
-        return InputDomain.ball(target.dimension, min(self.radius, target.sensitivity / 2))
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
-        """The ball of the stated radius, for which its decoder and its error are made; without a radius that of the grid."""
-        if self.radius is None:
-            return super().value_region(target, weight)
-        return Ball(size=target.dimension, radius=weight * self.radius)
-
-    def report_fields(self, target: Target) -> dict[str, Any]:
-        """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
-        degree = self.degree(target.parties)
-        sigma2 = self.sigma_own**2 + degree * self.sigma_pair**2
-        responding = target.responding
-        unbiased = _error(replace(self, decoder=MeanDecoder.UNBIASED), target, responding)
-        figures = {
-            "responding": responding,
-            "sigma2": sigma2,
-            "rho": -(self.sigma_pair**2) / sigma2 if sigma2 else 0.0,
-            "mse_unbiased": unbiased,
-        }
-        if self.radius is not None:
-            figures["mse_biased"] = biased_mse(unbiased, self.radius)
-            figures["epsilon_on_ball"] = _epsilon_on_ball(target, self.radius)
-        unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        least_variance = least_error(target.parties, responding, target.colluding, unit)
-        figures["mse_unbiased_least"] = target.dimension * least_variance / responding
-        return figures
-
-    def decode(self, parties: int, vector: Vector, weight: float, counted: int | None = None) -> Vector:
-        return decode_total(self, parties, vector, weight, counted)
-
-    def noise_variance(self, target: Target) -> float:
-        """Before the biased decoder shrinks the mean: the most that its error can be."""
-        return _predicted(replace(self, decoder=MeanDecoder.UNBIASED), target)[0]
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float | None:
         """The error of the biased decoder: shrunk noise, plus the square of the largest bias in one coordinate."""
@@ -249,7 +258,7 @@ class CorDPDME(CordpDmeParameters, Mechanism):
         return counted
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CordpDmeParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 
     population = population

@@ -18,6 +18,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, from_collector, to_collector, with_collector
+from quietmean.protocols.discrete import ON_GRID, step_of
 from quietmean.protocols.gopa.design import check_partners, expected_left_over, kept_information, least_present, peer_design
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
 from quietmean.protocols.gopa.party import (
@@ -37,9 +38,9 @@ from quietmean.protocols.gopa.party import (
     pair_chance,
 )
 from quietmean.protocols.gopa.population import population
-from quietmean.protocols.mechanism import Closing, Design, Mechanism
+from quietmean.protocols.mechanism import Closing, Design, Mechanism, template_of
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Checks, Traits, Volume
+from quietmean.protocols.traits import Checks, Planning, Traits, Volume
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -60,6 +61,29 @@ def _own_variance(protocol: GopaParameters, schedule: Schedule) -> Array | None:
         return None
     variance: Array = protocol.sigma_star**2 + schedule.partner_counts * protocol.sigma_delta**2
     return variance
+
+
+def _check_parties(protocol: GOPA, parties: int) -> None:
+    check_collector(protocol.aggregator, parties)
+    if protocol.aggregator is None:
+        check_partners(protocol.partners, protocol.least_partners, parties)
+    elif protocol.least_partners:
+        raise InputError(
+            f"least_partners is {protocol.least_partners} but party {protocol.aggregator} collects: what it publishes "
+            "is the total, leave one of the two out"
+        )
+
+
+def _finalised(protocol: GOPA, target: Target) -> GOPA:
+    """The parameters on a grid, with as much more noise as whole numbers need."""
+    from quietmean.privacy import GridLossConversion, mu_of_budget
+
+    gridded = replace(protocol, **protocol.on_grid(target, [protocol.sigma_star, protocol.sigma_delta]))
+    conversion = gridded._with_everyone(target.parties)
+    if not isinstance(conversion, GridLossConversion):
+        return gridded
+    more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
+    return replace(gridded, sigma_star=round_up(protocol.sigma_star * more), sigma_delta=round_up(protocol.sigma_delta * more))
 
 
 class GOPA(GopaParameters, Mechanism):
@@ -87,6 +111,10 @@ class GOPA(GopaParameters, Mechanism):
             "asked for, if it says truly who published"
         ),
         unpromised_if_read="what whole numbers cost is proven for messages that only its collector sees, or everybody",
+        grid=step_of,
+        inputs=ON_GRID,
+        check_parties=_check_parties,
+        planning=Planning(finalised=_finalised),
     )
 
     @cached_property
@@ -108,16 +136,6 @@ class GOPA(GopaParameters, Mechanism):
 
     def resolved(self, parties: int) -> Self:
         return super(GOPA, filled(self, partners=max(1, default_partners(parties)), least_partners=0)).resolved(parties)
-
-    def check_parties(self, parties: int) -> None:
-        check_collector(self.aggregator, parties)
-        if self.aggregator is None:
-            check_partners(self.partners, self.least_partners, parties)
-        elif self.least_partners:
-            raise InputError(
-                f"least_partners is {self.least_partners} but party {self.aggregator} collects: what it publishes is the total, "
-                "leave one of the two out"
-            )
 
     def defaults(self, target: Target) -> dict[str, Any]:
         if self.partners is not OPEN:
@@ -181,7 +199,7 @@ class GOPA(GopaParameters, Mechanism):
     def machine(
         self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> GopaPeer | GopaParty | GopaAggregator:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         if self.aggregator is None:
             return GopaPeer(self, schedule, party, value, weight, noise)
         kind = GopaAggregator if party == self.aggregator else GopaParty
@@ -195,27 +213,17 @@ class GOPA(GopaParameters, Mechanism):
             return None
         from quietmean.privacy import mu_of_budget
 
-        template = self.template(target)
+        start: GOPA = template_of(self, target)
         unit = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
-        left_over = expected_left_over(target, template.partners)
-        levels = peer_design(template.least_partners - target.colluding, left_over, unit)
-        parameters = template.with_noise(round_up(math.sqrt(levels.own)), round_up(math.sqrt(levels.pair))).finalize(target)
+        left_over = expected_left_over(target, start.partners)
+        levels = peer_design(start.least_partners - target.colluding, left_over, unit)
+        noisy = start.with_noise(round_up(math.sqrt(levels.own)), round_up(math.sqrt(levels.pair)))
+        parameters = _finalised(noisy, target)
         noise = (parameters.sigma_star**2 + left_over * parameters.sigma_delta**2) / target.responding
         certificate = (
             f"any coalition of {target.colluding}, by formula, in every history: {parameters.least_partners} partners or more"
         )
         return Design(parameters, noise, target.dropout_bias(target.responding), certificate)
-
-    def finalize(self, target: Target) -> Self:
-        """The parameters on a grid, with as much more noise as whole numbers need."""
-        from quietmean.privacy import GridLossConversion, mu_of_budget
-
-        gridded = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))
-        conversion = gridded._with_everyone(target.parties)
-        if not isinstance(conversion, GridLossConversion):
-            return gridded
-        more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
-        return replace(gridded, sigma_star=round_up(self.sigma_star * more), sigma_delta=round_up(self.sigma_delta * more))
 
     def _with_everyone(self, parties: int) -> LossConversion:
         """The bound for whole numbers if everybody is there; without a collector that for every history."""

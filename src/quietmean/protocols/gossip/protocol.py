@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.input_domain import Box
@@ -29,9 +29,28 @@ from quietmean.protocols.push_sum.parameters import (
 )
 from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Traits
+from quietmean.protocols.traits import AcceptedValues, Planning, Traits
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+def _finalised(protocol: Gossip, target: Target) -> Gossip:
+    if protocol.value_bits == 64:
+        return protocol
+    grid, largest = choose_grid(protocol.mixing, target)
+    return replace(protocol, grid=grid, largest_value=largest)
+
+
+def _region(protocol: Gossip, target: Target, weight: float) -> Box | None:
+    return region_of(protocol.mixing, target.dimension)
+
+
+def _check(protocol: Gossip, values: Vector) -> None:
+    check_room(protocol.mixing, values)
+
+
+def _parts(protocol: Gossip, schedule: Schedule, trace: ExecutionTrace) -> Array:
+    return parts_released(protocol.mixing, schedule, trace)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -47,6 +66,10 @@ class Gossip(Mechanism):
         unpromised_if_read="it has no privacy",
         reveals="every party's value to the parties that it sends to",
         transfers_mass=True,
+        grid=lambda protocol: protocol.grid,
+        inputs=AcceptedValues(region=_region, check=_check),
+        planning=Planning(finalised=_finalised),
+        parts=_parts,
     )
 
     rounds: int = parameter(**ROUNDS)
@@ -81,29 +104,14 @@ class Gossip(Mechanism):
     def defaults(self, target: Target) -> dict[str, Any]:
         return {"rounds": 4 * math.ceil(math.log2(target.parties)) + 10}
 
-    def finalize(self, target: Target) -> Self:
-        if self.value_bits == 64:
-            return self
-        grid, largest = choose_grid(self.mixing, target)
-        return replace(self, grid=grid, largest_value=largest)
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return make_schedule(self.schedule, seed, parties, self.rounds, self.out_degree)
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | None:
-        return region_of(self.mixing, target.dimension)
-
-    def check_values(self, values: Vector) -> None:
-        check_room(self.mixing, values)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return contributing(self.mixing, schedule, trace)
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
-        return parts_released(self.mixing, schedule, trace)
-
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return PushSumParty(self.mixing, schedule, party, value, weight, noise)
 
     def population(

@@ -25,7 +25,7 @@ from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, gr
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
 from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import PlanningCost, ReleaseGate, Traits
+from quietmean.protocols.traits import AcceptedValues, Planning, PlanningCost, ReleaseGate, Traits
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:
@@ -161,6 +161,48 @@ def _worst_coalition(parameters: PushSumParameters, schedule: Schedule, *of: Any
     return worst_coalition(parameters, schedule, *of)
 
 
+def _alternatives(protocol: IncA, target: Target) -> list[IncA]:
+    if protocol.rounds is OPEN and not isinstance(protocol.injection, Injection):
+        return [filled(protocol, rounds=rounds) for rounds in protocol._rounds_to_try(target)]
+    if protocol.injection is OPEN and protocol.noise != NoiseKind.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
+        return [filled(protocol, injection=injection) for injection in ("early", "incremental")]
+    return []
+
+
+def _finalised(protocol: IncA, target: Target) -> IncA:
+    """The parameters on a grid, with as much more noise as whole numbers need."""
+    if protocol.noise == NoiseKind.INSECURE_FLOAT64:
+        if protocol.value_bits == 64:
+            return protocol
+        grid, largest = choose_grid(protocol, target)
+        return replace(protocol, grid=grid, largest_value=largest, dimension=target.dimension)
+    if not is_private(protocol):
+        return protocol
+    from quietmean.privacy import mu_of_budget
+    from quietmean.protocols.inca.loss import own_noise_loss, planned_loss
+
+    gridded = replace(protocol, **whole_grid(protocol, target))
+    loss: GridLossConversion
+    if not gridded.sigma_delta:
+        loss = own_noise_loss(gridded, target.parties)
+    else:
+        loss = planned_loss(gridded, gridded.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
+    more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
+    levels: dict[str, Any] = {
+        name: round_up(getattr(protocol, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")
+    }
+    return replace(gridded, **levels)
+
+
+def _figures(protocol: IncA, target: Target) -> dict[str, Any]:
+    """With a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
+    return grid_figures(protocol, protocol.draw_schedule(target.parties, Seed.public("figures")), target)
+
+
+def _region(protocol: IncA, target: Target, weight: float) -> Box | None:
+    return region_of(protocol, target.dimension)
+
+
 class IncA(PushSumParameters, Mechanism):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
@@ -174,6 +216,10 @@ class IncA(PushSumParameters, Mechanism):
         planning_cost=PlanningCost(seconds_a_party=1.2e-2),
         gate=ReleaseGate(hidden_variance, guarded, _worst_coalition),
         counts_intercepted=True,
+        grid=lambda protocol: protocol.grid,
+        inputs=AcceptedValues(region=_region, check=check_room),
+        planning=Planning(_alternatives, _finalised, figures=_figures),
+        parts=parts_released,
     )
 
     def defaults(self, target: Target) -> dict[str, Any]:
@@ -186,13 +232,6 @@ class IncA(PushSumParameters, Mechanism):
         usual = "early" if early else "incremental"
         own = default_rounds(target.parties, target.eavesdropping)
         return {"rounds": given.rounds if isinstance(given, Injection) else own, "injection": usual}
-
-    def alternatives(self, target: Target) -> list[Self]:
-        if self.rounds is OPEN and not isinstance(self.injection, Injection):
-            return [filled(self, rounds=rounds) for rounds in self._rounds_to_try(target)]
-        if self.injection is OPEN and self.noise != NoiseKind.INSECURE_FLOAT64 and target.parties <= MOST_EARLY:
-            return [filled(self, injection=injection) for injection in ("early", "incremental")]
-        return []
 
     def _rounds_to_try(self, target: Target) -> list[int]:
         """From as many as connect the honest parties to half the number of parties; more help against what leavers leave."""
@@ -223,51 +262,14 @@ class IncA(PushSumParameters, Mechanism):
         gate = self.TRAITS.gate if self.sigma_delta else None
         return replace(self.TRAITS, gate=gate, refunds=not self.grid)
 
-    def finalize(self, target: Target) -> Self:
-        """The parameters on a grid, with as much more noise as whole numbers need."""
-        if self.noise == NoiseKind.INSECURE_FLOAT64:
-            if self.value_bits == 64:
-                return self
-            grid, largest = choose_grid(self, target)
-            return replace(self, grid=grid, largest_value=largest, dimension=target.dimension)
-        if not is_private(self):
-            return self
-        from quietmean.privacy import mu_of_budget
-        from quietmean.protocols.inca.loss import own_noise_loss, planned_loss
-
-        gridded = replace(self, **whole_grid(self, target))
-        loss: GridLossConversion
-        if not gridded.sigma_delta:
-            loss = own_noise_loss(gridded, target.parties)
-        else:
-            loss = planned_loss(gridded, gridded.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
-        more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
-        levels: dict[str, Any] = {
-            name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")
-        }
-        return replace(gridded, **levels)
-
-    def report_fields(self, target: Target) -> dict[str, Any]:
-        """With a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
-        return grid_figures(self, self.draw_schedule(target.parties, Seed.public("figures")), target)
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return make_schedule(self.schedule, seed, parties, self.rounds, self.out_degree)
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Box | None:
-        return region_of(self, target.dimension)
-
-    def check_values(self, values: Vector) -> None:
-        check_room(self, values)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return contributing(self, schedule, trace)
 
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
-        return parts_released(self, schedule, trace)
-
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PushSumParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return PushSumParty(self, schedule, party, value, weight, noise)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:

@@ -15,7 +15,7 @@ from quietmean.core.party import NoiseSource, PartyId, Release, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.discrete import DiscreteNoise, least_deviation
+from quietmean.protocols.discrete import ON_GRID, DiscreteNoise, least_deviation, step_of
 from quietmean.protocols.mechanism import Design, Mechanism
 from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.target import Target
@@ -51,6 +51,8 @@ class LocalDP(DiscreteNoise, Mechanism):
         already_public=ALL_PUBLISHED,
         checks=Checks(own_release_variance=_own_variance),
         exposed=True,
+        grid=step_of,
+        inputs=ON_GRID,
     )
     rounds = 1
 
@@ -91,7 +93,7 @@ class LocalDP(DiscreteNoise, Mechanism):
         return self.own_bound(schedule.parties, sensitivity, "the party's own noise")
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return LocalDpParty(self.sigma, self.numbers(), value, weight, noise)
 
     def population(

@@ -68,11 +68,6 @@ class MuffliatoParameters(DiscreteNoise):
             raise InputError(f"momentum is {self.momentum!r}: choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2")
 
     @property
-    def grid(self) -> float:
-        """0: what is sent are mixtures of noisy values, and these are no multiples of the step any more."""
-        return 0.0
-
-    @property
     def own_deviation(self) -> float:
         return self.sigma
 

@@ -17,8 +17,8 @@ from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols import literature
-from quietmean.protocols.discrete import least_deviation
-from quietmean.protocols.mechanism import Design, Mechanism
+from quietmean.protocols.discrete import ON_GRID, least_deviation
+from quietmean.protocols.mechanism import Design, Mechanism, template_of
 from quietmean.protocols.muffliato.party import (
     ACCELERATED,
     MuffliatoParameters,
@@ -29,7 +29,7 @@ from quietmean.protocols.muffliato.party import (
     population,
 )
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Checks, PlanningCost, Traits
+from quietmean.protocols.traits import Checks, Planning, PlanningCost, Traits
 from quietmean.randomness import BitStream, Seed
 
 
@@ -109,6 +109,22 @@ def _reach(protocol: Muffliato, schedule: Schedule, trace: ExecutionTrace, weigh
     return float((sizes[finished] / np.abs(total[finished])).max(initial=1.0))
 
 
+def _figures(protocol: Muffliato, target: Target) -> dict[str, Any]:
+    degree = int(protocol.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
+    order_two = (2.0, protocol.rounds, degree, target.parties, protocol.sigma, target.sensitivity)
+    return {
+        "pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two),
+        "pairwise_network_renyi_epsilon_is": "in real arithmetic, mean over observers: no bound for any one observer",
+    }
+
+
+def _parts(protocol: Muffliato, schedule: Schedule, trace: ExecutionTrace) -> Array:
+    parts = np.zeros(schedule.parties)
+    for own, shares in protocol.shares(schedule, trace):
+        parts[own] = shares[trace.finished].sum(axis=0)
+    return parts
+
+
 class Muffliato(MuffliatoParameters, Mechanism):
     """Nothing is released: every party ends with an estimate of its own, computed from the gossip messages alone.
 
@@ -131,6 +147,9 @@ class Muffliato(MuffliatoParameters, Mechanism):
         planning_cost=PlanningCost(seconds=1.5e-7),
         checks=Checks(reach=_reach),
         counts_intercepted=True,
+        inputs=ON_GRID,
+        planning=Planning(figures=_figures),
+        parts=_parts,
     )
 
     def resolved(self, parties: int) -> Self:
@@ -154,21 +173,13 @@ class Muffliato(MuffliatoParameters, Mechanism):
         grid = self.on_grid(target, [sigma])
         if grid:
             sigma = least_deviation(target.sensitivity, mu, grid["step"])
-        parameters = replace(self.template(target), sigma=sigma, **grid)
+        parameters: Muffliato = replace(template_of(self, target), sigma=sigma, **grid)
         if self.rounds is OPEN and target.unit.within_party:
             # Sums over records differ between parties by as much as their numbers do.
             parameters = replace(parameters, rounds=parameters._rounds_to(_CONVERGED, target.parties))
         squares, bias = parameters._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
         return Design(parameters, sigma**2 * squares, target.value_variance * bias, certificate)
-
-    def report_fields(self, target: Target) -> dict[str, Any]:
-        degree = int(self.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
-        order_two = (2.0, self.rounds, degree, target.parties, self.sigma, target.sensitivity)
-        return {
-            "pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two),
-            "pairwise_network_renyi_epsilon_is": "in real arithmetic, mean over observers: no bound for any one observer",
-        }
 
     def _influence(self, target: Target) -> tuple[float, float]:
         """sum_j w_j^2 and sum_j (w_j - 1/n)^2 for the weights w in a party's estimate, averaged over executions and parties."""
@@ -220,14 +231,8 @@ class Muffliato(MuffliatoParameters, Mechanism):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """The parties whose values are in what somebody who finished holds: also of those who left after some exchanges."""
-        counted: Mask = self.parts(schedule, trace) != 0
+        counted: Mask = _parts(self, schedule, trace) != 0
         return counted
-
-    def parts(self, schedule: Schedule, trace: ExecutionTrace) -> Array:
-        parts = np.zeros(schedule.parties)
-        for own, shares in self.shares(schedule, trace):
-            parts[own] = shares[trace.finished].sum(axis=0)
-        return parts
 
     def shares(self, schedule: Schedule, trace: ExecutionTrace) -> Iterator[tuple[Ints, Array]]:
         """Some of the parties (m,), and how much of each one's value every party holds in the end: (n, m)."""
@@ -247,7 +252,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
         return self.own_bound(schedule.parties, sensitivity, "the party's own noise")
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> MuffliatoParty:
-        self.check_values(value)
+        self.TRAITS.inputs.check(self, value)
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 
     population = population

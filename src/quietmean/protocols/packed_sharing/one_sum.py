@@ -11,9 +11,10 @@ from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.mechanism import Mechanism, Releases
+from quietmean.protocols.mechanism import Releases
 from quietmean.protocols.packed_sharing.spec import BALL
 from quietmean.protocols.target import Target
+from quietmean.protocols.traits import unit_cube
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 
@@ -43,7 +44,7 @@ def sum_released(by: Mask, values: Vector, vector: Vector, weight: float) -> Rel
     return Releases(np.where(by[:, None], vector, np.zeros_like(values)), np.where(by, weight, 0.0), by)
 
 
-def value_region(protocol: Any, target: Target, weight: float = 1.0) -> Box | Ball:
+def value_region(protocol: Any, target: Target, weight: float) -> Box | Ball:
     """The box or the ball around the ``centre`` of a protocol, of half width or radius ``clip``, for a public weight."""
     middle, reach = weight * protocol.centre, weight * protocol.clip
     if protocol.region == BALL:
@@ -55,4 +56,4 @@ def input_domain(protocol: Any, target: Target) -> InputDomain:
     """The ball or the box of the region, no wider than the sensitivity."""
     if protocol.region == BALL:
         return InputDomain.ball(target.dimension, min(protocol.clip, target.sensitivity / 2), protocol.centre)
-    return Mechanism.input_domain(protocol, target)
+    return unit_cube(protocol, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, 
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import WRAPS, Attack, Checks, MessageAttack, Traits, Volume
+from quietmean.protocols.traits import WRAPS, AcceptedValues, Attack, Checks, MessageAttack, Planning, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -100,6 +100,27 @@ def _opening(
     )
 
 
+def _planned_for(protocol: PackedSharing, target: Target, domain: InputDomain) -> PackedSharing:
+    """Itself where the domain lies in its region, else on a grid for any domain as large as this one."""
+    if value_region(protocol, target, 1.0).contains(domain):
+        return protocol
+    gridless = replace(protocol, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
+    return designed(gridless, target, domain.largest)[0]
+
+
+def _noise_variance(protocol: PackedSharing, target: Target) -> float:
+    return expected_error(target, protocol.minimum, protocol.party_variance)[0]
+
+
+def _fitted(protocol: PackedSharing, values: Vector, weights: Array) -> Vector:
+    """Values with as many coordinates as the plan has: some left out, or all repeated."""
+    return values[:, np.arange(protocol.dimension) % values.shape[1]]
+
+
+def _rounding_step(protocol: PackedSharing) -> float:
+    return protocol.step
+
+
 class PackedSharing(PackedSharingParameters, Mechanism):
     """Secret sharing between peers (Ben-Or, Goldwasser and Wigderson 1988; packed: Franklin and Yung 1992) of noisy values.
 
@@ -131,6 +152,11 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         can_draw=lambda protocol, drawn: is_drawn(drawn),
         usual_rounds=USUAL_ROUNDS,
         attack=Attack(opening=_opening),
+        check_parties=check_numbers,
+        inputs=AcceptedValues(input_domain, value_region, _fitted, planned_for=_planned_for),
+        planning=Planning(noise_variance=_noise_variance, figures=lambda protocol, target: dict(figures(protocol, target))),
+        # Whose inputs are in the sum is agreed on.
+        checks=Checks(rounding_step=_rounding_step, weights_are_agreed=True),
     )
 
     @cached_property
@@ -144,8 +170,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
             ),
             _ATTENDANCE,
         )
-        # Whose inputs are in the sum is agreed on.
-        checks = Checks(by=self._checked_by, unnoticed=self._unnoticed, weights_are_agreed=True)
+        checks = replace(self.TRAITS.checks, by=self._checked_by, unnoticed=self._unnoticed)
         return replace(self.TRAITS, assumptions=assumptions, checks=checks, largest_weight=self.largest_weight)
 
     @property
@@ -164,31 +189,8 @@ class PackedSharing(PackedSharingParameters, Mechanism):
     def resolved(self, parties: int) -> Self:
         return super(PackedSharing, filled(self, **DEFAULTS)).resolved(parties)
 
-    def check_parties(self, parties: int) -> None:
-        check_numbers(self, parties)
-
     def design(self, target: Target) -> Design:
         return Design(*designed(self, target))
-
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """Itself where the domain lies in its region, else on a grid for any domain as large as this one."""
-        if self.value_region(target).contains(domain):
-            return self
-        gridless = replace(self, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
-        return designed(gridless, target, domain.largest)[0]
-
-    value_region = value_region
-    input_domain = input_domain
-
-    def noise_variance(self, target: Target) -> float:
-        return expected_error(target, self.minimum, self.party_variance)[0]
-
-    def report_fields(self, target: Target) -> dict[str, Any]:
-        return dict(figures(self, target))
-
-    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
-        """Values with as many coordinates as the plan has: some left out, or all repeated."""
-        return values[:, np.arange(self.dimension) % values.shape[1]]
 
     # --- what happens ---
 
@@ -221,10 +223,6 @@ class PackedSharing(PackedSharingParameters, Mechanism):
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return self.outcome(schedule, trace).inputs
-
-    @property
-    def rounding_step(self) -> float:
-        return self.step
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)

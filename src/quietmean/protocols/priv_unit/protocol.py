@@ -20,7 +20,7 @@ from quietmean.protocols.mechanism import Design, Mechanism, Releases
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability, direction_of, report
 from quietmean.protocols.publishing import ALL_PUBLISHED, PublishingParty
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Checks, Traits
+from quietmean.protocols.traits import AcceptedValues, Checks, Traits
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
@@ -61,6 +61,22 @@ def _report_reach(protocol: PrivUnitParameters, dimension: int, chance: float) -
     return math.sqrt(2 * math.log(2 * dimension * likelier / chance)) / protocol.mean_along
 
 
+def _domain(protocol: PrivUnitG, target: Target) -> InputDomain:
+    """The unit ball; what lies inside of it is scaled to its surface."""
+    return InputDomain.ball(target.dimension, _DIAMETER / 2)
+
+
+def _fitted(protocol: PrivUnitG, values: Vector, weights: Array) -> Vector:
+    """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
+    length = np.linalg.norm(values, axis=1)
+    first = np.eye(1, values.shape[1])
+    # Divided twice, so that the squares of tiny entries do not vanish.
+    largest = np.abs(values).max(axis=1)
+    scaled = np.where(length[:, None] > 0, values / np.where(largest > 0, largest, 1.0)[:, None], first)
+    fitting: Vector = scaled / np.linalg.norm(scaled, axis=1)[:, None] * weights[:, None]
+    return fitting
+
+
 class PrivUnitG(PrivUnitParameters, Mechanism):
     """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
@@ -83,6 +99,7 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         needs_records=True,
         already_public=ALL_PUBLISHED,
         checks=Checks(tails=_tails, own_release_variance=_own_variance, report_reach=_report_reach),
+        inputs=AcceptedValues(_domain, fitted=_fitted),
     )
     rounds = 1
 
@@ -105,20 +122,6 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         error = parameters.error(target.dimension) / (target.dimension * responding)
         lost = target.dropout_bias(responding)
         return Design(parameters, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """The unit ball; what lies inside of it is scaled to its surface."""
-        return InputDomain.ball(target.dimension, _DIAMETER / 2)
-
-    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
-        """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
-        length = np.linalg.norm(values, axis=1)
-        first = np.eye(1, values.shape[1])
-        # Divided twice, so that the squares of tiny entries do not vanish.
-        largest = np.abs(values).max(axis=1)
-        scaled = np.where(length[:, None] > 0, values / np.where(largest > 0, largest, 1.0)[:, None], first)
-        fitting: Vector = scaled / np.linalg.norm(scaled, axis=1)[:, None] * weights[:, None]
-        return fitting
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)

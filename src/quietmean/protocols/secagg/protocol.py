@@ -28,7 +28,7 @@ from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientPart
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.worst_case import least_unknown_of_each
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import WRAPS, Checks, PlanningCost, Server, Traits, Volume
+from quietmean.protocols.traits import WRAPS, AcceptedValues, Checks, Planning, PlanningCost, Server, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
@@ -37,6 +37,34 @@ if TYPE_CHECKING:
 
 # Bytes on real runs: for each partner (keys, sealed shares there and back, opened shares), and besides.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
+
+
+def _check_parties(protocol: SecAgg, parties: int) -> None:
+    check_collector(protocol.aggregator, parties)
+    check_numbers(protocol, parties)
+
+
+def _rounding_step(protocol: SecAgg) -> float:
+    return protocol.granularity
+
+
+def _domain(protocol: SecAgg, target: Target) -> InputDomain:
+    """The ball to which values are clipped anyway, no wider than the sensitivity."""
+    return InputDomain.ball(target.dimension, min(protocol.clip, target.sensitivity / 2), protocol.centre)
+
+
+def _region(protocol: SecAgg, target: Target, weight: float) -> Ball:
+    return Ball(size=target.dimension, radius=weight * protocol.clip, centre=weight * protocol.centre)
+
+
+def _planned_for(protocol: SecAgg, target: Target, domain: InputDomain) -> SecAgg:
+    """Itself where the domain lies in its ball, or where that ball was asked for; else with one around the domain."""
+    held = _region(protocol, target, 1.0).contains(domain)
+    return protocol if held else around(protocol, target, domain, protocol.graph_failure(target.parties))
+
+
+def _noise_variance(protocol: SecAgg, target: Target) -> float:
+    return protocol.party_variance / counted_parties(target)
 
 
 class SecAgg(SecAggParameters, Mechanism):
@@ -65,16 +93,15 @@ class SecAgg(SecAggParameters, Mechanism):
         batchable=False,
         # Schedules of all rounds, to everybody.
         planning_cost=PlanningCost(numbers=10.0),
-        checks=Checks(unnoticed=(WRAPS,)),
+        checks=Checks(rounding_step=_rounding_step, unnoticed=(WRAPS,)),
+        check_parties=_check_parties,
+        inputs=AcceptedValues(_domain, _region, planned_for=_planned_for),
+        planning=Planning(noise_variance=_noise_variance),
     )
     rounds = ROUNDS
 
     def resolved(self, parties: int) -> Self:
         return super(SecAgg, filled(self, **DEFAULTS)).resolved(parties)
-
-    def check_parties(self, parties: int) -> None:
-        check_collector(self.aggregator, parties)
-        check_numbers(self, parties)
 
     @cached_property
     def traits(self) -> Traits:
@@ -110,10 +137,6 @@ class SecAgg(SecAggParameters, Mechanism):
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         return follow(self, schedule, trace).counted
 
-    @property
-    def rounding_step(self) -> float:
-        return self.granularity
-
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         counted = self.contributors(schedule, trace)
         return sum_error(counted, weights, counted.sum() * self.party_variance)
@@ -146,21 +169,6 @@ class SecAgg(SecAggParameters, Mechanism):
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return sum_transcript(schedule, self.contributors(schedule, trace), self.sigma, by=self.aggregator)
-
-    def input_domain(self, target: Target) -> InputDomain:
-        """The ball to which values are clipped anyway, no wider than the sensitivity."""
-        return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
-
-    def value_region(self, target: Target, weight: float = 1.0) -> Ball:
-        return Ball(size=target.dimension, radius=weight * self.clip, centre=weight * self.centre)
-
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """Itself where the domain lies in its ball, or where that ball was asked for; else with one around the domain."""
-        held = self.value_region(target).contains(domain)
-        return self if held else around(self, target, domain, self.graph_failure(target.parties))
-
-    def noise_variance(self, target: Target) -> float:
-        return self.party_variance / counted_parties(target)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension

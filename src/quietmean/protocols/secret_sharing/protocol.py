@@ -21,7 +21,7 @@ from quietmean.protocols.fields import EDGES_ARE_MADE
 from quietmean.protocols.mechanism import Closing, Mechanism, Releases
 from quietmean.protocols.secret_sharing.party import STEP_BITS, SecretSharingParameters, SecretSharingParty, SecretSharingState
 from quietmean.protocols.target import Target
-from quietmean.protocols.traits import Traits, Volume
+from quietmean.protocols.traits import AcceptedValues, Checks, Traits, Volume
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -61,6 +61,27 @@ _INCOMPLETE = (
 )
 
 
+def _planned_for(protocol: SecretSharing, target: Target, domain: InputDomain) -> SecretSharing:
+    """The parameters with a bound for as many units as a party may have, where that is more."""
+    needed = domain.largest * most_units(target)
+    if protocol.bound >= needed:
+        return protocol
+    return replace(protocol, bound=needed, iterations=OPEN).resolved(target.parties)
+
+
+def _region(protocol: SecretSharing, target: Target, weight: float) -> Box:
+    return Box(size=target.dimension, low=-protocol.bound, high=protocol.bound)
+
+
+def _fitted(protocol: SecretSharing, values: Vector, weights: Array) -> Vector:
+    """Values (n, d) clipped to [-1, 1]."""
+    return np.clip(values, -1.0, 1.0)
+
+
+def _rounding_step(protocol: SecretSharing) -> float:
+    return 2.0**-protocol.fraction_bits
+
+
 class SecretSharing(SecretSharingParameters, Mechanism):
     """Consensus on additive shares over the integers modulo p: exact sums, no noise."""
 
@@ -81,6 +102,8 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         tolerates_dropouts=False,
         overheard=True,
         fixed_schedule=True,
+        inputs=AcceptedValues(region=_region, fitted=_fitted, planned_for=_planned_for),
+        checks=Checks(rounding_step=_rounding_step),
     )
 
     def resolved(self, parties: int) -> Self:
@@ -105,13 +128,6 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         bound = {"bound": most_units(target)}
         return bound if self.edges is not OPEN else {**bound, "graph": "geometric"}
 
-    def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """The parameters with a bound for as many units as a party may have, where that is more."""
-        needed = domain.largest * most_units(target)
-        if self.bound >= needed:
-            return self
-        return replace(self, bound=needed, iterations=OPEN).resolved(target.parties)
-
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
         """All parties if every message arrived, else none: shape (n,)."""
         complete = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
@@ -123,19 +139,8 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> SecretSharingParty:
         return SecretSharingParty(self, party, value, weight, noise)
 
-    def value_region(self, target: Target, weight: float = 1.0) -> Box:
-        return Box(size=target.dimension, low=-self.bound, high=self.bound)
-
-    def project_to_domain(self, values: Vector, weights: Array) -> Vector:
-        """Values (n, d) clipped to [-1, 1]."""
-        return np.clip(values, -1.0, 1.0)
-
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return masked_values(self.edges, math.ldexp(self.modulus, -self.fraction_bits), schedule, trace)
-
-    @property
-    def rounding_step(self) -> float:
-        return 2.0**-self.fraction_bits
 
     def traffic(self, parties: int, dimension: int) -> Volume:
         return replace(super().traffic(parties, dimension), content_limit=1 + self.number_bytes * dimension)

@@ -67,7 +67,8 @@ class Needed:
 
 def noise_of_total(plan: Plan) -> float:
     """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
-    stated, predicted = plan.protocol.noise_variance(plan.target), float(plan.prediction.get("mse_noise", 0.0))
+    stated = plan.protocol.TRAITS.planning.noise_variance(plan.protocol, plan.target)
+    predicted = float(plan.prediction.get("mse_noise", 0.0))
     # As predictions are written.
     return math.sqrt(predicted if stated is None else float(f"{stated:.6g}")) * plan.target.parties
 
