@@ -143,7 +143,7 @@ def test_ranking_prefers_the_accurate() -> None:
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match="no option 'speed'"):
-        IncA.read({"speed": 9})
+        configure("inca", {"speed": 9})
 
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
