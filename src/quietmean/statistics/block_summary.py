@@ -99,7 +99,7 @@ def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tupl
 def moved_block(around: Around, feature: ColumnBlock, group: int = 0) -> MovedMoments | None:
     """How far mean and variance of one group (by its index) move; see :meth:`MovedMoments.of`."""
     one, first, second = np.eye(feature.size)[BLOCK_SIZE * group : BLOCK_SIZE * group + 3]
-    return MovedMoments.of(around, feature, np.array([[one, first], [first, second]]), grouped=feature.is_in_groups)
+    return MovedMoments.of(around, feature, np.array([[one, first], [first, second]]), grouped=feature.by is not None)
 
 
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:

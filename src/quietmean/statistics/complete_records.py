@@ -42,7 +42,7 @@ def moments_of(vertices: tuple[Vertex, ...], heavy: Vertex | None = None, *, rob
 
 def moved_products(around: Around, feature: Moments, vertices: tuple[Vertex, ...]) -> MovedMoments | None:
     """How far means and covariances of the vertices, scaled to [-1, 1], move; see :meth:`MovedMoments.of`."""
-    return MovedMoments.of(around, feature, _readers(feature, vertices), grouped=feature.is_in_groups)
+    return MovedMoments.of(around, feature, _readers(feature, vertices), grouped=feature.by is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,7 +146,7 @@ class SyntheticRecords:
         standardised: Array = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
         return standardised
 
-    def score(self, name: str, outcome: str, *, calibrated: bool) -> None:
+    def score(self, name: str, outcome: str) -> None:
         """An outcome that a score tells of: with the expected area, else as the score itself says where it is a probability."""
         column, part = self.columns[name], part_of_events(self.columns[outcome])
         area = self.expected("auc")

@@ -156,11 +156,6 @@ class Feature(ABC):
         """The weights of :attr:`complete` for each level of a column, (levels, size); None where it does not tell them apart."""
         return None
 
-    @property
-    def is_in_groups(self) -> bool:
-        """Has each record a place in one of several groups, whose sizes nobody knows beforehand?"""
-        return False
-
     def family(self) -> Hashable:
         """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
         return None

@@ -130,10 +130,7 @@ class AnyPresent(Feature):
     declared: tuple[Column, ...]
     size = 1
     sensitivity = 1.0
-
-    @property
-    def length(self) -> float:
-        return 1.0
+    length = 1.0
 
     @property
     def complete(self) -> Array:
@@ -156,10 +153,7 @@ class Inside(Feature):
     declared: tuple[Column, ...]
     size = 1
     sensitivity = 1.0
-
-    @property
-    def length(self) -> float:
-        return 1.0
+    length = 1.0
 
     def events(self) -> Mapping[Hashable, Array]:
         return {("within", self.condition, _ANYBODY): np.ones(1)}

@@ -140,10 +140,6 @@ class ColumnBlock(Feature):
     def length(self) -> float:
         return math.sqrt(self.presence_weight**2 + BLOCK_NORM)
 
-    @property
-    def is_in_groups(self) -> bool:
-        return self.by is not None
-
     def for_private_count(self) -> ColumnBlock:
         return replace(self, private=True)
 

@@ -211,10 +211,6 @@ class Moments(Feature):
     def length(self) -> float:
         return math.sqrt(float(self.factors[0]) ** 2 + math.fsum(weight**2 for weight in self.weights))
 
-    @property
-    def is_in_groups(self) -> bool:
-        return self.by is not None
-
     def for_private_count(self) -> Moments:
         return replace(self, private=True)
 

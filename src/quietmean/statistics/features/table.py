@@ -237,6 +237,9 @@ class CellIndicators(Feature):
     each. They add up to 1.
     """
 
+    sensitivity = math.sqrt(2)
+    length = 1.0
+
     axes: tuple[Axis, ...]
 
     def __post_init__(self) -> None:
@@ -254,14 +257,6 @@ class CellIndicators(Feature):
     @property
     def size(self) -> int:
         return math.prod(self.shape)
-
-    @property
-    def sensitivity(self) -> float:
-        return math.sqrt(2)
-
-    @property
-    def length(self) -> float:
-        return 1.0
 
     @property
     def domain(self) -> InputDomain:

@@ -39,7 +39,24 @@ _FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Roc(Statistic):
+class OfScore(Statistic):
+    """A statistic of a column of scores and a boolean one of outcomes."""
+
+    one_row = True
+    by_place = ("score", "outcome")
+    expects = ("auc",)
+
+    score: str = parameter(help="the column of scores")
+    outcome: str = parameter(help="the boolean column of outcomes")
+    bins: int | None = usual_bins_field(USUAL_BINS)
+    edges: tuple[float, ...] | None = edges_field()
+
+    def synthesize(self, scenario: SyntheticRecords) -> None:
+        scenario.score(self.score, self.outcome)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Roc(OfScore):
     """How well a score tells who has the outcome: ``auc``, and at edges of the bins, ``0.5:sensitivity``, ``specificity``,
     ``ppv`` and ``npv`` of calling all scores from there on positive.
 
@@ -50,18 +67,7 @@ class Roc(Statistic):
 
     name = "roc"
     summary = "area under the ROC curve of a score, sensitivity and specificity"
-    one_row = True
-    by_place = ("score", "outcome")
-    expects = ("auc",)
     null = 0.5
-
-    score: str = parameter(help="the column of scores")
-    outcome: str = parameter(help="the boolean column of outcomes")
-    bins: int | None = usual_bins_field(USUAL_BINS)
-    edges: tuple[float, ...] | None = edges_field()
-
-    def synthesize(self, scenario: SyntheticRecords) -> None:
-        scenario.score(self.score, self.outcome, calibrated=False)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)
@@ -186,7 +192,7 @@ _SINGULAR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Calibration(Statistic):
+class Calibration(OfScore):
     """Do predicted probabilities agree with what happens? ``brier`` (mean squared distance), ``in-the-large`` (part with the
     outcome minus mean prediction), ``intercept`` and ``slope`` of a logistic regression of the outcome on the prediction's log
     odds: 0 and 1 where it is right; and the part with the outcome in bins of the prediction.
@@ -197,17 +203,8 @@ class Calibration(Statistic):
 
     name = "calibration"
     summary = "do predicted probabilities agree with what happens"
-    one_row = True
-    by_place = ("score", "outcome")
-    expects = ("auc",)
 
     score: str = parameter(help="the column of predicted probabilities, with bounds from 0 to 1 at most")
-    outcome: str = parameter(help="the boolean column of outcomes")
-    bins: int | None = usual_bins_field(USUAL_BINS)
-    edges: tuple[float, ...] | None = edges_field()
-
-    def synthesize(self, scenario: SyntheticRecords) -> None:
-        scenario.score(self.score, self.outcome, calibrated=True)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns), self._table(columns))
