@@ -26,6 +26,13 @@ HOME, HOMES = "quietmean-home", "quietmean-homes"
 ClientApp = Callable[[Any, Any], Any]
 
 
+def _flwr() -> Any:
+    """Return Flower's messages and records, in an environment that has them."""
+    from flwr import app
+
+    return app
+
+
 def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
     """A Flower mod. Of a round it asks the app's ``train`` once, for the model that came along, and sends the difference sealed.
 
@@ -34,8 +41,6 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
     """
     if RECORD not in message.content:
         return call_next(message, context)
-    from flwr.app import ConfigRecord, Message, RecordDict
-
     try:
         party = StarParty(Home(_folder(context)))
         raw = party.answer(message.content[RECORD][FIELD], lambda: _update(message, context, call_next))
@@ -43,7 +48,8 @@ def quietmean_mod(message: Any, context: Any, call_next: ClientApp) -> Any:
         raw = write(ClientAnswer(refused=str(error)))
     except Exception as error:  # Its text may hold values: Flower would send it to the server.
         raw = write(ClientAnswer(refused=f"the client's app failed ({type(error).__name__}): look into it on that machine"))
-    return Message(RecordDict({RECORD: ConfigRecord({FIELD: raw})}), reply_to=message)
+    flwr = _flwr()
+    return flwr.Message(flwr.RecordDict({RECORD: flwr.ConfigRecord({FIELD: raw})}), reply_to=message)
 
 
 def flat(arrays: Any) -> Vector:
@@ -55,15 +61,14 @@ def flat(arrays: Any) -> Vector:
 
 def _update(message: Any, context: Any, call_next: ClientApp) -> Vector:
     """What training changed in the model of the message, shape (d,)."""
-    from flwr.app import ArrayRecord
-
-    model = _arrays(message.content, ArrayRecord)
+    kind = _flwr().ArrayRecord
+    model = _arrays(message.content, kind)
     before = flat(model)
     del message.content[RECORD]
     reply = call_next(message, context)
     if not reply.has_content():
         raise InputError("the client's app answered without content: let its train return the arrays of the model")
-    after = flat(_arrays(reply.content, ArrayRecord))
+    after = flat(_arrays(reply.content, kind))
     if before.shape != after.shape:
         raise InputError(f"the client's app turned {before.size} numbers into {after.size}: return the arrays of the same model")
     return after - before
@@ -148,15 +153,13 @@ class SealedMean:
 
     def step(self, round_: int, arrays: Any) -> tuple[Any, ClientsMean]:
         """The model after one round, as an ArrayRecord of the same arrays, and the mean that was added to it."""
-        from flwr.app import ArrayRecord
-
-        result = self.mean(round_, arrays)
+        flwr, result = _flwr(), self.mean(round_, arrays)
         moved, start = [], 0
         for array in arrays.to_numpy_ndarrays():
             part = result.mean[start : start + array.size].reshape(array.shape)
             moved.append((array + part).astype(array.dtype))
             start += array.size
-        return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), result
+        return flwr.ArrayRecord(dict(zip(arrays, map(flwr.Array, moved), strict=True))), result
 
     def _look(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
         """Answers that have come by now: a node that is dead keeps nobody waiting."""
@@ -177,14 +180,12 @@ class SealedMean:
 
     def _send(self, requests: Mapping[int, bytes], begins: bool) -> dict[str, int]:
         """Nodes by the message that went to them."""
-        from flwr.app import ConfigRecord, Message, RecordDict
-
-        messages = []
+        flwr, messages = _flwr(), []
         for node, raw in requests.items():
-            content: dict[str, Any] = {RECORD: ConfigRecord({FIELD: raw})}
+            content: dict[str, Any] = {RECORD: flwr.ConfigRecord({FIELD: raw})}
             if begins:
                 content["arrays"] = self._model
-            messages.append(Message(RecordDict(content), dst_node_id=node, message_type="train"))
+            messages.append(flwr.Message(flwr.RecordDict(content), dst_node_id=node, message_type="train"))
         identifiers = self._grid.push_messages(messages) if messages else ()
         return {identifier: node for identifier, node in zip(identifiers, requests, strict=False) if identifier is not None}
 
@@ -200,9 +201,3 @@ class SealedMean:
                 answers[node] = answer
                 self.bytes_sent += len(answer)
         return answers
-
-
-def _array(values: np.ndarray[Any, Any]) -> Any:
-    from flwr.app import Array
-
-    return Array(values)
