@@ -16,6 +16,7 @@ from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.consensus import Consensus
+from quietmean.protocols.consensus.design import refuse_overload_of
 from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.studies.agreement.session_study import SessionStudy
@@ -48,7 +49,7 @@ def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
     many = Target(parties=30, epsilon=1.0, delta=1e-5)
     options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}
     with pytest.raises(InputError, match=r"bits is 2, but with theta 0 and differences over two steps .* for ever .* take 4"):
-        Consensus.read(options).design(many)
+        refuse_overload_of(Consensus.read(options), template_of(Consensus.read(options), many))
     for step, enough in ((0.3, 3), (1.0, 4)):
         automatic = template_of(Consensus.read({**options, "c": step, "bits": "auto"}), many).quantisation
         assert automatic is not None

@@ -119,7 +119,8 @@ EXACT_NAMES = [name for name, (_, case) in zip(NAMES, MESSAGE_CASES, strict=True
 
 
 def test_every_protocol_has_golden_messages() -> None:
-    assert set(load("machines")) == set(registry())
+    missing = sorted(set(registry()) ^ set(load("machines")))
+    assert not missing, f"{missing}: add cases in tests/golden/cases.py, then run python -m golden.make machines in tests"
 
 
 @pytest.mark.parametrize("case", [case for _, case in MESSAGE_CASES], ids=NAMES)
