@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE, divide, from_units, on_grid, to_units, whole_steps
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, RoundedNumbers, numbers_for, rounded_numbers
-from quietmean.core.party import Message, PartyId, PopulationNoise, Units, Vector
+from quietmean.core.party import Message, NoiseGroup, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.protocols.discrete import NoiseKind

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import NoiseGroup
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import excerpt, make_contribution, make_noise, read_header
 from quietmean.protocols.committee.encoding import decode, encode

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Units
+from quietmean.core.party import NoiseGroup, Units
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.accounting import charge
 from quietmean.protocols.committee.encoding import encode

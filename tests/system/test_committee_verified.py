@@ -12,8 +12,7 @@ import pytest
 from quietmean.core.codec import StableBytes
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Step, Units
+from quietmean.core.party import NoiseGroup, Step, Units
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.node.rehearsal import rehearse
 from quietmean.protocols.committee import Committee, Size

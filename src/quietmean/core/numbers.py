@@ -25,8 +25,7 @@ from quietmean.core.grid import (
     towards_zero,
     whole_steps,
 )
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
 
 Source = NoiseSource | PopulationNoise
 

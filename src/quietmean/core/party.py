@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -114,7 +115,7 @@ class PartyMachine(Protocol[State]):
 class NoiseSource(Protocol):
     """All randomness of one party, addressed by purpose and index: the same address always gives the same values.
 
-    ``purpose`` is a :class:`~quietmean.core.noise.NoiseGroup` or another label. Noise that is ``shared`` with another party is
+    ``purpose`` is a :class:`~quietmean.core.party.NoiseGroup` or another label. Noise that is ``shared`` with another party is
     the same for both parties and known to no other.
     """
 
@@ -151,3 +152,16 @@ class PopulationNoise(Protocol):
 
     def party(self, party: PartyId) -> NoiseSource:
         """The source of one of these parties."""
+
+
+class NoiseGroup(StrEnum):
+    """What becomes of a noise term. The values are names in files and labels of seed derivation, so they must not change.
+
+    ``INDEPENDENT``: noise that stays in the result (eta_star, of standard deviation sigma_star).
+    ``CANCELLING``: noise that cancels in the sum if every party finishes (of standard deviation sigma_delta).
+    ``GUARD``: noise on a value until its party releases something; it cancels as well (of standard deviation sigma_guard).
+    """
+
+    INDEPENDENT = "star"
+    CANCELLING = "delta"
+    GUARD = "guard"

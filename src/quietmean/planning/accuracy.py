@@ -11,8 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_modules import sparse, sparse_linalg
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import PartyId
+from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.graphs import churn
 from quietmean.privacy import InformationMatrix, bound_mu
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions

@@ -17,8 +17,7 @@ import numpy as np
 from quietmean.core.arrays import Mask, Matrix
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import PartyId
+from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.protocols.fields import check_entries, optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
 

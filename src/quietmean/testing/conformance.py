@@ -15,8 +15,18 @@ import numpy as np
 
 from quietmean.core.arrays import Mask
 from quietmean.core.codec import canonical_json, dump_state, load_state
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Units, Vector
+from quietmean.core.party import (
+    Message,
+    NoiseGroup,
+    NoiseSource,
+    PartyId,
+    PartyMachine,
+    PopulationNoise,
+    Release,
+    Step,
+    Units,
+    Vector,
+)
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.traits import grid_of

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, NumericalError
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import PartyId
+from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection

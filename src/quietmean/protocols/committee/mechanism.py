@@ -20,9 +20,8 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, RoundedNumbers
-from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.codec import StableBytes
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, Release, Step
+from quietmean.core.party import Message, NoiseGroup, NoiseSource, Release, Step
 from quietmean.core.readable import count_of
 from quietmean.protocols.committee.checks import check_numbers, expected_numbers
 from quietmean.protocols.committee.contribution import (

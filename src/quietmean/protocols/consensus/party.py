@@ -18,9 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import numbers_for
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.quantiser import dither, pack, quantise, reconstruct, unpack
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters
 from quietmean.randomness import BitStream, Seed

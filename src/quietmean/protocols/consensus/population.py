@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import PopulationNoise, Vector
+from quietmean.core.party import NoiseGroup, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.party import local_noise

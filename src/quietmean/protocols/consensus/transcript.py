@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.arrays import Ints
-from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.population import population

@@ -11,8 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
+from quietmean.core.party import Message, NoiseGroup, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import OPEN, parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, complete_pairs
 from quietmean.protocols.discrete import DiscreteNoise

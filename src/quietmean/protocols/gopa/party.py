@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from quietmean.core.arrays import Ints
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, PartyId, Release, Step, Vector, total_weight
+from quietmean.core.party import Message, NoiseGroup, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, complete_pairs, make_schedule
 from quietmean.graphs.schedule import NOBODY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
 from quietmean.protocols.gopa.party import PEER_ROUNDS, PUBLISH, ROLL_BACK, ROUNDS, GopaParameters

@@ -9,9 +9,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, numbers_for
-from quietmean.core.party import NoiseSource, PartyId, Release, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Release, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature

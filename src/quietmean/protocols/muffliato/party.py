@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, PartyId, Release, Step, Vector
+from quietmean.core.party import Message, NoiseGroup, PartyId, Release, Step, Vector
 from quietmean.core.schema import filled, parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, make_schedule
 from quietmean.graphs.schedule import NOBODY, SCHEDULES, STATIC_TOPOLOGIES

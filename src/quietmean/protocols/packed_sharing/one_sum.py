@@ -8,8 +8,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.input_domain import Ball, Box, InputDomain
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import NoiseGroup, PartyId, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.mechanism import Releases
 from quietmean.protocols.packed_sharing.spec import BALL

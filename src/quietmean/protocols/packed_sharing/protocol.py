@@ -14,8 +14,7 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature

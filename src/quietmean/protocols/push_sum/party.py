@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import numbers_for
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.push_sum.parameters import GUARD_TERM, PushSumParameters, Terms
 from quietmean.transcript.numbers import NoTerms, NumericReading

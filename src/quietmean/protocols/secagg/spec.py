@@ -10,8 +10,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.graphs.schedule import check_others
 from quietmean.protocols.discrete import clip_to_ball, round_at_random, round_conditionally

@@ -11,8 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
-from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, filled, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges, diameter, static_schedule
