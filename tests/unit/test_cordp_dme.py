@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import NonlinearConstraint, minimize
 from scipy.stats import norm
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Release
-from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.conversion import epsilon_of_mu

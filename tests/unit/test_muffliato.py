@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
-from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.planning import Target

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from quietmean.core.rounding import round_up
+from quietmean.core.bounds import round_up
 from quietmean.planning.accuracy import draw_execution
 from quietmean.planning.gate import as_recorded, tries_all, worst_bound
 from quietmean.planning.levels import ChosenLevels, predicted_error

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, filled, options_of, parameters_of, require_known, saying_what_was_chosen
 from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.lazy_modules import optimize
-from quietmean.core.rounding import round_up
 from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_estimates, draw_scenario, worst_mu
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.privacy import mu_of_budget

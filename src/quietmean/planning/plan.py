@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core import lazy
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, any_coalition, for_unit
-from quietmean.core.bounds import APriori
+from quietmean.core.bounds import APriori, round_up
 from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, named
@@ -25,7 +25,6 @@ from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.readable import epsilon_text, nats_promised
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import options_of, parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import filled, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Design, Mechanism, Target, Traits

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from quietmean.core.bounds import round_up
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import AUTO, OPEN, filled, given_value, parameters_of
 from quietmean.graphs.undirected import Edges
 from quietmean.privacy.mutual_information import of_sum, revealed_variance

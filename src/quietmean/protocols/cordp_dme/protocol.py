@@ -11,11 +11,10 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import SHARED_KEYS
-from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
 from quietmean.protocols.collector import check_collector, to_collector, with_collector

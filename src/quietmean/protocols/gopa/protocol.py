@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
-from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.schedule import check_others

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.input_domain import Box
 from quietmean.core.lazy_modules import special
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature

@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from quietmean.core.arrays import pieces
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.grid import from_units
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Units, Vector
-from quietmean.core.rounding import round_up
 from quietmean.graphs import Schedule, everybody
 from quietmean.protocols.discrete import clip_to_ball, round_at_random, round_conditionally, round_with
 from quietmean.protocols.packed_sharing.ballots import FIRST_PROPOSAL

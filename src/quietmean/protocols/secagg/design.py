@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
 from quietmean.protocols.secagg.party import ROUNDS
