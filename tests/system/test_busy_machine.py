@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.core.query_statement import QueryStatement
+from quietmean.core.assumptions import QueryStatement
 from quietmean.node.local import fork_launcher, runner
 from quietmean.node.local.processes import ExecLauncher, PartyProcess
 from quietmean.studies.agreement.study import StudyTerms

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.assumptions import QueryStatement
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
-from quietmean.core.query_statement import QueryStatement
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import RelayAddress

@@ -25,7 +25,7 @@ from quietmean.cli.console import (
     progress,
     warn,
 )
-from quietmean.core.assumptions import assumptions_json, usual_colluders
+from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import require_report
@@ -33,7 +33,6 @@ from quietmean.core.file_kinds import FileKind, read_json
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
-from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
+from quietmean.core.assumptions import QueryStatement
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
-from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import count_of
 from quietmean.statistics import Columns
 from quietmean.statistics.persons import Grouped, PersonRows, Persons, joined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quietmean.core.query_statement import QueryStatement
+from quietmean.core.assumptions import QueryStatement
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.study import StudyTerms

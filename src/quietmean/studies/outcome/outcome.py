@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.core.assumptions import Assumption, assumptions_json, for_unit
+from quietmean.core.assumptions import Assumption, QueryStatement, assumptions_json, for_unit
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import counted_text
 from quietmean.core.origin import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
-from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import Fact
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate

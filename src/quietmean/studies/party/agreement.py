@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from quietmean.core.assumptions import Assumption, assumptions_json
+from quietmean.core.assumptions import Assumption, QueryStatement, assumptions_json
 from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
 from quietmean.core.party import PartyId
-from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import Fact
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace

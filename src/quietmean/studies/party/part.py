@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from quietmean.core.assumptions import QueryStatement
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
 from quietmean.core.limits import least_minimum
-from quietmean.core.query_statement import QueryStatement
 from quietmean.core.readable import epsilon_text
 from quietmean.node import NodeResult, Started, run_party
 from quietmean.planning import Plan
