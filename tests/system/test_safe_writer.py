@@ -312,7 +312,7 @@ def test_apart(tmp_path: Path) -> None:
 WRITERS = {
     "core/output.py": "the one writer",
     "core/portability.py": "calls of the operating system, for those below",
-    "core/growing_file.py": "the log of a database again, with the bytes that it has",
+    "core/portability.py": "the log of a database again, with the bytes that it has",
     # Stores and logs: locked, checked when they are opened, and written on in place.
     "node/storage/blob_store.py": "vectors beside a store",
     "node/storage/database.py": "a store",

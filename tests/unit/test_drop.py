@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import quietmean as qm
-from quietmean.core import growing_file, portability
+from quietmean.core import portability
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.growing_file import GrowingFile
+from quietmean.core.portability import GrowingFile
 from quietmean.drop import Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
 from quietmean.drop.app import Bucket
@@ -105,7 +105,7 @@ def test_what_is_acknowledged_is_on_the_disk_before(box: DropBox, monkeypatch: p
         sync(handle)
         durable[handle] = os.fstat(handle).st_size
 
-    monkeypatch.setattr(growing_file, "sync_data", recorded)
+    monkeypatch.setattr(portability, "sync_data", recorded)
     for number in range(2):
         box.add([whole(FILES[number])], 10.0)
         now = {handle: os.fstat(handle).st_size for handle in (file.handle for file in (box._journal, *box._segments))}
@@ -156,7 +156,7 @@ def test_a_full_disk_takes_nothing_and_later_goes_on(box: DropBox, tmp_path: Pat
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(growing_file, "sync_data", full)
+    monkeypatch.setattr(portability, "sync_data", full)
     with pytest.raises(OSError, match="No space"):
         box.add([whole(FILES[1])], 20.0)
     monkeypatch.undo()
@@ -174,7 +174,7 @@ def test_nobody_is_shown_what_is_not_durable_yet(box: DropBox, monkeypatch: pyte
         shown.append(box.first(dealer))
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(growing_file, "sync_data", fails)
+    monkeypatch.setattr(portability, "sync_data", fails)
     with pytest.raises(OSError, match="Input/output"):
         box.add([whole(FILES[0])], 10.0)
     monkeypatch.undo()
@@ -381,7 +381,7 @@ def test_a_disk_that_fails_is_no_receipt(box: DropBox, monkeypatch: pytest.Monke
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(growing_file, "sync_data", full)
+    monkeypatch.setattr(portability, "sync_data", full)
     (answer,) = served(box, FILES[0])
     assert answer[0] == 503
     monkeypatch.undo()

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.growing_file import GrowingFile
 from quietmean.core.outage import refuse_outage
 from quietmean.core.output import require_version
-from quietmean.core.portability import make_folders, read_at, sync_folder, try_lock
+from quietmean.core.portability import GrowingFile, make_folders, read_at, sync_folder, try_lock
 from quietmean.protocols.committee.contribution import ContributionError, Header
 from quietmean.protocols.committee.lists import UsedVouchers, record, segment_front
 from quietmean.protocols.committee.session import CommitteeSession

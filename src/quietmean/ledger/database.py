@@ -13,9 +13,8 @@ from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.file_kinds import LEDGER_APPLICATION, FileKind, kind_of_file, refuse_other
-from quietmean.core.growing_file import write_log_anew
 from quietmean.core.outage import Trouble, reading_rows, refuse_damage, refuse_outage, trouble_of
-from quietmean.core.portability import open_private, sync_folder
+from quietmean.core.portability import open_private, sync_folder, write_log_anew
 from quietmean.randomness import Seed
 
 SCHEMA = 4

@@ -19,10 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from quietmean.core.errors import InputError, StorageError, reason_of
-from quietmean.core.growing_file import write_log_anew
 from quietmean.core.outage import Trouble, is_forbidden, outage_of, reading_rows, refuse_damage, trouble_of
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.portability import open_private, sync_folder
+from quietmean.core.portability import open_private, sync_folder, write_log_anew
 from quietmean.node.net import Payload, encode_vector
 from quietmean.node.phase import Phase
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore

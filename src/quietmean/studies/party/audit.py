@@ -24,10 +24,9 @@ import msgspec
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError, named, reason_of
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
-from quietmean.core.growing_file import GrowingFile
 from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.core.outage import refuse_outage
-from quietmean.core.portability import lock, locked, make_folders, open_private, sync_folder
+from quietmean.core.portability import GrowingFile, lock, locked, make_folders, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
