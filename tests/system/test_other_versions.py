@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.node.net import Identity, Purpose
 from quietmean.studies.agreement.signed import Signed, read_signed
 from support.hostile_numbers import nothing_begins

@@ -20,7 +20,7 @@ import pytest
 
 import quietmean
 from quietmean.core.errors import InputError
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.drop.box import DropBox
 from quietmean.flower.agreement import FlowerAgreement
 from quietmean.ledger import Ledger

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.core.folders import data_folder
-from quietmean.core.origin import SESSION_RECEIPT
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import can_report, no_report_sentence
-from quietmean.core.origin import study_and_party
+from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import FROM_PYTHON
 from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest

@@ -29,9 +29,8 @@ from quietmean.cli.console import (
 from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.file_kinds import FileKind, kind_of_content, refuse_other
+from quietmean.core.file_kinds import FileKind, kind_of_content, package_version, refuse_other
 from quietmean.core.folders import require_folder
-from quietmean.core.origin import package_version
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now

@@ -29,8 +29,7 @@ from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_c
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import require_report
-from quietmean.core.file_kinds import FileKind, read_json
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, read_json
 from quietmean.core.output import Output, require_version
 from quietmean.core.presenting import only_shown
 from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text

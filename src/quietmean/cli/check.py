@@ -33,8 +33,8 @@ from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import package_version
 from quietmean.core.limits import require_wait
-from quietmean.core.origin import package_version
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
 from quietmean.node.folder import parse_folder

@@ -43,7 +43,7 @@ from quietmean.cli.study_options import (
 )
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.origin import package_version
+from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
 from quietmean.node.monitor import now
 from quietmean.planning.gate import GateRefused

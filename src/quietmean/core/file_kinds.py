@@ -6,15 +6,62 @@ A JSON object of a wanted kind is read here, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quietmean.core.codec import decode_json, decode_toml
+from quietmean.core.codec import decode_json, decode_toml, digest
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.origin import SESSION_RECEIPT
+
+# The format of the receipt of a party's part in a session.
+SESSION_RECEIPT = "quietmean-session-receipt-1"
+# Letters of a release's name.
+_LONGEST = 60
+
+
+@cache
+def package_version() -> str:
+    """The release that runs."""
+    try:
+        return version("quietmean")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@contextmanager
+def naming_release(raw: Mapping[str, Any]) -> Iterator[None]:
+    """For who reads a receipt: raises :class:`InputError` with the release that wrote it, where that is another one than this."""
+    origin = raw.get("origin")
+    release = origin.get("quietmean") if isinstance(origin, Mapping) else None
+    try:
+        yield
+    except InputError as error:
+        if isinstance(release, str) and release[:_LONGEST] != package_version():
+            raise InputError(
+                f"{error} (version {release[:_LONGEST]} of quietmean wrote it, and this is {package_version()}: try that one)"
+            ) from None
+        raise
+
+
+def study_and_party(origin: Mapping[str, Any] | None) -> str:
+    """A digest of study, parties, and who of them wrote the document; empty where the origin does not say.
+
+    It is the same when a party goes on after a crash, when contributions are added up again, and for all who began.
+    """
+    if origin is None:
+        return ""
+    start, sealed, names, party = (origin.get(name) for name in ("start", "sealed", "names", "party"))
+    among = start.get("roster") if isinstance(start, Mapping) else origin.get("roster", origin.get("session"))
+    if among is None:
+        return ""
+    own = names[party] if isinstance(names, list | tuple) and isinstance(party, int) and party < len(names) else None
+    seal = sealed.get("digest") if isinstance(sealed, Mapping) else None
+    return digest({"study": origin.get("study"), "among": among, "party": own, "sealed": seal})
+
 
 # Bytes that are looked at.
 _LARGEST = 256 * 2**20

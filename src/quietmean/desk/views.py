@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.protocols.mechanism import is_private
 from quietmean.report.pictures import pictures_of

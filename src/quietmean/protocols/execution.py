@@ -17,9 +17,8 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import convert, to_plain
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, unfit_field
-from quietmean.core.file_kinds import FileKind, read_json
+from quietmean.core.file_kinds import FileKind, naming_release, read_json
 from quietmean.core.keywords import python_call
-from quietmean.core.origin import naming_release
 from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of

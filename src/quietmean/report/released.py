@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from quietmean.core.assumptions import QueryStatement
 from quietmean.core.domain import Links, counted_text
-from quietmean.core.origin import study_and_party
+from quietmean.core.file_kinds import study_and_party
 from quietmean.ledger import Account
 from quietmean.report import summary_card, words
 from quietmean.statistics.printed import may_leave_out, shown

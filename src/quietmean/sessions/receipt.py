@@ -10,7 +10,7 @@ from typing import Any
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.errors import InputError
-from quietmean.core.origin import SESSION_RECEIPT, package_version
+from quietmean.core.file_kinds import SESSION_RECEIPT, package_version
 from quietmean.core.output import Output, json_object
 from quietmean.core.readable import count_of
 from quietmean.ledger import Account

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from quietmean.core.origin import package_version
+from quietmean.core.file_kinds import package_version
 from quietmean.node.local import child
 from quietmean.node.local.fork_launcher import MESSAGE_SIZE
 from quietmean.planning import Plan

@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import PeerError
+from quietmean.core.file_kinds import package_version
 from quietmean.core.limits import require_wait
-from quietmean.core.origin import package_version
 from quietmean.core.party import PartyId
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import (

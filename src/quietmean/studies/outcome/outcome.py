@@ -14,7 +14,7 @@ from quietmean.core.assumptions import Assumption, QueryStatement, assumptions_j
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import counted_text
-from quietmean.core.origin import study_and_party
+from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
 from quietmean.core.readable import Fact

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from quietmean.core.errors import InputError, named
-from quietmean.core.origin import package_version
+from quietmean.core.file_kinds import package_version
 from quietmean.core.readable_days import by_this_clock
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node import Identity

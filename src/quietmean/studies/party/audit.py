@@ -23,8 +23,7 @@ import msgspec
 
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError, named, reason_of
-from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
-from quietmean.core.origin import SESSION_RECEIPT
+from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, kind_of_file, refuse_other
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import GrowingFile, lock, locked, make_folders, open_private, sync_folder
 from quietmean.node import Identity

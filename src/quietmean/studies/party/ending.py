@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from quietmean.core.errors import InputError, NotStarted
-from quietmean.core.origin import package_version
+from quietmean.core.file_kinds import package_version
 from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
