@@ -12,10 +12,10 @@ from rich.table import Table
 
 from quietmean.cli.console import out, output_options, warn, whole_words, without_noise
 from quietmean.core.domain import counted_text
+from quietmean.core.errors import only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output
-from quietmean.core.presenting import only_shown
 from quietmean.statistics import column_means
 from quietmean.statistics.printed import TidyTerms, lines_of_terms, sentences_about, terminal_cells
 

@@ -27,11 +27,10 @@ from quietmean.cli.console import (
 )
 from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import require_report
 from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, read_json
 from quietmean.core.output import Output, require_version
-from quietmean.core.presenting import only_shown
 from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger

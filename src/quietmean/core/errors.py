@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 # Around the name of a field in the text of an error, and between its values.
 _BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
@@ -111,3 +112,28 @@ def unfit_field(name: str, reason: str) -> InputError:
 def reason_of(error: BaseException) -> str:
     """Why, in the system's words, without its number and without the path, which the sentence around it has."""
     return str(getattr(error, "strerror", None) or error)
+
+
+_LONGEST = 200
+
+
+@contextmanager
+def only_shown(subject: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """What is done inside only shows a result: if it fails, for any reason, ``tell`` gets one sentence, and nothing is raised.
+
+    ``what``: such as "report out/report.html". For what is done after the result is printed and stored.
+    """
+    try:
+        yield
+    except Exception as error:
+        tell(f"{subject} was not made ({_reason(error)}); the result is complete, and so is its receipt")
+
+
+def _reason(error: Exception) -> str:
+    """A mistake of the user in its own words; of any other error its kind, for who mends it."""
+    if isinstance(error, QuietmeanError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = " ".join(str(error).split())[:_LONGEST]
+    return f"a defect of quietmean, {type(error).__name__}{f': {text}' if text else ''}"
