@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import delimited, read_columns, read_table, text, text_records
-from quietmean.studies.data.polars_texts import PolarsTexts
 from quietmean.studies.data.spellings import Numerals
+from quietmean.studies.data.text_records import PolarsTexts
 
 COLUMNS = Columns(
     [

@@ -19,10 +19,18 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import is_installed
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
-from quietmean.studies.data.polars_texts import cells_of_plain, in_order
 from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct
 from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
-from quietmean.studies.data.text_records import BLANKS, MultilineRecords, PlainRecords, Record, fields, record_of
+from quietmean.studies.data.text_records import (
+    BLANKS,
+    MultilineRecords,
+    PlainRecords,
+    Record,
+    cells_of_plain,
+    fields,
+    in_order,
+    record_of,
+)
 
 # The delimiters that are tried, in this order.
 _ORDER = ("semicolon", "tab", "comma", "pipe")
