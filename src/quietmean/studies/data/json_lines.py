@@ -30,7 +30,7 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
     """
     location.only("a file of JSON lines", ())
     names = tuple(sorted({plain_name(name) for name in column_names or ()}))
-    read, absent = _records(location), set(names)
+    read, absent = _objects(location), set(names)
     no_objects = NoticedRows()
     while True:
         numbered = list(itertools.islice(read, ROWS))
@@ -53,7 +53,7 @@ def read_json_lines(location: Location, column_names: Collection[str] | None, te
         tell(f"{location.name}: no record has {name!r}, which counts as missing throughout: check its name")
 
 
-def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
+def _objects(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """The number of each line that is not empty, and its cells by their names; None where it is not an object."""
     chunks = unpacked(location.path, by_name=True)
     head = b""
@@ -62,17 +62,17 @@ def _records(location: Location) -> Iterator[tuple[int, dict[str, Any] | None]]:
     below = itertools.chain([head.removeprefix(_MARK) if head.startswith(_MARK + _FIRST) else head], chunks)
     for line, record in enumerate(Encoding(UTF_8, "surrogateescape").records(below, "\n"), 1):
         if record is None or record.strip():
-            yield line, None if record is None else _cells(record)
+            yield line, None if record is None else _cells_of_object(record)
 
 
-def _cells(record: str) -> dict[str, Any] | None:
+def _cells_of_object(record: str) -> dict[str, Any] | None:
     try:
         # Numbers with more digits than Python reads are no whole numbers.
         document = json.loads(record, parse_int=_whole)
     # No object, or one that is nested without an end.
     except Exception:
         return None
-    return {plain_name(cell_text(name)): _cell(cell) for name, cell in document.items()} if isinstance(document, dict) else None
+    return {plain_name(cell_text(name)): _cell_of_object(cell) for name, cell in document.items()} if isinstance(document, dict) else None
 
 
 def _whole(digits: str) -> int | float:
@@ -82,7 +82,7 @@ def _whole(digits: str) -> int | float:
         return float(digits)
 
 
-def _cell(cell: Any) -> Any:
+def _cell_of_object(cell: Any) -> Any:
     if isinstance(cell, str):
         return cell_text(cell[:LONGEST_CELL])
     return str(cell)[:LONGEST_CELL] if isinstance(cell, list | dict) else cell
