@@ -31,7 +31,7 @@ import support.postgresql
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data import cells, database, delimited, json_lines, postgresql, read_columns
+from quietmean.studies.data import cells, database, postgresql, read_columns, text_files
 from quietmean.studies.data.location import _CHOICES, Location
 from quietmean.studies.data.spellings import Numerals
 from quietmean.studies.data.table import Cells
@@ -488,7 +488,7 @@ def _by_first_bytes(path: Path, by_name: bool) -> Iterator[bytes]:
     return unpacked(path)
 
 
-ONE_BY_ONE, RECORDS = cells._read_one_by_one, delimited._records
+ONE_BY_ONE, RECORDS = cells._read_one_by_one, text_files._records
 MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("text", cells, "_read_one_by_one", _mark_of_most),
     ("Polars", cells, "_read_one_by_one", _mark_of_most),
@@ -496,9 +496,9 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("pandas", cells, "_read_one_by_one", _all_or_nothing),
     ("SQLite", cells, "_read_one_by_one", _all_or_nothing),
     ("text", Encoding, "records", _one_encoding),
-    ("text", delimited, "_records", _delimiter_of_first),
-    ("text", delimited, "MultilineRecords", _one_reader_of_all),
-    ("JSON lines of any bytes", json_lines, "unpacked", _by_first_bytes),
+    ("text", text_files, "_records", _delimiter_of_first),
+    ("text", text_files, "MultilineRecords", _one_reader_of_all),
+    ("JSON lines of any bytes", text_files, "unpacked", _by_first_bytes),
 ]
 
 
@@ -509,7 +509,7 @@ def test_a_row_that_decides_about_others_is_found(
 ) -> None:
     monkeypatch.setattr(place, name, mutant)
     # Of a text that is read record by record: where plain ones are split at once, nothing is left for the mutant to decide.
-    monkeypatch.setattr(delimited, "is_installed", lambda *modules: False)
+    monkeypatch.setattr(text_files, "is_installed", lambda *modules: False)
     families = READERS[reader](tmp_path)
     # Nor does a row decide whether a study goes on.
     with suppress(InputError):

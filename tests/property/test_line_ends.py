@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
-from quietmean.studies.data import delimited, read_columns, text_records
+from quietmean.studies.data import read_columns, text_files, text_records
 from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.isolated import GroupedFrame
 
@@ -96,7 +96,7 @@ def differing(path: Path, seeds: range) -> Iterator[int]:
 @pytest.mark.parametrize("count", [pytest.param(FILES, marks=pytest.mark.slow), SOME])
 @pytest.mark.parametrize("fast", [True, False], ids=["at once", "one by one"])
 def test_any_ends_of_lines(fast: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "is_installed", lambda *modules: fast)
+    monkeypatch.setattr(text_files, "is_installed", lambda *modules: fast)
     assert list(differing(tmp_path / "t.csv", range(count))) == []
 
 

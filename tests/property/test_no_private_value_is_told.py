@@ -35,7 +35,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload
 from quietmean.studies.data import cells as cells_of_data
-from quietmean.studies.data import delimited, read_columns
+from quietmean.studies.data import read_columns, text_files
 from quietmean.studies.data.cells import ColumnReader
 from quietmean.studies.data.table import Table
 from quietmean.studies.outcome import local
@@ -220,7 +220,7 @@ def _telling_owner(parts: Any) -> None:
     ("place", "name", "mutant", "heading"),
     [
         (Workload, "encode", _telling_encode, "age,clinic"),
-        (delimited, "heading_absent", _telling_columns, f"{NUMBER},{TEXT}"),
+        (text_files, "heading_absent", _telling_columns, f"{NUMBER},{TEXT}"),
         (cells_of_data, "understood", _telling_cells, "age,clinic"),
         (console, "tell_owner", _telling_owner, "age,clinic"),
     ],

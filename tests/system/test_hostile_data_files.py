@@ -21,7 +21,7 @@ from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.core.portability import TooManyCellsError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import delimited, formats, read_columns, reading, table, text
+from quietmean.studies.data import formats, read_columns, reading, table, text, text_files
 from quietmean.studies.data.isolated import EndedError
 
 AGE = Columns([Column(name="age", low=0, high=110)])
@@ -480,7 +480,7 @@ def test_entities_of_a_workbook_are_not_expanded(declared: str, tmp_path: Path) 
 def test_a_file_that_changes_while_it_is_read(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
     path.write_text("age\n41\n42\n")
-    read = delimited.read_delimited
+    read = text_files.read_delimited
 
     def changing(location: Any, wanted: Any, tell: Any) -> Iterator[Any]:
         yield from read(location, wanted, tell)

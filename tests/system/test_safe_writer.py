@@ -311,8 +311,7 @@ def test_apart(tmp_path: Path) -> None:
 # Who makes or moves files, and why no file that a person names can be lost there.
 WRITERS = {
     "core/output.py": "the one writer",
-    "core/portability.py": "calls of the operating system, for those below",
-    "core/portability.py": "the log of a database again, with the bytes that it has",
+    "core/portability.py": "calls of the system, for those below, and the log of a database again, with its own bytes",
     # Stores and logs: locked, checked when they are opened, and written on in place.
     "node/storage/blob_store.py": "vectors beside a store",
     "node/storage/database.py": "a store",

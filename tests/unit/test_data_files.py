@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import Location, database, delimited, formats, read_columns
+from quietmean.studies.data import Location, database, formats, read_columns, text_files
 from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.studies.data.table import Pieces, of_rows
@@ -587,7 +587,7 @@ def test_a_record_beyond_all_bounds_is_one_of_missing_cells(tmp_path: Path, monk
     """However its end lies to the pieces that are read at once."""
     columns = Columns([Column(name="age", low=0, high=110)])
     monkeypatch.setattr(bytes_of_texts, "MOST_RECORD", 40)
-    monkeypatch.setattr(delimited, "_HEAD", 8)
+    monkeypatch.setattr(text_files, "_HEAD", 8)
     for chunk, size, end in itertools.product((7, 16, 64), range(30, 56), ("\n", "\r\n")):
         monkeypatch.setattr(bytes_of_texts, "_CHUNK", chunk)
         (tmp_path / "t.csv").write_bytes(f"age{end}61{end}{'6' * size}{end}62{end}63".encode())

@@ -76,7 +76,7 @@ def wards(folder: Path, rows: int) -> Path:
 def test_records_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, columns = wards(tmp_path, 300), Columns([COLUMNS["age"]])
     monkeypatch.setattr("quietmean.studies.data.text._CHUNK", 512)
-    monkeypatch.setattr("quietmean.studies.data.delimited._HEAD", 64)
+    monkeypatch.setattr("quietmean.studies.data.text_files._HEAD", 64)
     expected = read_columns(path, columns)
     for most in (2**20, 10):
         monkeypatch.setattr(records, "MOST_KEPT", most)

@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import Preview, delimited, read_columns
+from quietmean.studies.data import Preview, read_columns, text_files
 
 COLUMNS = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
 NAN = np.nan
@@ -133,7 +133,7 @@ def read(source: str) -> tuple[list[list[float]], list[str]]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "MOST_RECORD", 2**15)
+    monkeypatch.setattr(text_files, "MOST_RECORD", 2**15)
     monkeypatch.setattr("quietmean.studies.data.text.MOST_RECORD", 2**15)
 
 
@@ -142,7 +142,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_advised_makes_the_file_right(
     name: str, fast: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: None
 ) -> None:
-    monkeypatch.setattr(delimited, "is_installed", lambda *modules: fast)
+    monkeypatch.setattr(text_files, "is_installed", lambda *modules: fast)
     case, path = CASES[name], tmp_path / "t.csv"
     path.write_bytes(case.content.encode())
     values, told = read(f"{path}{SAID.get(name, '')}")

@@ -1,4 +1,7 @@
-"""Numbers with certain bounds, and bounds of the privacy loss for every coalition of a size, before and after an execution."""
+"""Numbers with certain bounds, and bounds of the privacy loss for every coalition of a size, before and after an execution.
+
+Numbers that go into plans, on which machines must agree to the last digit, are rounded up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The error tree. Every error that a person can meet carries the exit code of the command line."""
+"""The error tree. Every error that a person can meet carries the exit code of the command line.
+
+Pages and pictures show a result that is there already: whatever fails in them, the result is not lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What kind of document a file is, for anyone who is given another one: both kinds by name, and the command that takes it.
+"""What kind of document a file is, and whose document of which study, from the origin that its receipt states.
+
+Anyone who is given another kind learns both by name, and the command that takes it.
 
 A JSON object of a wanted kind is read here, too.
 """

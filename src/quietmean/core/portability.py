@@ -1,6 +1,10 @@
 """Calls of the operating system that are not the same everywhere: Linux, macOS and Windows behind one seam.
 
 docs/platforms.md says what is weaker on other systems than on Linux.
+
+Nothing of a file that grows at its end counts that an fsync did not bring to the disk. After an fsync that failed the system
+calls what it still holds written: the next one succeeds without writing it, and anyone who reads sees it until the power is cut.
+So what such a call was about is cut off, on the disk too, or written anew before it counts.
 """
 
 from __future__ import annotations

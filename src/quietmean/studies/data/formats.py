@@ -18,14 +18,13 @@ from quietmean.core.extensions import import_extra, loaded
 from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, open_database, query_of, type_declared
-from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.isolated import read_columnar, read_foreign, read_workbook
-from quietmean.studies.data.json_lines import read_json_lines
 from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.postgresql import transaction
 from quietmean.studies.data.query import check_query, read_mixed, read_query
 from quietmean.studies.data.table import Pieces
 from quietmean.studies.data.text import MOST_UNPACKED, Notify
+from quietmean.studies.data.text_files import read_delimited, read_json_lines
 
 # Signs of a pattern in a path, as DuckDB has them.
 _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
