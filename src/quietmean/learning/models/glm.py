@@ -57,7 +57,7 @@ class GeneralizedLinearModel(ModelByRounds):
         rounds: int = 6,
         **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(columns, rounds=rounds, residual=residual, **general)
+        super().__init__(columns, rounds, residual, general)
         self.formula, self._named, self.exposure, self.dispersion = formula, family, exposure, float(dispersion)
         self.terms = FormulaTerms(formula, self.columns)
         require_known("family", family, tuple(sorted(FAMILIES)))
@@ -141,7 +141,7 @@ class ProportionalHazards(ModelByRounds):
         rounds: int = 6,
         **general: Unpack[ModelKeywords],
     ) -> None:
-        super().__init__(columns, rounds=rounds, residual=residual, **general)
+        super().__init__(columns, rounds, residual, general)
         self.formula, self.time, self.event, self.baseline = formula, time, event, baseline
         self.edges = tuple(float(edge) for edge in edges)
         require_known("baseline", baseline, tuple(BASELINES))

@@ -7,7 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Required, Self, TypedDict, Unpack
+from typing import Any, Protocol, Required, Self, TypedDict
 
 import numpy as np
 
@@ -66,10 +66,9 @@ class ModelByRounds:
     def __init__(
         self,
         columns: Iterable[Column | Mapping[str, Any]],
-        *,
         rounds: int,
         residual: float | None,
-        **general: Unpack[ModelKeywords],
+        general: ModelKeywords,
     ) -> None:
         self.columns = Columns([column if isinstance(column, Column) else Column.model_validate(column) for column in columns])
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
