@@ -35,7 +35,6 @@ from quietmean.statistics.printed import capital
 
 # Chances of a right guess before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
-_LARGEST_EXPONENT = 700.0
 # What rounding may add to an epsilon over its target, or over what was promised.
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
@@ -95,13 +94,12 @@ class OfficerPage:
 
     def first(self, how_sure: summary_card.SummaryCard, no_ledger: str = "") -> list[summary_card.SummaryCard]:
         """What is to be seen at a glance; ``how_sure``: of the numbers; ``no_ledger``: why none is charged."""
-        by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             how_sure,
             summary_card.who_is_left_out(
                 self.execution,
                 self.names,
-                round(self.execution.weights.sum()) if by_record else None,
+                self._records,
                 self.stated.stamps.absent,
                 self.stated.counts,
                 self.stated.lacking,
@@ -110,6 +108,12 @@ class OfficerPage:
             summary_card.against_whom(self.adversary, self.privacy.alone),
             summary_card.what_is_left(self.stated.account, no_ledger),
         ]
+
+    @property
+    def _records(self) -> int | None:
+        """How many records all parties have, where these are the unit and their number is public."""
+        by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
+        return round(self.execution.weights.sum()) if by_record else None
 
     def _how_sure(self) -> summary_card.SummaryCard:
         """The first numbers, or, where they are many terms of statistics, in how many the noise is the smaller error."""
@@ -232,7 +236,7 @@ class OfficerPage:
         return [
             "Take a person whose data are one such unit, and somebody who wants to know one thing about them: whether "
             "these data are theirs or somebody else's, or which of two values they have. All that this adversary sees "
-            f"changes the odds of any such guess by a factor of at most {words.factor_up(_factor(epsilon))} (e to the "
+            f"changes the odds of any such guess by a factor of at most {words.factor_up(words.factor_of(epsilon))} (e to the "
             f"power ε, {name}), except with a probability of about δ = {delta}.",
             "That holds whatever else the adversary knows, and whatever it computes. It does not forbid conclusions that "
             "would be drawn without this person's data just as well.",
@@ -284,7 +288,7 @@ class OfficerPage:
             }
         budget = account.budget
         at = f"at δ = {words.power(budget.delta)}"
-        remaining = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
+        remaining = summary_card.remaining(account)
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
             ("Given", f"ε = {readable.plain(budget.epsilon)} {at}, for all studies together"),
@@ -336,8 +340,7 @@ class OfficerPage:
             ("Not counted", self._listed(~contributors) or "nobody"),
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]
-        if self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT:
-            records = round(self.execution.weights.sum())
+        if (records := self._records) is not None:
             inside = summary_card.records_in(self.execution, records)
             rows.insert(2, (capital(self.stated.counts), f"{inside:,} of {records:,} are counted"))
         rows += self.stated.stamps.rows
@@ -367,20 +370,16 @@ def officer_page_at(path: Path, whose: str, force: bool = False) -> Output:
     return page_at(path, "privacy page", whose, force)
 
 
-def _factor(epsilon: float) -> float:
-    return math.exp(min(epsilon, _LARGEST_EXPONENT))
-
-
 def _meaning_heading(name: str, epsilon: float) -> str:
     if math.isinf(epsilon):
         return "What ε without a bound means"
-    figure, factor = words.rounded_up(epsilon), words.factor_up(_factor(epsilon))
+    figure, factor = words.rounded_up(epsilon), words.factor_up(words.factor_of(epsilon))
     return f"What ε = {figure} ({name}) means: odds change by a factor of {factor} at most"
 
 
 def _posterior(chance: float, epsilon: float) -> float:
     """The largest chance after odds of ``chance`` have grown by e^epsilon."""
-    return 1.0 if math.isinf(epsilon) else chance / (chance + (1 - chance) / _factor(epsilon))
+    return 1.0 if math.isinf(epsilon) else chance / (chance + (1 - chance) / words.factor_of(epsilon))
 
 
 def _percent(chance: float) -> str:

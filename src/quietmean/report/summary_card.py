@@ -148,10 +148,14 @@ def what_is_left(account: Account | None, reason: str = "") -> SummaryCard:
         return SummaryCard(
             "What is left?", "Not known: no ledger", reason or "A ledger keeps a data set's budget (certify --ledger)."
         )
-    remaining = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
     frozen = " The account is frozen." if account.frozen is not None else ""
     budget = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
-    return SummaryCard("What is left?", f"ε = {remaining}", budget)
+    return SummaryCard("What is left?", f"ε = {remaining(account)}", budget)
+
+
+def remaining(account: Account) -> str:
+    """The epsilon that is left, rounded down."""
+    return "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
 
 
 def records_in(execution: Execution, records: int) -> int:

@@ -16,6 +16,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
+_LARGEST_EXPONENT = 700.0
 # Figures that have a card.
 _CARDS = {A_PRIORI: "a priori", HAPPENED: "as it happened", EVERYBODY: "if everybody else colludes"}
 UNITS = {
@@ -102,9 +103,14 @@ def _on_card(fact: Fact) -> bool:
     return fact.key in _CARDS and not (fact.key == EVERYBODY and math.isinf(fact.value))
 
 
+def factor_of(epsilon: float) -> float:
+    """By which the odds of a guess change at most; of a very large epsilon a number that is still finite."""
+    return math.exp(min(epsilon, _LARGEST_EXPONENT))
+
+
 def odds(epsilon: float, delta: float, whose: str) -> str:
     """What an epsilon means for guesses about ``whose`` data; empty where the factor has no useful meaning."""
-    factor = math.exp(min(epsilon, 700.0))
+    factor = factor_of(epsilon)
     if factor > _LARGEST_FACTOR:
         return ""
     return (
