@@ -26,6 +26,7 @@ from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, committee_of, vouching_of
 from quietmean.studies.outcome.feasible import require_in_general, require_sealable
 from quietmean.studies.party import PartyContext, start_request
+from quietmean.studies.party import own_keys as find_own_keys
 from quietmean.studies.party.fingerprint import fingerprint
 
 
@@ -302,11 +303,9 @@ def words_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.party import own_keys
-
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
-    own = None if key is None else own_keys(sealed, key, store).entry.name
+    own = None if key is None else find_own_keys(sealed, key, store).entry.name
     document = {**about(sealed), "own_entry": own}
     if json:
         print_json(document)

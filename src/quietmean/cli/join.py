@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 from cyclopts import Parameter
 
 from quietmean.cli.answers import Pages, print_answers
-from quietmean.cli.by_file import OpenedPages
+from quietmean.cli.by_file import OpenedPages, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
@@ -201,8 +201,6 @@ def take_part_as_member(
     json: bool,
 ) -> None:
     """From the contributions in a folder to the result. Raises :class:`InputError` for who is not a member."""
-    from quietmean.cli.by_file import write_contribution
-
     begun = time.monotonic()
     if contributions is None:
         raise InputError("a member needs --contributions, the folder with the files that contributors handed in")

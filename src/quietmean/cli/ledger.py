@@ -19,6 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import epsilon_text
 from quietmean.ledger import Budget, Ledger, Refund
 from quietmean.ledger.account import left_text
+from quietmean.studies.party import Policy, twins_text
 
 if TYPE_CHECKING:
     from quietmean.ledger import Account, LedgerEntry
@@ -124,8 +125,6 @@ def ledger_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.studies.party import Policy
-
     # Before a file is made for it.
     about.require_possible(account)
     if lift is not None and account is None:
@@ -266,8 +265,6 @@ def _entry_json(entry: LedgerEntry, account: Account) -> dict[str, Any]:
 
 
 def _show(account: Account, twins: Sequence[str]) -> None:
-    from quietmean.studies.party import twins_text
-
     out.print(balance_text(account), style="red" if account.overspent or account.frozen else None)
     if twins:
         out.print(printable(twins_text(twins)), style="red")

@@ -21,7 +21,7 @@ from quietmean.cli.console import err, note, output_options, printable, show_log
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.output import Output, json_object
-from quietmean.node.monitor import headline, seconds_between, traffic_text
+from quietmean.node.monitor import event_json, headline, seconds_between, sentence, traffic_text
 
 if TYPE_CHECKING:
     from quietmean.node.monitor import Event, NodeView, PeerView
@@ -87,13 +87,11 @@ class NodeDisplay:
     def warn(self, sentences: Sequence[str]) -> None:
         """Sentences that do not depend on the data."""
         if self._live is not None or self._lines:
-            for sentence in sentences:
-                warn(sentence)
+            for text in sentences:
+                warn(text)
 
     def report(self, event: Event) -> None:
         """An event of the node."""
-        from quietmean.node.monitor import event_json, sentence
-
         document = event_json(event)
         if self.stream is not None:
             self.stream.write(document)
@@ -112,8 +110,6 @@ class NodeDisplay:
 
     def _line(self, event: Mapping[str, Any]) -> None:
         kind, now = event["event"], time.monotonic()
-        from quietmean.node.monitor import sentence
-
         text = sentence(event)
         topic, told_at = self._last_line.get(kind, ("", -1e9))
         # A round of another phase, or other names to wait for, are news at once.

@@ -19,6 +19,7 @@ from quietmean.protocols import resolve
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.expectation import STUDIES
 from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.any_study import require_study
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
@@ -88,8 +89,6 @@ def plan_study(
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:
     """The study, how many parties it has, those of its seal or roster, or as many as are said; and the seal."""
-    from quietmean.studies.agreement.any_study import require_study
-
     if parties is not None and options.roster is None and not is_signed_document(path):
         return StudyTerms.load(path), parties, None
     agreed = agreed_terms(path, options.roster)

@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
+from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other
 from quietmean.core.readable import count_of
+from quietmean.node.monitor import NodeView, headline, read_status, seconds_between, sentence, status_path, traffic_text
+from quietmean.node.storage import find_stores, in_use, remove_store, size_of
 
 if TYPE_CHECKING:
     from quietmean.studies.party.audit import AuditLog, LogEntry
@@ -69,7 +72,6 @@ def audit_command(
 
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
-    from quietmean.core.file_kinds import read_json
     from quietmean.studies.party.audit import heads_in, verify
 
     verification = verify(
@@ -90,10 +92,10 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         print_json(
             {**document, "whole": not verification.faults, "faults": list(verification.faults), "notes": list(verification.notes)}
         )
-    for sentence in () if json else verification.notes:
-        err.print(printable(sentence))
-    for sentence in verification.faults:
-        err.print(f"quietmean: {printable(sentence)}")
+    for text in () if json else verification.notes:
+        err.print(printable(text))
+    for text in verification.faults:
+        err.print(f"quietmean: {printable(text)}")
     if verification.faults:
         raise SystemExit(InputError.exit_code)
     if not json:
@@ -109,8 +111,6 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
 
 
 def _entry_json(entry: LogEntry, digest: str) -> dict[str, Any]:
-    import msgspec
-
     return {**msgspec.to_builtins(entry), "digest": digest}
 
 
@@ -152,8 +152,6 @@ def status_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.monitor import read_status
-
     nodes = [{"store": str(where), **_judged(read_status(path))} for where, path in _files(store, study)]
     if json:
         print_json({"nodes": nodes})
@@ -166,8 +164,6 @@ def status_command(
 
 def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     """Stores and their status files."""
-    from quietmean.node.monitor import status_path
-
     if (store is None) == (study is None):
         raise InputError("whose status is not clear: give either STORE or --study STUDY")
     if store is not None:
@@ -191,8 +187,6 @@ def _judged(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(node: dict[str, Any]) -> None:
-    from quietmean.node.monitor import NodeView, headline, seconds_between, sentence, traffic_text
-
     try:
         view = convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView, ValueError)
         age = seconds_between(view.updated, datetime.now(UTC).isoformat())
@@ -250,8 +244,6 @@ def stores_command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.storage import find_stores, remove_store
-
     if abandon and not remove:
         raise InputError("--abandon says nothing without --remove: name the stores to be removed")
     if not remove:
@@ -270,9 +262,6 @@ def stores_command(
 
 
 def _described(store: Path) -> dict[str, Any]:
-    from quietmean.node.monitor import read_status, status_path
-    from quietmean.node.storage import in_use, size_of
-
     used = in_use(store)
     try:
         status = read_status(status_path(store))

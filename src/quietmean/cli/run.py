@@ -45,7 +45,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
-from quietmean.node.monitor import now
+from quietmean.node.monitor import now, sentence, until
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
@@ -174,8 +174,8 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
     target = study.target(len(parts))
     units = sum(study.workload.units_in(part) for part in parts)
     counted = float(len(parts) if study.unit == PrivacyUnit.PARTY else units)
-    for sentence in budget_warnings(target, units):
-        warn(sentence)
+    for text in budget_warnings(target, units):
+        warn(text)
     begun = time.monotonic()
     with progress("calibrating the noise"):
         choice = feasible(study, len(parts), no_privacy=rehearsal.no_privacy, units=counted)
@@ -219,8 +219,6 @@ def _what_starts(target: Target) -> str:
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
     """Turns the parties' events into one line: the slowest phase that anybody reports. What the machine refuses is said once."""
-    from quietmean.node.monitor import sentence, until
-
     said: set[str] = set()
 
     def report(name: str, event: dict[str, Any]) -> None:

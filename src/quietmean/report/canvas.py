@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,8 +98,6 @@ def level_lines(axes: Axes) -> None:
 
 def inline_svg(figure: Figure, prefix: str, label: str) -> str:
     """The figure as an ``<svg>`` element; ``prefix`` keeps its ids apart from those of other figures on the page."""
-    from html import escape
-
     target = io.StringIO()
     with house_style():
         figure.savefig(target, format="svg", transparent=True, metadata=_NO_METADATA)

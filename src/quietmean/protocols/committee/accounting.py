@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +16,13 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, LossConversion
+from quietmean.privacy.charge import Charge
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.committee.layout import MOST_BITS
 from quietmean.protocols.committee.parameters import NOISE_BEYOND, REPETITIONS, CommitteeParameters
 from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
 from quietmean.protocols.packed_sharing.packing import reduction_distance, words_for
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
-
-if TYPE_CHECKING:
-    from quietmean.privacy.charge import Charge
 
 # A margin for float64 rounding.
 _SLACK = 1e-9
@@ -34,7 +31,6 @@ _SLACK = 1e-9
 def charge(parameters: CommitteeParameters, sensitivity: float) -> Charge:
     """The charge of a contribution whose value changes by at most ``sensitivity`` in L2 norm, for every choice that is made."""
     # Imported here since it takes long, and who contributes or adds up does not need it.
-    from quietmean.privacy.charge import Charge
     from quietmean.privacy.dominating import discrete_charge
 
     of_noise = discrete_charge(

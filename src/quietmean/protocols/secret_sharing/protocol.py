@@ -22,7 +22,7 @@ from quietmean.protocols.secret_sharing.party import STEP_BITS, SecretSharingPar
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import AcceptedValues, Checks, Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript import Transcript, TranscriptBuilder, run_lockstep
 
 
 def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
@@ -156,8 +156,6 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
     ) -> Releases:
         # Exact integers have no faster kernel than the machines themselves.
-        from quietmean.transcript import run_lockstep
-
         parties = range(self.parties)
         machines = [self.machine(schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
         delivered = trace.delivered(schedule)
