@@ -28,7 +28,7 @@ SAMPLE = 241
 _KIND = "|".join(
     (
         r"is damaged \([^)]*\): (restore it|check the disk; )",
-        "is a database but no ledger|has schema version|exists already and is not a store",
+        "is a database but no ledger|holds a table of data, not a ledger|has schema version|exists already and is not a store",
         r"(not usable|cannot be used) \(file is not a database\)",
         "belongs to another study|with other data|is of another study",
     )
