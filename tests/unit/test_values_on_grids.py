@@ -22,6 +22,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.discrete import DiscreteNoise, NoiseKind, choose_step
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.traits import Traits
 from quietmean.randomness import Seed
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.means import Mean
@@ -158,3 +159,10 @@ def test_steps() -> None:
 def test_sums_beyond_the_grid_end_the_protocol() -> None:
     with pytest.raises(ProtocolFailure, match="beyond"):
         WholeNumbers(2.0**-40).total([np.array([2.0**12 * 1.0 - 2.0**-40])] * 4)
+
+
+def test_a_protocol_with_discrete_noise_says_what_checks_its_values() -> None:
+    with pytest.raises(TypeError, match=r"add inputs=ON_GRID to its TRAITS"):
+
+        class _Unchecked(DiscreteNoise):
+            TRAITS = Traits(summary="its values would leave as float64 that nobody rounded")

@@ -66,6 +66,8 @@ class DiscreteNoise(Configured, ABC):
 
     A step of 0 means float64 noise: so are files of versions without a grid, and plans with ``insecure-float64``.
     A protocol that brings no proof of its own is charged each party's own noise: :meth:`loss_conversion`.
+    Its traits have ``inputs``, as a rule :data:`ON_GRID`, else the class is a TypeError; and ``grid=step_of`` where all that is
+    sent are multiples of the step.
     """
 
     TRAITS: ClassVar[Traits]
@@ -79,6 +81,12 @@ class DiscreteNoise(Configured, ABC):
     dimension: int | None = parameter(
         None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_has_step
     )
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        traits = cls.__dict__.get("TRAITS")
+        if traits is not None and traits.inputs is Traits.inputs:
+            raise TypeError(f"{cls.__name__} has discrete noise but nothing checks its values: add inputs=ON_GRID to its TRAITS")
 
     def __post_init__(self) -> None:
         super().__post_init__()
