@@ -9,15 +9,9 @@ from types import ModuleType
 import matplotlib as mpl
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.programs import module_of
 
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import error_per_message
-
-    return error_per_message
+tool = module_of("tools", "error_per_message")
 
 
 def test_the_table_is_what_the_rows_say(tool: ModuleType) -> None:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import ModuleType
 
-import pytest
+from support.programs import ROOT, module_of
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import model_bars
-
-    return model_bars
+tool = module_of("tools", "model_bars")
 
 
 def rows(text: str, names: int = 1) -> list[list[str]]:

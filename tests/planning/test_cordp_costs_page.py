@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
 from quietmean.protocols.cordp_dme.design import least_error
+from support.programs import module_of
 
-ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import cordp_costs
-
-    return cordp_costs
+tool = module_of("tools", "cordp_costs")
 
 
 def page(tool: ModuleType) -> str:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from support.programs import module_of
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 # No difference of fifteen is farther, but once in ten thousand studies.
 FARTHEST = 4.5
-
-
-@pytest.fixture(scope="module")
-def actg175() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("actg175", ROOT / "examples" / "actg175.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["actg175"] = module
-    spec.loader.exec_module(module)
-    return module
+actg175 = module_of("examples", "actg175")
 
 
 def distance(private: Any, pooled: Any) -> float:

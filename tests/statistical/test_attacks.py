@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -31,21 +28,11 @@ from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.block_summary import Summary
 from quietmean.studies.agreement.study import StudyTerms
+from support.programs import ROOT, module_of
 
 # -- The differencing attack of examples/differencing.py: it finds a person in exact sums, and noise in quietmean's.
-ROOT = Path(__file__).parents[2]
 TAIL = 1e-6
-
-
-@pytest.fixture(scope="module")
-def differencing() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("differencing", ROOT / "examples" / "differencing.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["differencing"] = module
-    spec.loader.exec_module(module)
-    return module
+differencing = module_of("examples", "differencing")
 
 
 def test_exact_sums_and_covariances_give_the_record(differencing: ModuleType) -> None:

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-TOOL = Path(__file__).parent.parent.parent / "tools" / "learning_tables.py"
+from support.programs import module_of
 
-
-@pytest.fixture(scope="module")
-def tool() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Tools import each other.
-        patch.syspath_prepend(str(TOOL.parent))
-        yield loaded()
-
-
-def loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("learning_tables", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+tool = module_of("tools", "learning_tables")
 
 
 def test_everybody_holds_records_of_every_split(tool: ModuleType) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from quietmean.cli.main import COMMANDS
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import CONTRIBUTE, JOIN, KINDS, SEALED, Site, attempt, remove, site_in, state, wrong_ending
+from support.site_files import CONTRIBUTE, JOIN, KINDS, SEALED, Site, attempt, remove, state, wrong_ending
 
 # One line a command that would work, or comes far; every file in it gives way to each kind of file.
 LINES = {
@@ -53,12 +52,6 @@ LINES = {
 SEED = 20261126
 # Of two files that are wrong together.
 RANDOM = 100
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
 
 
 def places(line: str, site: Site) -> list[int]:

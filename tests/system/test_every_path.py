@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from quietmean.cli.main import COMMANDS, make_app
 from support.every_file import EVERY_KIND, documents, nobody_waits, path_options, put, rights
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import Site, attempt, remove, site_in, state, wrong_ending
+from support.site_files import Site, attempt, remove, state, wrong_ending
 from system.test_any_file import LINES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices and files of somebody else are made by root")
@@ -23,12 +22,6 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices and files of 
 OPTIONS = [(command, *option) for command in COMMANDS for option in path_options(make_app, command)]
 # What a person asks for in so many words, and lines that are added to a document of the very kind.
 MEANT = {("stores", "--remove", "store"), ("join", "--ledger", "ledger"), ("contribute", "--ledger", "ledger")}
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
 
 
 @pytest.fixture(scope="module")

@@ -14,18 +14,11 @@ from typing import Any
 import pytest
 
 from quietmean.protocols import registry
+from support.programs import module_of
 
-ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tool forks its parties, on Linux only")
 STUDIES = 8
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import joined_errors
-
-    return joined_errors
+tool = module_of("tools", "joined_errors")
 
 
 def told(tool: ModuleType, folder: Path, names: list[str], studies: range) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from quietmean.cli.main import COMMANDS, make_app
 from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
-from support.site_files import Site, attempt, remove, sentences_of, site_in, state
+from support.site_files import Site, attempt, remove, sentences_of, state
 from system.test_any_file import LINES
 
 SEED = 20261127
@@ -157,12 +157,6 @@ MISTAKES: tuple[Mistake, ...] = (
     a_comma_for_a_point,
     capital_letters,
 )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
 
 
 def fault(site: Site, words: Words, shown: str, capsys: pytest.CaptureFixture[str], known: str = "") -> str:

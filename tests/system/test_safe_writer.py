@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
 from quietmean.sessions.session import SessionAccount
 from quietmean.studies.agreement.session_terms import SessionTerms
-from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, site_in, state
+from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, state
 
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
@@ -101,12 +101,6 @@ FITTING = {
     ("contribute --out", "contribution"): "early",
     ("invite --out", "invitation"): "force",
 }
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
 
 
 def test_every_path_of_every_command_is_here() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.cli.main import main
 from support.hostile_numbers import Went, nothing_begins
-from support.site_files import Site, attempt, remove, sentences_of, site_in, state
+from support.site_files import Site, attempt, remove, sentences_of, state
 
 SEED = 20261127
 COUNT = 100
@@ -91,12 +91,6 @@ def study(name: str, high: int) -> dict[str, str]:
         "invitation": f"{name}.invitation", "entry": f"{name}-south.entry", "entry of west": f"{name}-west.entry",
         "convener's key": f"{name}-convener.key", "revocation": f"{name}-south.key.revocation", "receipt": f"{name}.receipt.json",
     }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import ast
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
 from support.committee_world import CommitteeWorld
 from support.hostile_numbers import nothing_begins
-from support.site_files import CONTRIBUTE, SEALED, Site, attempt, site_in, state
+from support.site_files import CONTRIBUTE, JOIN, SEALED, Site, attempt, state
 
 PACKAGE = Path(quietmean.__file__).parent
 # Only hashed, signed over or derived from: of another version all of it is another thing, and what holds it says its version.
@@ -117,12 +117,6 @@ def write_changed(path: Path, change: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_in(tmp_path_factory.mktemp("site")) as here:
-        yield here
-
-
-@pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> CommitteeStudy:
     return CommitteeStudy(tmp_path_factory.mktemp("committee"))
 
@@ -130,12 +124,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> CommitteeStudy:
 Make = Callable[[Site, CommitteeStudy, Path, pytest.CaptureFixture[str]], Kind]
 
 
-def command(line: str, capsys: pytest.CaptureFixture[str], exit_code: int = 2) -> Callable[[], None]:
+def command(line: str, capsys: pytest.CaptureFixture[str]) -> Callable[[], None]:
     def read() -> None:
         with nothing_begins():
             code, errors = attempt(line, capsys)
-        if code != exit_code:
-            raise AssertionError(f"exit code {code}: {errors}")
+        assert code == 2, errors
+        assert errors.startswith("quietmean: ")
         raise InputError(errors.strip().removeprefix("quietmean: "))
 
     return read
@@ -152,6 +146,17 @@ def signed(purpose: Purpose) -> Make:
         return Kind(path, lambda: read_signed(purpose, path))
 
     return make
+
+
+def approval(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
+    path = folder / "owned.approval"
+    path.write_bytes(Signed.sign(Purpose.APPROVAL, {}, Identity.load(site.folder / "owner.key")).to_file())
+    return Kind(path, command(f"{JOIN.replace('policy.toml', 'owned.toml')} --no-ledger --approval {path}", capsys))
+
+
+def ledger_by_command(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
+    made = ledger(site, study, folder, capsys)
+    return replace(made, read=command(f"ledger --ledger {made.path}", capsys))
 
 
 def session_receipt(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
@@ -258,6 +263,30 @@ KEPT: dict[str, Make] = {
     "signed.py {} 1": by_command(SEALED, f"words {SEALED} --key south.key"),
     **{f"signed.py {purpose}": signed(purpose) for purpose in Purpose},
 }
+# What commands say of some of these.
+SAID: dict[str, Make] = {
+    "by-file.invitation": by_command(
+        "by-file.invitation", "accept by-file.invitation --key east.key --name east --out new.entry"
+    ),
+    "south.entry": by_command(
+        "south.entry", "seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed"
+    ),
+    "south.key.revocation": by_command("south.key.revocation", "distrust south.key.revocation"),
+    "owned.approval": approval,
+    "my.ledger": ledger_by_command,
+}
+# What is kept in files, by its name in sentences; of other purposes a signature is sent alone.
+FILES = {
+    Purpose.INVITATION: "an invitation",
+    Purpose.ENTRY: "an entry",
+    Purpose.SEAL: "a sealed study",
+    Purpose.CONTRIBUTION: "a contribution",
+    Purpose.APPROVAL: "an approval",
+    Purpose.REVOCATION: "a revocation",
+    Purpose.COMMITTEE_CONTRIBUTION: "a contribution to a committee",
+    Purpose.COMMITTEE_VOUCHER: "a voucher",
+    Purpose.COMMITTEE_RECEIPT: "a drop's receipt",
+}
 # What is sent: where it is received with another version, and what is said there.
 SENT = {
     "node/net/wire.py VERSION": ("test_node_sockets.py", "version differs"),
@@ -293,11 +322,11 @@ def test_what_is_sent_is_tried_where_it_is_received(file: str, words: str) -> No
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", [*KEPT, *SAID])
 def test_what_is_kept_is_opened_or_named_with_the_version_that_wrote_it(
     name: str, change: str, site: Site, study: CommitteeStudy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kind = KEPT[name](site, study, tmp_path, capsys)
+    kind = (KEPT | SAID)[name](site, study, tmp_path, capsys)
     whole = kind.path.read_bytes()
     write_changed(kind.path, change)
     content, before = kind.path.read_bytes(), {**state(site.folder), **state(tmp_path)}
@@ -316,6 +345,39 @@ def test_what_is_kept_is_opened_or_named_with_the_version_that_wrote_it(
     if change in ("before", "future"):
         # With its number.
         assert re.search(r"version of quietmean|of this version", said), said
+        # Or of the folder that the file belongs to.
+        assert kind.path.name in said or str(kind.path.parent) in said or re.search(r"-\d\)", said), said
+
+
+def test_a_contribution_of_another_version_is_left_out_and_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    path = site.folder / "south.contribution"
+    before = path.read_bytes()
+    write_changed(path, "future")
+    code, errors = attempt(f"combine {SEALED} south.contribution --receipt new.json", capsys)
+    path.write_bytes(before)
+    assert code == 3
+    assert "south.contribution was written by another version of quietmean (quietmean contribution 2)" in errors
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_every_kind_of_signed_document_says_its_version(purpose: Purpose, tmp_path: Path) -> None:
+    """As a file, and as a line of text."""
+    signed = Signed.sign(purpose, {}, Identity.generate())
+    path = tmp_path / "document"
+    path.write_bytes(signed.to_file())
+    write_changed(path, "future")
+    with pytest.raises(InputError, match=rf"document was written by another version of quietmean \(quietmean {purpose} 2\)"):
+        read_signed(purpose, path)
+    line = signed.to_line().replace("-1.", "-12.", 1)
+    for source in (line, f" {line[:40]}\n{line[40:]}"):
+        with pytest.raises(InputError, match="the line of text was written by another version of quietmean"):
+            read_signed(purpose, source)
+    # One of another kind stays that.
+    other = Purpose.SEAL if purpose == Purpose.ENTRY else Purpose.ENTRY
+    wanted = "a sealed study" if other == Purpose.SEAL else "an entry"
+    said = f"holds {FILES[purpose]}, not {wanted}." if purpose in FILES else f"holds no {other}: give a file that quietmean wrote"
+    with pytest.raises(InputError, match=re.escape(f"file {path} {said}")):
+        read_signed(other, path)
 
 
 def test_a_receipt_that_another_release_wrote_is_read_or_told_with_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,17 +12,10 @@ import pytest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.protocols import registry
 from quietmean.statistics import Workload
+from support.programs import module_of
 
-ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tool forks its parties, on Linux only")
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import joined_errors
-
-    return joined_errors
+tool = module_of("tools", "joined_errors")
 
 
 def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:

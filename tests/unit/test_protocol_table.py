@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from quietmean.core.schema import options_of
 from quietmean.protocols import Mechanism, registry
+from support.programs import ROOT, module_of
 
-TOOL = Path(__file__).parent.parent.parent / "tools" / "protocol_table.py"
-
-
-@pytest.fixture(scope="module")
-def tool() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        # As when it is run: it imports a tool beside it.
-        patch.syspath_prepend(str(TOOL.parent))
-        yield loaded()
-
-
-def loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("protocol_table", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+tool = module_of("tools", "protocol_table")
 
 
 def test_the_page_agrees_with_the_registry(tool: ModuleType) -> None:
@@ -89,11 +70,7 @@ def test_a_page_names_the_authors_of_its_protocol(tool: ModuleType, page: str, n
 
 
 def test_the_glossary_says_of_every_protocol_what_it_protects_against() -> None:
-    rows = [
-        line.split("|")
-        for line in (TOOL.parent.parent / "docs" / "glossary.md").read_text().splitlines()
-        if line.startswith("| `")
-    ]
+    rows = [line.split("|") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| `")]
     against = {name.strip(" `"): row[2] for row in rows for name in row[1].split(",")}
     assert against.keys() == registry().keys()
     for name, kind in registry().items():

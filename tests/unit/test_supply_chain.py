@@ -15,7 +15,8 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.programs import ROOT, module_of
+
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
@@ -39,12 +40,7 @@ def test_a_wheel_has_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert built(tmp_path / "one", 1_700_000_000) == built(tmp_path / "two", 1_800_000_000)
 
 
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import sbom
-
-    return sbom
+tool = module_of("tools", "sbom")
 
 
 def test_every_package_is_listed_with_its_version(tool: ModuleType) -> None:

@@ -13,17 +13,11 @@ from types import ModuleType
 import pytest
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[2]
+from support.programs import ROOT, module_of
+
 LOG = "# Changelog\n\n## 0.3.0 ({})\n\n- New.\n\n## 0.2.0 (2026-01-01)\n"
 FILES = {"CITATION.cff": "version: 0.3.0\n", "r/DESCRIPTION": "Version: 0.3.0\n", "CHANGELOG.md": LOG.format("2026-12-01")}
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import release
-
-    return release
+tool = module_of("tools", "release")
 
 
 @pytest.fixture
