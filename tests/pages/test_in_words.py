@@ -20,8 +20,9 @@ from quietmean.cli.answers import print_answers
 from quietmean.cli.main import main
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.node import Identity, NodeResult, NodeSettings, Observers, PlannedValue, Roster, RosterEntry
-from quietmean.node.driver import monitor_of, remarked
+from quietmean.node.driver import remarked
 from quietmean.node.monitor import status_path
+from quietmean.node.party import monitor_of
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation

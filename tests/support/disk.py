@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from quietmean.core.party import PartyId
-from quietmean.node.driver import Participant
+from quietmean.node.party import Participant
 from quietmean.node.storage import blob_store, database
 
 Result = TypeVar("Result")
@@ -149,7 +149,7 @@ def failing_handlers(trouble: Trouble | None = None) -> Iterator[Machine]:
     machine, handle = Machine(trouble), Participant.handle
 
     async def failing(self: Participant, sender: PartyId, request: Any, payload: Any) -> Any:
-        party = self._settings.party
+        party = self.settings.party
         name = type(request).__name__
         if trouble is not None and trouble.after:
             answer = await handle(self, sender, request, payload)

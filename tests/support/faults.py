@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure, StorageError
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node import LinkKeys, PairKeys, PlannedValue, Waits
-from quietmean.node.driver import Participant
 from quietmean.node.monitor import Event, Stalled
-from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
+from quietmean.node.net import Identity, Roster, RosterEntry
+from quietmean.node.party import Participant
 from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.start import load_progress
 from quietmean.node.storage import Store
@@ -328,7 +328,7 @@ class World:
 
     async def _run_session(self, party: PartyId, store: MortalStore) -> NodeResult:
         settings = self._settings(party)
-        participant = Participant(settings, store, Traffic(), lambda event: None)
+        participant = Participant(settings, store)
 
         async def attempt() -> NodeResult:
             participant.attach(Carrier(self._network.links(party)))

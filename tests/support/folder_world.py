@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.driver import Participant
 from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable, post
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
-from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Traffic, Transfer
+from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Transfer
+from quietmean.node.party import Participant
 from quietmean.node.phase import Phase
 from quietmean.node.session import Carrier, NodeResult
 from quietmean.planning import Plan
@@ -181,7 +181,7 @@ class FolderWorld(World):
             clock=lambda: now() + skew,
         )
 
-        participant = Participant(settings, store, Traffic(), lambda event: None)
+        participant = Participant(settings, store)
 
         async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
             if isinstance(request, Transfer):

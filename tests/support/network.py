@@ -15,8 +15,8 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.driver import Participant
 from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Transfer, WithheldError
+from quietmean.node.party import Participant
 from quietmean.node.phase import Phase
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -26,7 +26,7 @@ _BACKOFF = 0.05
 
 def closed_to_shares(participant: Participant) -> bool:
     """Whether it reads no share of a mixing round any more, since a gate follows."""
-    session = participant._session
+    session = participant.session
     return session is not None and session._gate.closed
 
 

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -192,7 +193,7 @@ class _Peer:
 
 @dataclass
 class _Progress:
-    """Where the party is: ``position`` in a phase of ``of`` rounds, ``since`` (ISO 8601) and ``begun`` (the loop's time)."""
+    """Where the party is: ``position`` in a phase of ``of`` rounds, ``since`` (ISO 8601) and ``begun`` (monotonic)."""
 
     begun: float
     since: str
@@ -202,11 +203,11 @@ class _Progress:
     until: str = ""
     seconds: list[float] = field(default_factory=list)
 
-    def enter(self, position: Position, of: int, time: float) -> None:
+    def enter(self, position: Position, of: int, begun: float) -> None:
         """Begin a round; the duration of the one before, if it was one, is kept."""
         if self.position[1]:
-            self.seconds = [*self.seconds, round(time - self.begun, 3)][-_KEPT:]
-        self.begun, self.since = time, now()
+            self.seconds = [*self.seconds, round(begun - self.begun, 3)][-_KEPT:]
+        self.begun, self.since = begun, now()
         self.position, self.of = position, of
 
 
@@ -226,8 +227,8 @@ class _History:
 class Monitor:
     """Passes every event of a node on to ``report``, and a view of its state to ``observe`` and to the ``status`` file.
 
-    Views are published a few times a second at most. A context manager: entered once the store is open, left when the party is
-    done.
+    Views are published a few times a second at most, where it is used as a context manager: entered once the store is open, left
+    when the party is done.
     """
 
     party: PartyId
@@ -245,11 +246,17 @@ class Monitor:
     _reason: str = ""
     _timer: asyncio.TimerHandle | None = None
 
+    def __post_init__(self) -> None:
+        self._peers = {party: _Peer() for party in range(len(self.names)) if party != self.party}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started = now()
+        self._progress = _Progress(time.monotonic(), self._started)
+
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._peers = {party: _Peer() for party in range(len(self.names)) if party != self.party}
-        self._started = now()
-        self._progress = _Progress(self._loop.time(), self._started)
+        self._begin()
         self._published = -_LONGEST
         self._publish()
         return self
@@ -277,9 +284,9 @@ class Monitor:
         history.last_event = {"time": now(), **event_json(event)}
         match event:
             case RoundBegun():
-                progress.enter((int(event.phase), event.round), event.of, self._loop.time())
+                progress.enter((int(event.phase), event.round), event.of, time.monotonic())
             case FinalizationBegun() | AlreadyOver():
-                progress.enter((int(event.phase), 0), 0, self._loop.time())
+                progress.enter((int(event.phase), 0), 0, time.monotonic())
             case Late():
                 history.late = [*history.late, event_fields(event)][-_KEPT:]
                 for party, peer in self._peers.items():

@@ -7,56 +7,44 @@ before the first wait of a round is over is in time for it, and those who are in
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.driver import over_folder
-from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
-from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Start
-from quietmean.node.phase import Phase, Position
+from quietmean.node.folder import FolderSettings, Outbox
+from quietmean.node.net import AnswerFrame, AnyRequest, Payload
+from quietmean.node.phase import Position
 from quietmean.node.series.party import SeriesParty
 from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, StudySession, retry
 from quietmean.node.storage import Store
-from quietmean.node.tasks import Tasks
-
-_BEFORE: Position = (int(Phase.AGREEMENT), 0)
 
 
-@dataclass
-class _Conversation:
-    """As the others see this party in the start, or in one round. ``members``: who talks there, by places in the roster."""
+class _Round:
+    """A party in one round, in which those who are in are numbered; it answers once there is a ``session``."""
 
-    party: SeriesParty
-    members: Sequence[PartyId]
-    answer: Callable[[PartyId, AnyRequest, Payload], Coroutine[Any, Any, AnswerFrame]]
+    session: StudySession | None = None
+
+    def __init__(self, party: SeriesParty) -> None:
+        self._party, self._members = party, party.members
+        self.fail, self.refused = party.fail, party.refused
 
     @property
     def position(self) -> Position:
-        session = self.party.session
-        return _BEFORE if session is None else session.position
+        return self._party.position
 
-    async def handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> AnswerFrame:
-        return await self.answer(sender, frame, payload)
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
+        if self.session is None:
+            raise ConnectionAbortedError("this round has not begun here")
+        answer = await self.session.handle(sender, request, payload)
+        self._party.monitor.arrived(self._members[sender], request, answer)
+        return answer
 
     def heard(self, peer: PartyId, position: Position) -> None:
-        if self.party.session is not None:
-            self.party.session.heard(peer, position)
-        self.party.monitor.heard(self.members[peer], position)
+        self._party.heard(self._members[peer], position)
 
     def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
-        self.party.monitor.acknowledged(self.members[peer], request, answer)
-
-    def fail(self, error: BaseException) -> None:
-        self.party.fail(error)
-
-    def refused(self, peer: str, reason: str) -> None:
-        self.party.refused(peer, reason)
+        self._party.answered(self._members[peer], request, answer)
 
 
 class RoundsByFolder:
@@ -71,8 +59,8 @@ class RoundsByFolder:
         party = self._party
         if party.started is not None and not self._is_in_time(1):
             # Anyone who is in knows it by now.
-            party.beginning.attach(Carrier({}))
-            await party.beginning.open()
+            party.attach(Carrier({}))
+            await party.open_start()
             return
         patience = RetryPolicy(party.monitor.event, party.settings)
 
@@ -85,17 +73,12 @@ class RoundsByFolder:
 
     async def _start(self, closing: contextlib.AsyncExitStack) -> None:
         """Settle who is in. It may have to be announced to others later: the start goes on beside the rounds of this process."""
-        party, settings = self._party, self._party.settings
-
-        async def answer(sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
-            if not isinstance(request, Start):
-                raise PeerError("it sent a request of a round before the first one")
-            return party.beginning.handle(sender, request, _BEFORE)
-
-        post, watching = await self._post(closing, settings, self._folder, Outbox, answer)
-        party.beginning.attach(Carrier.by_folder(post))
-        await party.beginning.open()
-        closing.push_async_callback(party.beginning.stop)
+        party = self._party
+        conversation = over_folder(party.settings, self._folder, party, party.monitor)
+        post, watching = await closing.enter_async_context(conversation)
+        party.attach(Carrier.by_folder(post))
+        await party.open_start()
+        closing.push_async_callback(party.stop)
         watching.spawn(post.watch(self._folder.quiet))
         await party.start()
         # A process that is to end soon ends by its round.
@@ -123,22 +106,13 @@ class RoundsByFolder:
 
     async def run(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
         party, folder = self._party, self._folder_of(self._party.number)
-        begun = asyncio.Event()
-
-        async def answer(sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
-            await begun.wait()
-            handled = await session.handle(sender, request, payload)
-            party.monitor.arrived(party.members[sender], request, handled)
-            return handled
-
+        member = _Round(party)
         async with contextlib.AsyncExitStack() as closing:
-            post, watching = await self._post(closing, settings, folder, Outbox.of_round, answer)
-            session = StudySession(
-                settings, store, Carrier.by_folder(post), party.monitor.traffic, party.monitor.event, restarted=restarted
-            )
-            party.session = session
+            conversation = over_folder(settings, folder, member, party.monitor, Outbox.of_round)
+            post, watching = await closing.enter_async_context(conversation)
+            session = party.session_of(settings, store, Carrier.by_folder(post), restarted=restarted)
+            member.session = party.session = session
             closing.callback(self._leave)
-            begun.set()
             watching.spawn(post.watch(folder.quiet))
             return await session.run()
 
@@ -150,20 +124,6 @@ class RoundsByFolder:
         folder, members = self._folder, self._party.members
         mailboxes = {index: folder.mailboxes[member] for index, member in enumerate(members)}
         return replace(folder, mailboxes=mailboxes, timetable=folder.timetable.of_round(number))
-
-    async def _post(
-        self,
-        closing: contextlib.AsyncExitStack,
-        settings: NodeSettings,
-        folder: FolderSettings,
-        outbox: Callable[[Path, str, PartyId], Outbox],
-        answer: Callable[[PartyId, AnyRequest, Payload], Coroutine[Any, Any, AnswerFrame]],
-    ) -> tuple[FolderTransport, Tasks]:
-        """One conversation and the tasks that look after it, both closed with ``closing``."""
-        party = self._party
-        members = party.members if len(settings.roster) == len(party.members) else range(len(settings.roster))
-        member = _Conversation(party, members, answer)
-        return await closing.enter_async_context(over_folder(settings, folder, member, party.monitor, outbox))
 
     def drop(self) -> None:
         """Nothing: each attempt opens the folder anew."""

@@ -24,13 +24,12 @@ from quietmean.node.net import (
     Heartbeat,
     InRound,
     Payload,
-    Start,
     inner_request,
 )
 from quietmean.node.phase import Phase, Position
 from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead, RoundLink, RoundPosition
 from quietmean.node.series.party import SeriesParty
-from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
+from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, position_of, retry
 from quietmean.node.storage import Store
 
 # So many requests of one party about rounds that this one has not begun are kept.
@@ -106,11 +105,10 @@ class RoundsOverConnections:
 
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         party = self._party
-        self._may_know_more = party.beginning.restarted
-        connections = over_connections(party.settings, self, party.monitor, party.beginning.stop)
-        self._mesh = await stack.enter_async_context(connections)
-        party.beginning.attach(Carrier(self._round_links(0)))
-        await party.beginning.open()
+        self._may_know_more = party.restarted
+        self._mesh = await stack.enter_async_context(over_connections(party, self))
+        party.attach(Carrier(self._round_links(0)))
+        await party.open_start()
         again = party.started
         self._where = self._others()
         self._mesh.start()
@@ -154,14 +152,8 @@ class RoundsOverConnections:
             lambda parties: self._mesh.disconnect(members[index] for index in parties),
             compute=asyncio.to_thread,
         )
-        session = StudySession(
-            settings,
-            store,
-            carrier,
-            party.monitor.traffic,
-            party.monitor.event,
-            restarted=restarted or self._may_know_more or self._requests.lost_some,
-        )
+        lost_some = restarted or self._may_know_more or self._requests.lost_some
+        session = party.session_of(settings, store, carrier, restarted=lost_some)
         detector = session.failure_detector
         for other in others:
             if other in self._where.absent:
@@ -206,7 +198,7 @@ class RoundsOverConnections:
         with self._requests.about(number):
             if self._is_early(number):
                 await self._requests.hold(sender, lambda: self._is_early(number))
-            session, place = party.session, party.beginning.place(sender)
+            session, place = party.session, party.place(sender)
             if place is None:
                 raise PeerError("it is in a round of a session that has not started with it here")
             if session is None or number != party.number:
@@ -221,9 +213,7 @@ class RoundsOverConnections:
         position = before if self._party.started is None else self.position
         if isinstance(request, Heartbeat):
             return AnswerFrame(request.number, ACCEPTED, *position)
-        if not isinstance(request, Start):
-            raise PeerError("it sent a request of a round before the first one")
-        return self._party.beginning.handle(sender, request, position)
+        return self._party.handle_start(sender, request, position)
 
     def _is_early(self, number: int) -> bool:
         party = self._party
@@ -252,7 +242,7 @@ class RoundsOverConnections:
         party, place = self._party, RoundPosition.of(counted)
         self._note_place(peer, place)
         party.monitor.heard(peer, place.position)
-        index = party.beginning.place(peer)
+        index = party.place(peer)
         if party.session is not None and index is not None and place.round == party.number and place.begun:
             party.session.heard(index, place.position)
 

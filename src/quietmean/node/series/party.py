@@ -14,16 +14,15 @@ import numpy as np
 
 from quietmean.core.arrays import PIECE
 from quietmean.core.codec import digest, load_state
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId
 from quietmean.core.portability import replacing, return_free_memory
 from quietmean.core.readable import count_of
-from quietmean.node.monitor import Monitor, Report
-from quietmean.node.net import Refusals, Roster, Seal
-from quietmean.node.phase import Phase
-from quietmean.node.session import Brought, NodeResult, NodeSettings, PlannedValue, StudySession, kept_result, note_refusal
-from quietmean.node.start import Beginning, Started
+from quietmean.node.net import AnswerFrame, AnyRequest, Payload, Roster, Seal, Start
+from quietmean.node.party import BEFORE, Party
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session import Brought, NodeResult, NodeSettings, PlannedValue, kept_result
 from quietmean.node.storage import LAST, ROUND, Store, empty
 from quietmean.planning import Admitted, Plan
 from quietmean.protocols.execution import Execution
@@ -125,32 +124,24 @@ def kept_last(path: Path, plan: Plan) -> RoundEnd | None:
 _LEFT = b"left"
 
 
-class SeriesParty:
+class SeriesParty(Party):
     """Where a party is in its series, on disk before anything of that leaves; and the round that it is in.
 
-    ``settings``, ``rounds`` and ``most``: see :class:`Series`. ``session``: of the round that goes on here, if one does;
-    ``ended``: none that was begun may go on.
+    ``settings``, ``rounds`` and ``most``: see :class:`Series`. ``ended``: no round that was begun may go on.
     """
 
-    store: Store
-    monitor: Monitor
-    beginning: Beginning
-
     def __init__(self, settings: NodeSettings, rounds: int, most: int) -> None:
-        self.settings, self.rounds, self.most = settings, rounds, most
+        super().__init__(settings)
+        self.rounds, self.most = rounds, most
         self.progress = SeriesProgress()
         self.number = 0
         self.ended = True
-        self.session: StudySession | None = None
         self._last: RoundEnd | None = None
-        # Of the time between rounds; each round has its own.
-        self._refusals = Refusals()
         self._defect: BaseException | None = None
 
-    def load(self, report: Report = lambda event: None) -> None:
+    def load(self) -> None:
         """Where this party is, as its store says."""
-        self.beginning = Beginning(self.settings, self.store, report, self.fail, self.refused)
-        self.beginning.load()
+        self.load_start()
         self.progress = SeriesProgress.load(self.store.series(), len(self.inside.roster))
 
     def restore(self) -> None:
@@ -175,24 +166,14 @@ class SeriesParty:
     # --- who is in ---------------------------------------------------------------------------------------------------
 
     @property
-    def started(self) -> Started | None:
-        """Who is in, once that is settled."""
-        return self.beginning.started
-
-    @property
     def members(self) -> Sequence[PartyId]:
         """Who is in, by their places in the roster; all, before that is settled."""
         return range(len(self.settings.roster)) if self.started is None else self.started.members
 
-    @property
-    def inside(self) -> NodeSettings:
-        """The settings of this party as one of those who are in."""
-        return self.beginning.settings
-
     async def start(self) -> None:
         """Agree with the others who is in, if that was not done."""
         await self.go_on()
-        await self.beginning.run()
+        await self.agree()
         if len(self.inside.roster) < len(self.settings.roster) == len(self.progress.counted):
             # Parties have other places from here on.
             self.progress = SeriesProgress.load(None, len(self.inside.roster))
@@ -314,26 +295,35 @@ class SeriesParty:
         plan = self.inside.plan
         return Store(self.round_store, plan.target.dimension, plan.grid)
 
+    # --- as the others see it ----------------------------------------------------------------------------------------
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
+        """The answer to a request that is about the start, where only such ones come."""
+        return self.handle_start(sender, request, BEFORE)
+
+    def handle_start(self, sender: PartyId, request: AnyRequest, position: Position) -> AnswerFrame:
+        """The answer to a request that is about the start."""
+        if not isinstance(request, Start):
+            raise PeerError("it sent a request of a round before the first one")
+        return self.gathering.handle(sender, request, position)
+
     # --- errors ------------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
         """Note an error of what goes on beside a round; between rounds a defect ends the series when the next round begins."""
-        if self.session is not None or self.started is None:
-            (self.session or self.beginning).fail(error)
+        if self.session is not None:
+            self.session.fail(error)
+        elif self.started is None:
+            super().fail(error)
         elif outage_of(error, self.store.path) is None:
             self._defect = self._defect or error
 
     async def go_on(self) -> None:
         """Before a round: raises what nobody could learn until now, and reads anew what an outage has left of the store."""
-        error = self._defect or self.beginning.error
+        at_start = self.gathering.error
+        error = self._defect or at_start
         if error is not None and outage_of(error, self.store.path) is None:
             raise error
-        if self.store.stalled or self.beginning.error is not None:
-            await self.beginning.open()
-            self.beginning.gathering.start()
-
-    def refused(self, peer: str, reason: str) -> None:
-        if self.session is not None:
-            self.session.refused(peer, reason)
-        else:
-            note_refusal(self._refusals, self.monitor.event, peer, reason)
+        if self.store.stalled or at_start is not None:
+            await self.open_start()
+            self.gathering.start()

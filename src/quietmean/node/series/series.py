@@ -13,7 +13,7 @@ import itertools
 from typing import Protocol, Self
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.node.driver import monitor_of, opened
+from quietmean.node.driver import opened
 from quietmean.node.series.by_folder import RoundsByFolder
 from quietmean.node.series.connections import RoundsOverConnections
 from quietmean.node.series.party import RoundEnd, SeriesOver, SeriesParty, SeriesProgress
@@ -117,8 +117,7 @@ class Series:
         party, stack = self._party, self._stack
         party.store = await stack.enter_async_context(opened(self._settings))
         party.store.keep_journal_short()
-        party.monitor = monitor_of(self._settings)
-        party.load(party.monitor.event)
+        party.load()
         party.restore()
         if self.over:
             # Nothing is left to do with the others.

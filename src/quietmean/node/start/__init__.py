@@ -4,22 +4,19 @@
 """
 
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
-from quietmean.node.start.phase import Beginning, OnStart, StartPhase, ignore_start
+from quietmean.node.start.phase import StartPhase
 from quietmean.node.start.record import load_progress
 from quietmean.node.start.started import Started
 
 __all__ = [
     "Announcement",
     "Attempt",
-    "Beginning",
     "Machine",
-    "OnStart",
     "Proposal",
     "Rules",
     "StartPhase",
     "StartProgress",
     "Started",
-    "ignore_start",
     "load_progress",
     "quorum_study",
 ]
