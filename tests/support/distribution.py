@@ -20,4 +20,4 @@ def installed(project: Path, folder: Path) -> dict[str, str]:
     (info / "entry_points.txt").write_text("\n".join(lines))
     paths = [str(project), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     # Answers of the planner that are kept belong to these processes alone.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": str(folder / "cache")}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -142,8 +142,6 @@ class Sites:
 def sites_in(folder: Path, patch: pytest.MonkeyPatch, *given: Any) -> contextlib.closing[Sites]:
     """``given``: of :class:`Sites`."""
     patch.chdir(folder)
-    patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # Two of three start only where nobody colludes.
     write_policy(unattended=True, least_colluding=0)
     return contextlib.closing(Sites(folder, *given))

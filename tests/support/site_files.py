@@ -83,7 +83,6 @@ def site_in(folder: Path) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv("XDG_DATA_HOME", str(folder / "share"))
         patch.setattr("sys.stdin", io.StringIO())
         entries = []
@@ -159,7 +158,7 @@ def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> Non
     place.chmod(0o755) if place.exists() and not place.is_symlink() else None
     for name in sorted(state(site.folder), reverse=True):
         path = site.folder / name
-        if name.startswith(("cache", "share", "config")):
+        if name.startswith(("share", "config")):
             continue
         if name not in before or path == place or place in path.parents:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -76,11 +76,7 @@ def fault(site: Site, line: str, kinds: dict[int, str], capsys: pytest.CaptureFi
         except Went:
             return ""
         after = state(site.folder)
-        lost = [
-            name
-            for name, one in with_them.items()
-            if after.get(name) != one and not name.startswith(("cache", "share", "config"))
-        ]
+        lost = [name for name, one in with_them.items() if after.get(name) != one and not name.startswith(("share", "config"))]
         if lost:
             return f"{lost} changed"
         return wrong_ending(site, code, errors)

@@ -32,11 +32,6 @@ STUDY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 class Site:
     """A meeting whose parties contribute: ``age``, by default 50 for each of 100 records."""
 

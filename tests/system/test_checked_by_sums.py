@@ -124,7 +124,6 @@ def test_of_who_joins_and_of_a_session(
 ) -> None:  # fmt: skip
     """A wrong sum is corrected and named, or the result refused; with as many sums as are needed it is unchecked, and says so."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(len(NAMES))))
     write_policy(largest_epsilon=25.0, unattended=True)
     sentence, study = sentence_of(6, needed, excluded), asked(options)

@@ -37,12 +37,6 @@ FreePorts = Callable[[int], list[int]]
 PAY = {"c1": 100.0, "c2": 400.0, "c3": 700.0}
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 class Day:
     """A sealed study whose time for contributions is over in four seconds, and a folder with the files of three contributors."""
 

@@ -30,8 +30,6 @@ def typed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.slow
 def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     lines = {line.split()[1]: line for line in commands(PAGE) if "survey" in line and "drop" not in line}
     own_keys = next(line for line in commands(PAGE) if "--own-keys" in line)
     lines["vouchers"] = next(line for line in commands(PAGE) if line.startswith("quietmean vouchers") and line != own_keys)

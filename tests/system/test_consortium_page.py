@@ -32,7 +32,7 @@ class Site:
         self.name, self.folder, self.ports = name, folder / name, ports
         self.typed: list[str] = []
         self.folder.mkdir()
-        self.environment = {**os.environ, "XDG_CONFIG_HOME": str(self.folder), "XDG_CACHE_HOME": str(folder / "cache")}
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": str(self.folder)}
 
     def start(self, line: str, terminal: str | None = None) -> subprocess.Popen[str]:
         """Type a line of the page; ``terminal``: what is answered there, else there is none."""

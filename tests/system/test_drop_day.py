@@ -51,12 +51,6 @@ def _none_stays() -> Iterator[None]:
     RUNNING.clear()
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 @dataclass
 class RunningDrop:
     """A drop in a process of its own."""

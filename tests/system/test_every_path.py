@@ -51,7 +51,7 @@ def fault(site: Site, words: list[str], place: Path, meant: bool, capsys: pytest
         return f"{type(error).__name__}: {error}"
     if not meant:
         after, now = state(site.folder), rights(site.folder)
-        mine = ("cache", "share", "config")
+        mine = ("share", "config")
         # What is empty has nothing to lose.
         kept = {name: one for name, one in before.items() if one != ("file", b"") and not name.startswith(mine)}
         if lost := [name for name, one in kept.items() if after.get(name) != one]:

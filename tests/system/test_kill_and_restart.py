@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import quietmean as qm
-from quietmean.ledger import Ledger
 from quietmean.node.net import Address
 from support.command_lines import command, ending
 from support.relays import RelayProcess
 from support.rosters import on_this_machine, write_roster
+from support.sessions import entry_of
 from support.site_policy import write_policy
 
 Result = TypeVar("Result")
@@ -131,10 +131,9 @@ def site_of(name: str) -> Any:
 
 
 def charged(name: str) -> Any:
-    with Ledger.open(Path(f"{name}.ledger")) as book:
-        (entry,) = book.account(name).entries
-    assert entry.settled
-    return entry.charged
+    paid = entry_of(name, Path(f"{name}.ledger"))
+    assert paid.settled
+    return paid.charged
 
 
 @pytest.mark.slow

@@ -19,8 +19,6 @@ import pytest
 import quietmean as qm
 from quietmean.api.result import StudyResult
 from quietmean.core.errors import ProtocolFailure, QuietmeanError
-from quietmean.core.folders import data_folder
-from quietmean.ledger import Ledger
 from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import stated_variance
@@ -35,6 +33,7 @@ from support.json_documents import faults
 from support.liars import LIES, lying, telling_apart
 from support.meeting import meet
 from support.rosters import on_this_machine, write_roster
+from support.sessions import endings, entry_of
 from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
@@ -84,7 +83,6 @@ def all_join(
 ) -> list[StudyResult | BaseException]:
     """How each party's part ended, in the order of the names."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     write_roster(folder, on_this_machine(NAMES, ports))
 
     async def one(place: int) -> StudyResult:
@@ -92,10 +90,7 @@ def all_join(
         agreed = qm.contract(asked, "roster.toml", f"{own}.key")
         return await qm.ajoin(asked, "roster.toml", f"{own}.key", data=frame(AGES[place]), accept=agreed, new_account=own)
 
-    async def all_three() -> list[StudyResult | BaseException]:
-        return await asyncio.gather(*(one(place) for place in range(3)), return_exceptions=True)
-
-    return asyncio.run(all_three())
+    return endings(one, range(3))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -119,9 +114,7 @@ def test_by_join(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fre
         protocol: Any = ended.execution.protocol
         noise = 2 * protocol.sigma_own**2 + 2 * protocol.sigma_pair**2
         assert stated_variance(ended.execution) == pytest.approx(noise / 1000**2)
-        with Ledger.open(data_folder() / "ledger") as book:
-            (entry,) = book.account(party).entries
-            assert entry.charged.mu > 0
+        assert entry_of(party).charged.mu > 0
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -166,9 +159,7 @@ def test_by_join_where_no_release_is_seen_alone(
         assert faults("receipt", receipt) == []
         assert "result" not in receipt
         assert receipt["no_result"]["reason"] in str(ended)
-        with Ledger.open(data_folder() / "ledger") as book:
-            (entry,) = book.account(party).entries
-            assert entry.charged.mu > 0
+        assert entry_of(party).charged.mu > 0
         # What happened can be certified as that of any study.
         assert Execution.from_json(receipt).privacy(1e-6).coalitions(1).max_epsilon > 0
 
@@ -221,10 +212,7 @@ def test_by_session(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
             assert found.not_heard == (() if name in UNSENDABLE else ("east",))
             return found.counted
 
-    async def all_three() -> list[Any]:
-        return list(await asyncio.gather(*map(one, NAMES), return_exceptions=True))
-
-    for ended in asyncio.run(all_three())[:2]:
+    for ended in endings(one, NAMES)[:2]:
         assert ended == NAMES[:2], repr(ended)
 
 
@@ -251,7 +239,6 @@ def test_by_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def combine_with_a_liar(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
     """East's contribution is left out and named, and the result is that of the others."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     asked = {"name": "ages", "colluding": 1, "dropouts": 0.34, "protocol": "cordp-dme", "epsilon": 8.0, **limits}
     meeting = meet(tmp_path, NAMES, {"study": asked, "column": [{"name": "age", "low": 0, "high": 100}]})
     sealed = meeting.seal()

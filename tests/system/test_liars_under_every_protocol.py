@@ -6,7 +6,6 @@ TLS, files that somebody adds up, and a session's round. Where a way cannot carr
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from quietmean.studies.party.by_file import Combined, SharingContributor, combin
 from support.liars import HEADS, given_a_lie
 from support.meeting import meet
 from support.rosters import on_this_machine, write_roster
+from support.sessions import endings
 from support.site_policy import write_policy
 
 PAGE = Path(__file__).parents[2] / "docs" / "liars.md"
@@ -142,7 +142,6 @@ def test_by_join(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(Plan, "machine", given_a_lie(PLACE, head, far(name, head)))
     write_roster(tmp_path, on_this_machine(PARTIES, free_ports(len(PARTIES))))
     write_policy(largest_epsilon=25.0)
@@ -154,10 +153,7 @@ def test_by_join(
             asked, "roster.toml", f"{party}.key", data=frame(party), accept=agreed, no_privacy=bare, no_ledger=True,
         )  # fmt: skip
 
-    async def all_parts() -> list[Any]:
-        return await asyncio.gather(*map(part, PARTIES), return_exceptions=True)
-
-    for party, ended in zip(PARTIES, asyncio.run(all_parts()), strict=True):
+    for party, ended in zip(PARTIES, endings(part, PARTIES), strict=True):
         if party != LIAR:
             require_as_said(name, expected(name, head), ended)
             require_told(expected(name, head), ended, Path(f"ages-{party}.receipt.json"))
@@ -281,7 +277,6 @@ def test_by_file_a_weight_beyond_what_the_study_allows_is_left_out(tmp_path: Pat
 
 def combined(name: str, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Combined:
     """What is made of everybody's files, or of those that a party could write."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     asked = {"name": "ages", "colluding": 1, "dropouts": 0.2, "protocol": name, "epsilon": 8.0, "delta": 1e-6, **more}
     meeting = meet(folder, PARTIES, {"study": asked, "column": [{"name": "age", "low": 20, "high": 90}]})
     sealed = meeting.seal()
@@ -327,10 +322,7 @@ def test_by_session(
         async with qm.session(session_terms(name), "roster.toml", f"{own}.key", no_ledger=True, yes=True) as rounds:
             return await rounds.mean(np.full(5, 0.3))
 
-    async def all_parts() -> list[Any]:
-        return await asyncio.gather(*map(part, PARTIES), return_exceptions=True)
-
-    ends = dict(zip(PARTIES, asyncio.run(all_parts()), strict=True))
+    ends = dict(zip(PARTIES, endings(part, PARTIES), strict=True))
     # A weight beyond the plan's: its own machine sends nothing.
     refused = {"cannot be sent"} if isinstance(ends.pop(LIAR), InputError) else set()
     for ended in ends.values():

@@ -34,7 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What belongs to the user's own environment is not there."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
     monkeypatch.delenv("QUIETMEAN_PASSPHRASE_FILE", raising=False)
     for protection in ("forbid_tracing", "forbid_core_dumps"):
         monkeypatch.setattr(secrecy, protection, lambda: None)

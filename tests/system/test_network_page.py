@@ -78,7 +78,7 @@ class Sites:
         command = [sys.executable, "-m", "quietmean.cli.main", *words[1:]] if words[0] == "quietmean" else words
         # Ports below 1024 are the system's: the proxy leads to another one.
         command = [f"127.0.0.1:{self._port}" if word == ":443" else word for word in command]
-        environment = {**os.environ, "XDG_CONFIG_HOME": str(self._folder / site), "XDG_CACHE_HOME": str(self._folder / "cache")}
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(self._folder / site)}
         for name in ("no_proxy", "NO_PROXY"):
             environment.pop(name, None)
         return subprocess.Popen(

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.ledger import Ledger, LedgerEntry
 from support.rosters import on_this_machine, write_roster
+from support.sessions import entry_of
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 # q = 4 and T = 1 + 3: whoever is left of five without two can neither decide nor conclude.
@@ -87,12 +87,6 @@ def run(folder: Path, dying_in: int | None) -> dict[str, tuple[int, str, str]]:
     return {name: (processes[name].returncode, *texts) for name, texts in ended.items()}
 
 
-def entry_of(folder: Path, name: str) -> LedgerEntry:
-    with Ledger.open(folder / f"{name}.ledger") as book:
-        (entry,) = book.account(name).entries
-        return entry
-
-
 def why_no_result(code: int, output: str, errors: str) -> str:
     """What ``join --json`` says on standard output where there is no result: a document, with the sentence for people in it."""
     assert code == 3, errors
@@ -110,7 +104,7 @@ def why_no_result(code: int, output: str, errors: str) -> str:
 def test_before_anybody_can_have_voted_it_is_given_back(consortium: Path, dying_in: int) -> None:
     """Two parties die before they deal, or once they have dealt: q = 4 members cannot vote any more, and all three say so."""
     for name, (code, output, errors) in run(consortium, dying_in).items():
-        entry = entry_of(consortium, name)
+        entry = entry_of(name, consortium / f"{name}.ledger")
         assert entry.reserved.mu > 0
         # What the sampler is off by hid what was dealt: it stays.
         assert entry.charged.tv == entry.reserved.tv > 0
@@ -126,14 +120,14 @@ def test_before_anybody_can_have_voted_it_is_given_back(consortium: Path, dying_
     again = join("ada", consortium)
     output, errors = again.communicate(timeout=580)
     assert "given back" in why_no_result(again.returncode, output, errors)
-    assert entry_of(consortium, "ada").charged.mu == 0.0
+    assert entry_of("ada", consortium / "ada.ledger").charged.mu == 0.0
 
 
 @pytest.mark.slow
 def test_once_all_have_voted_it_is_kept(consortium: Path) -> None:
     """Two parties die before they publish: three sums are told and four are needed, but a colluder may have its own."""
     for name, (code, output, errors) in run(consortium, 5).items():
-        entry = entry_of(consortium, name)
+        entry = entry_of(name, consortium / f"{name}.ledger")
         assert entry.charged == entry.reserved
         assert entry.charged.mu > 0
         assert not entry.settled
@@ -148,6 +142,6 @@ def test_with_a_result_it_is_what_the_execution_cost(consortium: Path) -> None:
     for name, (code, output, errors) in run(consortium, None).items():
         assert code == 0, errors
         assert json.loads(output)["parties_counted"] == len(NAMES)
-        entry = entry_of(consortium, name)
+        entry = entry_of(name, consortium / f"{name}.ledger")
         assert 0 < entry.charged.mu <= entry.reserved.mu
         assert entry.settled

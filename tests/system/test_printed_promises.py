@@ -151,7 +151,6 @@ def test_what_a_contribution_says_that_it_costs_is_what_its_result_says(
 ) -> None:
     """At the moment of the yes, and when files are added up."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     names = NAMES[:4]
 
     def told(line: str) -> str:

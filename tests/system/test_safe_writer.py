@@ -119,9 +119,7 @@ def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.Captur
     try:
         code, errors = attempt(line, capsys)
         after = state(site.folder)
-        lost = {
-            name for name, one in before.items() if after.get(name) != one and not name.startswith(("cache", "share", "config"))
-        }
+        lost = {name for name, one in before.items() if after.get(name) != one and not name.startswith(("share", "config"))}
         assert lost == set(), (line, kind)
         assert code == 2, (line, kind, errors)
         told = [one for one in errors.splitlines() if not one.startswith("quietmean: note:")]

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
@@ -26,24 +27,23 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import NotStarted
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.learning import SharedModel
-from quietmean.ledger import Account, Ledger
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.ledger import Ledger
+from quietmean.node import NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import StudySession
 from quietmean.node.start.policy import WhenAllAreThere
 from quietmean.planning.possible import require_possible
 from quietmean.randomness import Seed
 from quietmean.sessions.joined import AsyncRounds
-from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.relays import RelayProcess
 from support.rosters import on_this_machine, write_roster
+from support.sessions import NAMES, account_of, entry_of, receipt_of, sealed_by_north, together
 from support.site_policy import write_policy
 
-NAMES = ("north", "south", "east")
 D = 20
 # Inside the unit ball; the noise of a generous budget is small against it.
 VECTORS = {name: np.full(D, scale / np.sqrt(D)) for name, scale in zip(NAMES, (0.9, 0.3, -0.3), strict=True)}
@@ -80,13 +80,8 @@ def sealed(terms: dict[str, Any]) -> Path:
     """The session as north sealed it, with all parties of the roster."""
     path = Path("averaging.sealed")
     if not path.exists():
-        keys = {name: Identity.load(Path(f"{name}.key")) for name in NAMES}
-        invitation = Invitation.make(SessionStudy.parse(terms), keys["north"])
-        entries = [
-            StudyKeys.make(keys_path(Path(f"{name}.key"), invitation.digest), invitation, keys[name], name, place).entry
-            for name, place in ((entry.name, format_address(entry.address)) for entry in Roster.load(Path("roster.toml")).entries)
-        ]
-        path.write_bytes(Sealed.make(invitation, entries, keys["north"]).signed.to_file())
+        entries = Roster.load(Path("roster.toml")).entries
+        sealed_by_north(terms, {entry.name: format_address(entry.address) for entry in entries}, path)
     assert Sealed.load(path).terms == SessionStudy.parse(terms).sealable()
     return path
 
@@ -105,14 +100,7 @@ def part(name: str, terms: dict[str, Any] = TERMS, **more: Any) -> qm.session:
     return qm.session(asked, roster, f"{name}.key", **{"new_account": None if "account" in more else name, "yes": True, **more})
 
 
-def account(name: str) -> Account:
-    with Ledger.open(data_folder() / "ledger") as book:
-        return book.account(name)
-
-
-def receipt(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(Path(f"averaging-{name}.receipt.json").read_text())
-    return document
+receipt = partial(receipt_of, "averaging")
 
 
 def files(name: str) -> set[str]:
@@ -130,11 +118,9 @@ def test_files_stay_where_they_are_whatever_folder_a_program_works_in(tmp_path: 
                 await rounds.mean(VECTORS[name])
                 monkeypatch.chdir(elsewhere)
 
-    async def all_three() -> None:
-        parts = {name: part(name, store=f"{name}.store", receipt=f"{name}.json") for name in NAMES}
-        await asyncio.gather(*(all_rounds(own, name) for name, own in parts.items()))
-
-    asyncio.run(all_three())
+    # Each knows its files before anybody's program goes elsewhere.
+    parts = {name: part(name, store=f"{name}.store", receipt=f"{name}.json") for name in NAMES}
+    together(lambda name: all_rounds(parts[name], name), NAMES)
     assert list(elsewhere.iterdir()) == []
     assert {f"{name}.json" for name in NAMES} <= {path.name for path in tmp_path.iterdir()}
 
@@ -154,22 +140,19 @@ def test_ten_lines_of_user_code_for_all_rounds(way: str) -> None:
                 found.append(mean.mean)
                 assert np.abs(mean.mean - sum(VECTORS.values()) / 3).max() < 6 * mean.standard_error
                 sizes.append(sum(path.stat().st_size for path in Path().glob(f"averaging-{name}.store*")))
-                assert [entry.status for entry in account(name).entries] == ["reserved"]
+                assert [entry.status for entry in account_of(name).entries] == ["reserved"]
         return found
 
-    async def all_three() -> list[list[np.ndarray[Any, Any]]]:
-        return await asyncio.gather(*(one(name) for name in NAMES))
-
-    results = asyncio.run(all_three())
+    results = together(one, NAMES)
     for mine in results[1:]:
         np.testing.assert_array_equal(mine, results[0])
     rounds = results[0]
     assert len({value.tobytes() for value in rounds}) == len(rounds) == 4
     contract = part("north").contract
     for name in NAMES:
-        (entry,) = account(name).entries
-        assert entry.status == "spent"
-        assert entry.charged == entry.reserved == contract.charge
+        paid = entry_of(name)
+        assert paid.status == "spent"
+        assert paid.charged == paid.reserved == contract.charge
         document = receipt(name)
         assert document["rounds"] == {"agreed": 4, "begun": 4, "with_mean": 4, "counted": dict.fromkeys(NAMES, 4)}
         assert document["certificate"]["epsilon"] == contract.epsilon_a_priori <= 20.0
@@ -193,10 +176,7 @@ def test_what_is_computed_after_a_round_holds_up_no_heartbeat(monkeypatch: pytes
         async with part(name) as rounds:
             await rounds.mean(VECTORS[name])
 
-    async def all_three() -> None:
-        await asyncio.gather(*(one(name) for name in NAMES))
-
-    asyncio.run(all_three())
+    together(one, NAMES)
     assert len(checks) == 3
     assert main_thread() not in checks
 
@@ -223,10 +203,7 @@ def test_noise_of_pairs_rests_on_ml_kem_in_every_round(monkeypatch: pytest.Monke
             for _ in range(2):
                 await rounds.mean(VECTORS[name])
 
-    async def everybody() -> None:
-        await asyncio.gather(*map(one, NAMES))
-
-    asyncio.run(everybody())
+    together(one, NAMES)
     # Three pairs in two rounds.
     assert len(seeds) == 6
     assert {len(both) for both in seeds.values()} == {1}
@@ -306,10 +283,10 @@ def test_different_members_are_away_in_different_rounds(way: str) -> None:
     asyncio.run(story())
     terms = part("north", UNSTEADY).contract.terms
     for name, begun in (("north", 5), ("south", 4), ("east", 4)):
-        (entry,) = account(name).entries
+        paid = entry_of(name)
         # A missed round costs nothing, and is given back at the end.
-        assert entry.charged == terms.charge(begun)
-        assert entry.reserved == terms.charge(5)
+        assert paid.charged == terms.charge(begun)
+        assert paid.reserved == terms.charge(5)
         assert receipt(name)["rounds"]["begun"] == begun
         assert receipt(name)["rounds"]["counted"]["north"] == begun
         # Nothing but the small store of the session and its last round is left.
@@ -445,10 +422,7 @@ def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal
                     found.append((mean.round, mean.counted))
             return found
 
-        async def both() -> list[list[tuple[int, tuple[str, ...]]]]:
-            return list(await asyncio.gather(steady("north"), steady("south")))
-
-        north, _ = asyncio.run(both())
+        north, _ = together(steady, NAMES[:2])
         printed, _ = again[0].communicate(timeout=30)
         assert again[0].returncode == 0
     finally:
@@ -462,9 +436,9 @@ def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal
     assert back[-1][:2] == [5, list(NAMES)]
     begun = receipt("east")["rounds"]["begun"]
     terms = part("north", PATIENT).contract.terms
-    (entry,) = account("east").entries
-    assert entry.charged == terms.charge(begun)
-    assert entry.charged.mu <= entry.reserved.mu
+    paid = entry_of("east")
+    assert paid.charged == terms.charge(begun)
+    assert paid.charged.mu <= paid.reserved.mu
 
 
 def status(name: str) -> dict[str, Any]:
@@ -524,15 +498,11 @@ def test_a_budget_that_ends_in_mid_session() -> None:
                     await rounds.mean(VECTORS[name])
         return found
 
-    async def all_three() -> list[list[tuple[int, tuple[str, ...]]]]:
-        return await asyncio.gather(*(one(name) for name in NAMES))
-
-    north, south, east = asyncio.run(all_three())
+    north, south, east = together(one, NAMES)
     assert north == south
     assert east == north[:2] == [(1, NAMES), (2, NAMES)]
     assert north[2:] == [(number, NAMES[:2]) for number in (3, 4, 5)]
-    with Ledger.open(Path("east.ledger")) as book:
-        poor_account = book.account("east")
+    poor_account = account_of("east", Path("east.ledger"))
     assert poor_account.charged == terms.charge(2)
     assert not poor_account.overspent
     assert receipt("east")["rounds"]["begun"] == 2
@@ -541,8 +511,7 @@ def test_a_budget_that_ends_in_mid_session() -> None:
         assert rounds.over
         with pytest.raises(qm.InputError, match="left the session for good"):
             rounds.mean(VECTORS["east"])
-    with Ledger.open(Path("east.ledger")) as book:
-        assert book.account("east") == poor_account
+    assert account_of("east", Path("east.ledger")) == poor_account
 
 
 def test_two_rounds_with_one_label_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,10 +523,7 @@ def test_two_rounds_with_one_label_would_be_seen(monkeypatch: pytest.MonkeyPatch
         async with part(name, TERMS | {"rounds": 2}) as rounds:
             return [(await rounds.mean(VECTORS[name])).mean.tobytes() for _ in range(2)]
 
-    async def all_three() -> list[list[bytes]]:
-        return await asyncio.gather(*(one(name) for name in NAMES))
-
-    assert all(first == second for first, second in asyncio.run(all_three()))
+    assert all(first == second for first, second in together(one, NAMES))
 
 
 def refused(terms: dict[str, Any] = TERMS, **more: Any) -> str:
@@ -600,10 +566,7 @@ def test_vectors_that_cannot_be_are_refused_and_nothing_is_spent() -> None:
             mean = await rounds.mean(np.where(np.arange(D) % 2, np.inf, np.nan), clip=3.0)
             assert np.abs(mean.mean).max() < 3 + 6 * mean.standard_error
 
-    async def all_three() -> None:
-        await asyncio.gather(*(one(name) for name in NAMES))
-
-    asyncio.run(all_three())
+    together(one, NAMES)
 
 
 def waits_in_vain(name: str, terms: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,27 +581,24 @@ def test_who_waited_in_vain_has_the_budget_back_until_something_may_have_left(mo
     terms = TERMS | {"rounds": 2, "start_timeout": 90.0, "round_timeout": 30.0}
     for _ in range(2):
         waits_in_vain("north", terms, "for want of south.*what was reserved in the ledger is given back", monkeypatch)
-        assert account("north").charged.mu == 0.0
-        assert account("north").entries[-1].status == "spent"
+        assert account_of("north").charged.mu == 0.0
+        assert account_of("north").entries[-1].status == "spent"
 
     async def one_round(name: str) -> None:
         with contextlib.suppress(_AwayError):
             async with part(name, terms) as rounds:
-                reserved = account(name).charged
+                reserved = account_of(name).charged
                 await rounds.mean(VECTORS[name])
-                assert account(name).charged == reserved == rounds.contract.terms.charge(2)
+                assert account_of(name).charged == reserved == rounds.contract.terms.charge(2)
                 raise _AwayError
 
-    async def all_three() -> None:
-        await asyncio.gather(*map(one_round, NAMES))
-
-    asyncio.run(all_three())
-    before, paid = account("north").charged, account("north").entries[-1]
+    together(one_round, NAMES)
+    before, paid = account_of("north").charged, account_of("north").entries[-1]
     assert before.mu > 0
     # Whatever an end would say of it.
     with Ledger.open(data_folder() / "ledger") as book:
         assert not book.give_back(paid.study, when=datetime.now(UTC))
-    assert account("north").charged == before
+    assert account_of("north").charged == before
 
 
 def test_a_session_that_never_starts_is_given_up_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,7 +611,7 @@ def test_a_session_that_never_starts_is_given_up_and_costs_nothing(monkeypatch: 
     # For good: it never takes part in this session.
     with part("north", alone) as rounds:
         assert rounds.over
-    assert account("north").charged.mu == 0.0
+    assert account_of("north").charged.mu == 0.0
 
 
 class _AwayError(Exception):

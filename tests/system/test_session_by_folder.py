@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import subprocess
 import time
@@ -11,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,15 @@ import pytest
 import quietmean as qm
 from quietmean.core.errors import NotStarted, NotYet
 from quietmean.core.folders import data_folder
-from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.folder import FolderSettings
 from quietmean.node.storage import size_of
-from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from quietmean.studies.party import PartyContext
 from support.command_lines import command, ending
+from support.sessions import NAMES, entry_of, receipt_of, sealed_by_north, together
 from support.site_policy import write_policy
 
-NAMES = ("north", "south", "east")
 D = 4
 VECTORS = {name: np.full(D, scale / np.sqrt(D)) for name, scale in zip(NAMES, (0.9, 0.3, -0.3), strict=True)}
 
@@ -66,30 +62,14 @@ def agree(first: float = 300.0, interval: float = 60.0, **more: Any) -> Sealed:
         "deadlines": {"first": when.isoformat(), "interval": interval, "poll": 2.0},
         **more,
     }
-    keys = {name: Identity.load(Path(f"{name}.key")) for name in NAMES}
-    invitation = Invitation.make(SessionStudy.parse(terms), keys["north"])
-    entries = [
-        StudyKeys.make(keys_path(Path(f"{name}.key"), invitation.digest), invitation, keys[name], name, "").entry
-        for name in NAMES
-    ]
-    sealed = Sealed.make(invitation, entries, keys["north"])
-    Path("averaging.sealed").write_bytes(sealed.signed.to_file())
-    return sealed
+    return sealed_by_north(terms, dict.fromkeys(NAMES, ""), Path("averaging.sealed"))
 
 
 def part(name: str, **more: Any) -> qm.session:
     return qm.session("averaging.sealed", None, f"{name}.key", new_account=name, yes=True, folder="share", **more)
 
 
-def account(name: str) -> Any:
-    with Ledger.open(data_folder() / "ledger") as book:
-        (entry,) = book.account(name).entries
-    return entry
-
-
-def receipt(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(Path(f"averaging-{name}.receipt.json").read_text())
-    return document
+receipt = partial(receipt_of, "averaging")
 
 
 def kept(name: str) -> int:
@@ -114,17 +94,13 @@ def test_all_rounds_by_files_and_what_is_kept_does_not_grow() -> None:
                 sizes[name].append(kept(name))
         return means
 
-    async def everybody() -> list[list[bytes]]:
-        return await asyncio.gather(*map(one, NAMES))
-
-    results = asyncio.run(everybody())
+    results = together(one, NAMES)
     assert results[0] == results[1] == results[2]
     assert len(set(results[0])) == 5
     terms = part("north").contract.terms
     for name in NAMES:
         assert max(sizes[name]) <= sizes[name][0] + 40_000
-        entry = account(name)
-        assert (entry.status, entry.charged) == ("spent", terms.charge(5))
+        assert (entry_of(name).status, entry_of(name).charged) == ("spent", terms.charge(5))
         assert receipt(name)["rounds"] == {"agreed": 5, "begun": 5, "with_mean": 5, "counted": dict.fromkeys(NAMES, 5)}
         assert receipt(name)["session"]["transport"] == "folder"
 
@@ -159,7 +135,7 @@ def test_by_schedule_alone_in_which_no_two_are_ever_there_together(monkeypatch: 
     assert {number: len(same) for number, same in means.items()} == {1: 1, 2: 1, 3: 1}
     terms = part("north").contract.terms
     for name in NAMES:
-        assert account(name).charged == terms.charge(3)
+        assert entry_of(name).charged == terms.charge(3)
         # None was missed, as it would be with another vector than at the visit before.
         assert receipt(name)["rounds"] == {"agreed": 3, "begun": 3, "with_mean": 3, "counted": dict.fromkeys(NAMES, 3)}
 
@@ -234,7 +210,7 @@ def test_who_is_away_is_waited_for_until_its_time_and_comes_back_in_a_later_roun
     assert north == south == [(1, set(NAMES)), (2, {"north", "south"}), (3, {"north", "south"}), (4, set(NAMES))]
     assert (last, missed, counted) == (1, 2, set(NAMES))
     terms = part("north").contract.terms
-    assert [account(name).charged for name in NAMES] == [terms.charge(4), terms.charge(4), terms.charge(2)]
+    assert [entry_of(name).charged for name in NAMES] == [terms.charge(4), terms.charge(4), terms.charge(2)]
 
 
 def test_who_comes_after_the_last_round_takes_part_in_none(clock: Clock) -> None:
@@ -247,10 +223,7 @@ def test_who_comes_after_the_last_round_takes_part_in_none(clock: Clock) -> None
             with pytest.raises(qm.InputError, match="2 rounds are over"):
                 await rounds.mean(VECTORS[name])
 
-    async def everybody() -> None:
-        await asyncio.gather(*map(one, NAMES))
-
-    asyncio.run(everybody())
+    together(one, NAMES)
     assert receipt("north")["rounds"]["begun"] == 1
 
 
@@ -294,14 +267,11 @@ def test_a_party_that_is_killed_in_a_round_goes_on_in_it_by_the_same_command() -
                     seen.append((release.round, set(release.counted)))
             return seen
 
-        async def both() -> list[list[tuple[int, set[str]]]]:
-            return list(await asyncio.gather(steady("north"), steady("south")))
-
-        async def with_end() -> list[list[tuple[int, set[str]]]]:
+        async def in_time(name: str) -> list[tuple[int, set[str]]]:
             async with asyncio.timeout(200.0):
-                return await both()
+                return await steady(name)
 
-        north, south = asyncio.run(with_end())
+        north, south = together(in_time, NAMES[:2])
         code, output, errors = ending(again[0])
         assert code == 0, errors
     finally:
@@ -311,7 +281,7 @@ def test_a_party_that_is_killed_in_a_round_goes_on_in_it_by_the_same_command() -
     assert north == south == [(number, set(NAMES)) for number in (1, 2, 3)]
     assert output.split()[:2] == ["2", "3"]
     assert receipt("east")["rounds"]["begun"] == 3
-    assert account("east").charged == part("north").contract.terms.charge(3)
+    assert entry_of("east").charged == part("north").contract.terms.charge(3)
 
 
 def _has_begun(name: str, number: int) -> bool:
@@ -336,10 +306,7 @@ def test_a_store_from_a_backup_takes_no_part() -> None:
         await rounds.mean(VECTORS[name])
         await running.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
 
-    async def everybody() -> None:
-        await asyncio.gather(*map(one, NAMES))
-
-    asyncio.run(everybody())
+    together(one, NAMES)
     for path in Path().glob("averaging-east.store*"):
         path.unlink()
     for path, content in copies.items():
@@ -387,20 +354,16 @@ def test_two_have_all_rounds_where_the_third_never_comes() -> None:
 
     async def one(name: str) -> list[tuple[int, set[str]]]:
         seen = []
-        async with part(name) as rounds:
+        async with asyncio.timeout(100.0), part(name) as rounds:
             assert rounds.absent == ("east",)
             while not rounds.over:
                 release = await rounds.mean(VECTORS[name])
                 seen.append((release.round, set(release.counted)))
         return seen
 
-    async def both() -> Any:
-        async with asyncio.timeout(100.0):
-            return await asyncio.gather(one("north"), one("south"))
-
-    north, south = asyncio.run(both())
+    north, south = together(one, NAMES[:2])
     assert north == south == [(1, {"north", "south"}), (2, {"north", "south"})]
     with pytest.raises(NotStarted, match="started without this party"), part("east"):
         pass
-    assert account("east").charged.mu == 0.0
+    assert entry_of("east").charged.mu == 0.0
     assert receipt("north")["start"]["not_in_at_start"] == ["east"]

@@ -25,6 +25,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import SeriesOver
 from quietmean.sessions.joined import AsyncRounds
 from support.rosters import on_this_machine, write_roster
+from support.sessions import entry_of
 
 NAMES = ("ada", "bob", "cyd", "dan")
 TERMS: dict[str, Any] = {
@@ -119,8 +120,7 @@ def test_a_random_history(
     for name in NAMES:
         numbers = history.took_part[name]
         assert numbers == sorted(set(numbers))
-        with Ledger.open(Path(f"{name}.ledger")) as book:
-            (entry,) = book.account(name).entries
-        assert entry.status == "spent"
-        assert entry.charged == terms.charge(len(numbers))
-        assert entry.charged.mu <= entry.reserved.mu
+        paid = entry_of(name, Path(f"{name}.ledger"))
+        assert paid.status == "spent"
+        assert paid.charged == terms.charge(len(numbers))
+        assert paid.charged.mu <= paid.reserved.mu

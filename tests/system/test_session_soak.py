@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 import quietmean as qm
-from quietmean.core.folders import data_folder
-from quietmean.ledger import Ledger
 from quietmean.studies.agreement.session_study import SessionStudy
 from support.rosters import on_this_machine, write_roster
+from support.sessions import entry_of, receipt_of
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 ROUNDS = 50
@@ -125,15 +124,14 @@ def test_fifty_rounds_with_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(NAMES) - {"eve"} <= set(with_mean[-1])
     terms = SessionStudy.parse(TERMS).terms(5)
     for name in NAMES:
-        with Ledger.open(data_folder() / "ledger") as book:
-            (entry,) = book.account(name).entries
+        paid = entry_of(name)
         if name == "eve":
             # Nobody knows what a party that never came back would still have sent.
-            assert entry.charged == terms.charge(ROUNDS)
+            assert paid.charged == terms.charge(ROUNDS)
             continue
-        receipt = json.loads(Path(f"soak-{name}.receipt.json").read_text())
-        assert entry.charged == terms.charge(receipt["rounds"]["begun"])
-        assert entry.charged.mu <= entry.reserved.mu
-        assert receipt["rounds"]["begun"] == ROUNDS if name == "ada" else receipt["rounds"]["begun"] <= ROUNDS
+        begun = receipt_of("soak", name)["rounds"]["begun"]
+        assert paid.charged == terms.charge(begun)
+        assert paid.charged.mu <= paid.reserved.mu
+        assert begun == ROUNDS if name == "ada" else begun <= ROUNDS
         sizes = [size for _, _, size in parties[name].seen]
         assert max(sizes[20:]) <= 1.1 * max(sizes[:20]), sizes

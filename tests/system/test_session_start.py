@@ -6,8 +6,9 @@ import asyncio
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from quietmean.core.errors import InputError, NotStarted
 from quietmean.ledger import Account, Ledger
 from quietmean.sessions.receipt import certified
 from support.rosters import on_this_machine, write_roster
+from support.sessions import account_of, endings, receipt_of, together
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 D = 6
@@ -63,13 +65,10 @@ def part(name: str, asked: dict[str, Any]) -> qm.session:
 
 
 def account(name: str) -> Account:
-    with Ledger.open(Path(f"{name}.ledger")) as book:
-        return book.account(name)
+    return account_of(name, Path(f"{name}.ledger"))
 
 
-def receipt(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(Path(f"few-{name}.receipt.json").read_text())
-    return document
+receipt = partial(receipt_of, "few")
 
 
 async def all_rounds(name: str, asked: dict[str, Any], dies_in: int = 0) -> list[tuple[bytes, tuple[str, ...]]]:
@@ -139,11 +138,7 @@ def test_four_have_all_rounds_where_the_fifth_comes_late(protocol: str) -> None:
 @pytest.mark.slow
 def test_all_start_at_once_when_all_are_there() -> None:
     asked = terms(3600.0)
-
-    async def story() -> list[Any]:
-        return await asyncio.gather(*(all_rounds(name, asked) for name in NAMES))
-
-    results = asyncio.run(story())
+    results = together(lambda name: all_rounds(name, asked), NAMES)
     assert all(one == results[0] for one in results)
     assert receipt("eve")["start"]["not_in_at_start"] == []
     assert certified(receipt("eve"))["rounds"] == {"agreed": ROUNDS, "begun": ROUNDS}
@@ -151,11 +146,7 @@ def test_all_start_at_once_when_all_are_there() -> None:
 
 def test_too_few_end_cleanly_and_nothing_is_charged() -> None:
     asked = terms(1.0, start_timeout=6.0)
-
-    async def story() -> Sequence[Any]:
-        return await asyncio.gather(*(all_rounds(name, asked) for name in NAMES[:3]), return_exceptions=True)
-
-    for told in asyncio.run(story()):
+    for told in endings(lambda name: all_rounds(name, asked), NAMES[:3]):
         assert isinstance(told, NotStarted)
         assert "did not start by its time with 4 parties or more: there were ada, bob, cyd" in str(told)
     for name in NAMES[:3]:

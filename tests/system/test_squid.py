@@ -102,8 +102,6 @@ def squid(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[tu
 def test_a_study_through_squid(squid: tuple[str, int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, port, log = squid
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_policy(unattended=True)
     authority = Authority(tmp_path, "authority")
     certificate, private_key = authority.leaf(HOST)

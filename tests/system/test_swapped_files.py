@@ -119,7 +119,7 @@ def ends(site: Site, line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int
         remove(site, before, site.folder / "nothing")
         # Else nothing is done with the party any more.
         (site.folder / "config" / "quietmean" / "distrusted").unlink(missing_ok=True)
-    mine = ("cache", "share", "config")
+    mine = ("share", "config")
     lost = [name for name, one in before.items() if after.get(name) != one and not name.startswith(mine)]
     sentences = sentences_of(errors)
     wrong = ""

@@ -134,7 +134,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
     monkeypatch.setattr("sys.stdin", io.StringIO())
     for protection in ("forbid_tracing", "forbid_core_dumps"):
         monkeypatch.setattr(secrecy, protection, lambda: None)

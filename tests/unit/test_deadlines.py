@@ -138,7 +138,6 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three parties met, and sealed in time; the first deadline was a second ago."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_policy(unattended=True)
     new, keygen, invite, accept, seal, _ = commands("how-to/folder.md")
     passed = datetime.now(UTC) - timedelta(seconds=1)

@@ -113,7 +113,6 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
 ) -> None:
     # The other protocols take ten times as long, and stand in no row of it.
     monkeypatch.setattr(plan, "general_protocols", lambda server: ["packed-sharing", "local-dp"])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     line = ["plan", "--parties", "200"]
     main([*line, "--json"])
     document = json.loads(capsys.readouterr().out)
