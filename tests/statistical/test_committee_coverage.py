@@ -72,7 +72,7 @@ def by_a_curator(case: Case, seed: int) -> Estimates:
 
 def coverage(name: str, seeds: int, study: Callable[[Case, int], Estimates]) -> Coverage:
     case = CASES[name]
-    place = study(case, 0).terms.index(case.term)
+    place = study(case, 0).terms.index(str(case.term))
     return Coverage.of((study(case, seed) for seed in range(seeds)), place, case.truth())
 
 
@@ -85,6 +85,6 @@ def test_intervals_hold_the_population_as_often_as_a_curators(name: str) -> None
     """
     times, others = coverage(name, SEEDS, opened), coverage(name, SEEDS, by_a_curator)
     print(f"{name}: {times}, by a curator {others}")
-    assert times.known >= SEEDS * CASES[name].known
+    assert times.known >= SEEDS * 0.95
     assert times.held >= 0.87, times
     assert abs(times.held - others.held) <= 0.1, (times, others)
