@@ -254,6 +254,21 @@ def test_a_flag_says_what_is_missing(text: str, name: str, code: str) -> None:
         assert code in codes, codes
 
 
+def test_nothing_is_known_of_a_rate_where_next_to_nothing_tells_how_events_vary() -> None:
+    """Whose degrees of freedom are so few that the quantile's square is beyond float64."""
+    workload, open_ends = study("rates(yes, x)", PrivacyUnit.RECORD), 0
+    encoded = workload.encode(RECORDS["no events"]())
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        noise = 10.0 ** draw.uniform(-5, -3)
+        away = draw.normal(0, noise, encoded.vector.shape) * 10.0 ** draw.uniform(-6, 0)
+        found = workload.decode(encoded.vector / encoded.weight + away, noise, encoded.weight)[0].estimates
+        check(found)
+        assert found.of_population is not None
+        open_ends += found.of_population[0].tolist() == [0.0, np.inf]
+    assert open_ends > 0
+
+
 @pytest.mark.sampled(80)
 @pytest.mark.parametrize("text", KINDS)
 @pytest.mark.parametrize("noise", [1e-6, 0.01, 0.3])

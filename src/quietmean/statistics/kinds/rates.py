@@ -95,15 +95,19 @@ class _Group:
     def interval(self, sampling: bool) -> tuple[float, float]:
         """All r with (events - r time)^2 <= q^2 (f r time + noise of events - r time), where f r time is the variance of sampling
         at the rate itself: right for few events and uncertain time."""
-        own, both, timed = self.noise[0, 0], self.noise[0, 1], self.noise[1, 1]
+        (own, both), (_, timed) = self.noise[:2, :2].tolist()
         quantile, part = Z, 0.0
         if sampling:
             quantile = t_quantile(_combined([1.0], [self.rate], [self])[-1])
             # Without any event nothing says how events vary.
             part = self.sampling / self.events if self.events > 0 else 1.0
-        square = self.time**2 - quantile**2 * timed
-        slope = -2 * self.events * self.time + quantile**2 * (2 * both - part * self.time)
-        low, high = quadratic_set(square, slope, self.events**2 - quantile**2 * own)
+        # Infinite where next to nothing is known of how events vary.
+        reach = quantile * quantile
+        square = self.time**2 - reach * timed
+        if square <= 0:
+            return 0.0, math.inf
+        slope = -2 * self.events * self.time + reach * (2 * both - part * self.time)
+        low, high = quadratic_set(square, slope, self.events**2 - reach * own)
         return max(low, 0.0), max(high, 0.0)
 
 
