@@ -16,6 +16,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Parameter, parameters_of
 from quietmean.statistics import Column, Columns, Statistic, Workload, read_text, registry
+from quietmean.statistics.scenario import EXPECT
 
 # Columns of all kinds that any statistic asks for: numbers that may be missing or not, times, chances, levels, truth values.
 COLUMNS = Columns(
@@ -41,10 +42,11 @@ def statistics_of(kind: type[Statistic], unit: PrivacyUnit = PrivacyUnit.RECORD,
     """
     wanted = parameters_of(kind).items()
     # A count has a column or a condition.
-    required = [one for name, one in wanted if (one.default in (OPEN, ()) or name == "column") and name != "share"]
+    required = [one for name, one in wanted if (one.default in (OPEN, ()) or name == "column") and name not in ("share", EXPECT)]
     optional = [one for one in parameters_of(kind).values() if one.default is None and str in one.kinds]
     # Some need what they call optional: both arms of a comparison.
-    tried = itertools.chain(*(_possible(kind, unit, asked, columns) for asked in (required, [*required, *optional])))
+    seen: set[str] = set()
+    tried = itertools.chain(*(_possible(kind, unit, asked, columns, seen) for asked in (required, [*required, *optional])))
     found = list(itertools.islice(tried, _EACH))
     names = ", ".join(columns.names)
     assert found or unit == PrivacyUnit.PARTY, f"no statistic of kind {kind.name} was found for the columns {names}"
@@ -83,9 +85,10 @@ def _found(unit: PrivacyUnit) -> tuple[Statistic, ...]:
     return tuple(found.values())
 
 
-def _possible(kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter], columns: Columns) -> Iterator[Statistic]:
+def _possible(
+    kind: type[Statistic], unit: PrivacyUnit, asked: list[Parameter], columns: Columns, seen: set[str]
+) -> Iterator[Statistic]:
     usual = {"bins": _BINS} if "bins" in parameters_of(kind) else {}
-    seen: set[str] = set()
     for values in itertools.product(*(_values(one, columns) for one in asked)):
         given = {one.key: value for one, value in zip(asked, values, strict=True) if value is not None}
         try:
