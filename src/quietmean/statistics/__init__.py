@@ -4,19 +4,35 @@ Those of other distributions register by the entry point group ``quietmean.stati
 """
 
 from quietmean.statistics.answers import Answer, column_means, combined
+from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.coding import Encoded, what_did_not_fit
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
-from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest
+from quietmean.statistics.delta_method import SmoothTerm
+from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
+from quietmean.statistics.influence_bounds import Around
+from quietmean.statistics.paired_columns import OfPair
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
-from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
+from quietmean.statistics.scenario import SyntheticRecords
+from quietmean.statistics.statistic import (
+    Feature,
+    Records,
+    Released,
+    Statistic,
+    TermReading,
+    presence_of,
+    raw,
+    require_records,
+)
 from quietmean.statistics.workload import Workload
 
 __all__ = [
     "INDICATOR",
     "Answer",
+    "Around",
     "Axis",
+    "CellCounts",
     "CellIndicators",
     "Column",
     "ColumnBlock",
@@ -28,10 +44,15 @@ __all__ = [
     "Feature",
     "Flag",
     "HypothesisTest",
+    "OfCells",
+    "OfPair",
     "PrefixTable",
     "Records",
     "Released",
+    "SmoothTerm",
     "Statistic",
+    "SyntheticRecords",
+    "TermReading",
     "Workload",
     "column_means",
     "combined",
@@ -42,5 +63,7 @@ __all__ = [
     "raw",
     "read_text",
     "registry",
+    "require_records",
+    "t_test",
     "what_did_not_fit",
 ]

@@ -91,30 +91,35 @@ class OfCells(Statistic, ABC):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> CellIndicators:
-        axes = self._axes(columns)
+        axes = self.axes(columns)
         if len({axis.column.name for axis in axes}) < len(axes):
             raise InputError(f"{self.text} names a column twice: name each once")
         return CellIndicators(axes)
 
     @abstractmethod
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
         """The axes of the table. Raises :class:`InputError` for columns that cannot be compared."""
 
-    def _cells(self, released: Released, columns: Columns) -> CellCounts:
+    def cells(self, released: Released, columns: Columns) -> CellCounts:
+        """The released counts of the table."""
         return CellCounts.of(released, self._table(columns))
 
-    def _nothing(self, terms: Sequence[SmoothTerm], flag: Flag = NOTHING_PRESENT) -> Estimates:
+    def nothing(self, terms: Sequence[SmoothTerm], flag: Flag = NOTHING_PRESENT) -> Estimates:
         """Nothing is known about its terms; the first one is asked for first."""
         return Estimates.of([term.unknown for term in terms], flags=(flag,), headline=(terms[0].name,) if terms[0].name else ())
 
-    def _two_levels(self, columns: Columns, name: str) -> Axis:
+    def two_levels(self, columns: Columns, name: str) -> Axis:
+        """The axis of a column. Raises :class:`InputError` unless it has two levels."""
         column = columns.category(name)
         if len(column.categories) != _PAIR:
             raise InputError(f"{self.text} needs two levels, but column {name!r} has {len(column.categories)}")
         return Axis(column)
 
-    def _alike(self, columns: Columns, first: str, second: str) -> tuple[Axis, Axis]:
-        """Two columns whose levels mean the same in the same order: those of one name, or as many with no name in common."""
+    def alike(self, columns: Columns, first: str, second: str) -> tuple[Axis, Axis]:
+        """The axes of two columns whose levels mean the same in the same order: of one name, or as many with no name in common.
+
+        Raises :class:`InputError` for columns with other levels.
+        """
         pair = columns.category(first), columns.category(second)
         levels = [column.categories for column in pair]
         if levels[0] != levels[1] and (len(levels[0]) != len(levels[1]) or set(levels[0]) & set(levels[1])):

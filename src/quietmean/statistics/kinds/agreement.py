@@ -52,8 +52,8 @@ class Kappa(OfCells):
         written=lambda value: bool(value.weights != NONE),
     )
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
-        return self._alike(columns, self.first, self.second)
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
+        return self.alike(columns, self.first, self.second)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         expected = scenario.expected("kappa")
@@ -62,9 +62,9 @@ class Kappa(OfCells):
             scenario.values[self.second] = np.where(same, scenario.values[self.first], scenario.values[self.second])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        cells = self._cells(released, columns)
+        cells = self.cells(released, columns)
         if not cells.known:
-            return self._nothing((KAPPA, AGREEMENT))
+            return self.nothing((KAPPA, AGREEMENT))
         levels = len(cells.counts)
         (agreement,) = cells.estimated(lambda counts: _parts(counts, np.eye(levels))[:, :1]).of([AGREEMENT])
         weights = self._disagreement(levels)
@@ -126,9 +126,9 @@ class McNemar(OfCells):
     before: str = parameter(help="the first column, with two levels")
     after: str = parameter(help="the second column, with the same levels in the same order")
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
-        self._two_levels(columns, self.before)
-        return self._alike(columns, self.before, self.after)
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
+        self.two_levels(columns, self.before)
+        return self.alike(columns, self.before, self.after)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
@@ -138,9 +138,9 @@ class McNemar(OfCells):
             scenario.happen(self.after, np.zeros(len(scenario.values[self.before])), part)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        cells = self._cells(released, columns)
+        cells = self.cells(released, columns)
         if not cells.known:
-            return self._nothing((_CHANGE, _ODDS))
+            return self.nothing((_CHANGE, _ODDS))
         estimates, flags = cells.estimated(_difference, corrected=False).of([_CHANGE]), []
         gained, lost = (cells.sum(changes) for changes in (_TO, _BACK))
         least = [least_count(_LEAST_CHANGED, cells.error(changes)) for changes in (_TO, _BACK)]

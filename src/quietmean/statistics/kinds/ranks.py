@@ -63,7 +63,7 @@ class Spearman(OfCells):
         # Of a normal distribution with this rank correlation.
         scenario.correlate(self.second, [scenario.normal(self.first)], [2 * math.sin(math.pi * correlation / 6)])
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.first == self.second:
             raise InputError(f"{self.text} is of one column only: name two")
         names = (self.first, self.second)
@@ -73,12 +73,12 @@ class Spearman(OfCells):
         table = self._table(columns)
         cells = CellCounts.of(released, table)
         if not cells.known:
-            return self._nothing((CORRELATION,))
+            return self.nothing((CORRELATION,))
         spreads = cells.smooth(lambda counts: _ranks(counts)[:, 1:])
         clear = float((spreads.values / np.maximum(_LEAST_SPREAD * spreads.errors, _ROUNDING)).min())
         if clear <= 1:
             text = "the noise hides how values of a column differ, or all are in one bin: no correlation"
-            return self._nothing((CORRELATION,), Flag("no-correlation", text))
+            return self.nothing((CORRELATION,), Flag("no-correlation", text))
         (row,) = cells.estimated(_correlation).of([CORRELATION])
         if not all(axis.single[1:-2].all() for axis in table.axes):
             coarser = float(_halved(cells).smooth(_correlation).values[0])

@@ -65,7 +65,7 @@ class Crosstab(OfCells):
         if ratio is not None and all(len(scenario.columns[name].categories) == 2 for name in (self.row, self.column)):
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
         if self.row == self.column:
             raise InputError(f"{self.text} is of one column only: name two, or ask for proportion({self.row})")
         return Axis(columns.category(self.row)), Axis(columns.category(self.column))
@@ -82,7 +82,7 @@ class Crosstab(OfCells):
         terms = _terms(table)
         names = tuple(f"{self.row} {row} with {self.column} {level}" for row in rows for level in levels)
         estimates = counts(released, released.mean(table), released.covariance(table), terms, names)
-        cells = self._cells(released, columns)
+        cells = self.cells(released, columns)
         test, flags = independence(cells.counts, cells.noise)
         margins = KnownMargins.of(cells.counts, cells.noise, released.weight)
         for index, upper in margins.hidden_rows.items():
@@ -202,8 +202,8 @@ class MantelHaenszel(OfCells):
     column: str = parameter(help="the column whose second level is the outcome")
     by: str = parameter(help="the column whose levels are the strata")
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
-        return Axis(columns.category(self.by)), self._two_levels(columns, self.row), self._two_levels(columns, self.column)
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
+        return Axis(columns.category(self.by)), self.two_levels(columns, self.row), self.two_levels(columns, self.column)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
@@ -211,7 +211,7 @@ class MantelHaenszel(OfCells):
             scenario.happen(self.column, math.log(ratio) * scenario.values[self.row])
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        cells, strata = self._cells(released, columns), columns.category(self.by).categories
+        cells, strata = self.cells(released, columns), columns.category(self.by).categories
         kept, flags = [], []
         for stratum, name in enumerate(strata):
             own = slice(4 * stratum, 4 * stratum + 4)
@@ -223,7 +223,7 @@ class MantelHaenszel(OfCells):
                 kept.append(stratum)
         if not kept:
             text = "the noise hides a level in every stratum: nothing is known"
-            return self._nothing((ODDS, RISK, DIFFERENCE), Flag("nothing-present", text))
+            return self.nothing((ODDS, RISK, DIFFERENCE), Flag("nothing-present", text))
         places = np.arange(cells.counts.size).reshape(cells.counts.shape)[kept].ravel()
         used = CellCounts(cells.counts[kept], cells.noise[np.ix_(places, places)])
         smooth = used.smooth(_sums)
@@ -326,12 +326,12 @@ class Trend(OfCells):
     by: str = parameter(help="the column whose levels are ordered groups")
     scores: tuple[float, ...] | None = numbers_field(None, "a number for each group, by default 0, 1, 2 and so on", "scores")
 
-    def _axes(self, columns: Columns) -> tuple[Axis, ...]:
+    def axes(self, columns: Columns) -> tuple[Axis, ...]:
         groups = columns.category(self.by)
         if self.scores is not None and (len(self.scores) != len(groups.categories) or len(set(self.scores)) < 2):
             count = len(groups.categories)
             raise InputError(f"{self.text} needs a score for each of {count} groups, not all the same: name {count} numbers")
-        return Axis(groups), self._two_levels(columns, self.column)
+        return Axis(groups), self.two_levels(columns, self.column)
 
     def synthesize(self, scenario: SyntheticRecords) -> None:
         ratio = scenario.expected("odds-ratio")
@@ -348,9 +348,9 @@ class Trend(OfCells):
         )
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        cells, scores = self._cells(released, columns), self._scores(columns)
+        cells, scores = self.cells(released, columns), self._scores(columns)
         if not cells.known:
-            return self._nothing((SLOPE,))
+            return self.nothing((SLOPE,))
         # Scores around their mean lose no digits.
         scores = scores - float(scores @ np.maximum(cells.counts.sum(axis=1), 0.0)) / cells.total
 
@@ -367,7 +367,7 @@ class Trend(OfCells):
         errors = np.sqrt(known.noise).tolist()
         if not (of_scores > max(_LEAST * errors[1], _ROUNDING) and of_outcomes > max(_LEAST * errors[2], _ROUNDING)):
             text = "the noise hides all but one group, or whether the outcome happens: no trend"
-            return self._nothing((SLOPE,), Flag("no-trend", text, (SLOPE.name,)))
+            return self.nothing((SLOPE,), Flag("no-trend", text, (SLOPE.name,)))
         # The variance under the hypothesis, that the outcome has the same chance in all groups.
         test = t_test(both, math.sqrt(of_scores * of_outcomes / cells.total + errors[0] ** 2), math.inf, "Cochran-Armitage test")
         return Estimates.of(
