@@ -19,6 +19,7 @@ from quietmean.report.explain import Explanation, explain, has_static_neighbours
 from quietmean.report.words import rounded_up
 from quietmean.testing import example_execution
 from quietmean.testing.examples import certificate_of
+from support.command_lines import fails
 from support.pages import words_of
 
 DELTA = 1e-6
@@ -190,10 +191,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     main(["certify", str(path), "--corrupt", "0,4", "--report", str(report)])
     assert f"explained in {report}" in capsys.readouterr().out.replace("\n", "")
     assert "parties 0, 4 colluding" in report.read_text()
-    with pytest.raises(SystemExit) as stop:
-        main(["certify", str(path), "--report", str(tmp_path / "nowhere" / "out.html")])
-    assert stop.value.code == 2
-    assert "choose another place" in capsys.readouterr().err
+    fails(["certify", str(path), "--report", str(tmp_path / "nowhere" / "out.html")], capsys, "choose another place")
 
 
 def test_infinite_values_are_drawn(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from quietmean.report import OfficerPage, ReportFacts
 from quietmean.report.released import released_of
 from quietmean.report.words import rounded_down, rounded_up
 from quietmean.testing import example_execution
+from support.command_lines import fails
 from support.outcomes import DELTA, run_of, studied
 from support.pages import DOCS, commands
 
@@ -106,10 +107,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
 def test_options_that_show_nothing_are_refused(
     options: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["certify", "receipt.json", *options])
-    assert end.value.code == 2
-    assert told in capsys.readouterr().err
+    fails(["certify", "receipt.json", *options], capsys, told)
     assert not (folder / "x.html").exists()
 
 

@@ -31,6 +31,8 @@ from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
+from support.command_lines import fails
+from support.refusals import refused
 
 # -- What is taken where no protocol is named: packed secret sharing where it can be had; plan, run, join and Python agree.
 TARGET = qm.Target(parties=8, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.125)
@@ -119,10 +121,8 @@ def test_only_protocols_with_the_options_are_taken() -> None:
     assert names(TARGET, {"ballots": 4}) == PREFERRED
     found = choose(TARGET, {"injection": "early", "rounds": 4})
     assert (found.plan.protocol.name, str(found.why).count("'injection'")) == ("inca", 1)
-    with pytest.raises(InputError, match=r"option 'roundss' \(did you mean 'rounds'\?\)"):
-        choose(TARGET, {"roundss": 4})
-    with pytest.raises(InputError, match="no protocol has all of the options ballots, injection"):
-        choose(TARGET, {"ballots": 4, "injection": "early"})
+    refused(r"option 'roundss' \(did you mean 'rounds'\?\)", choose, TARGET, {"roundss": 4})
+    refused("no protocol has all of the options ballots, injection", choose, TARGET, {"ballots": 4, "injection": "early"})
 
 
 @pytest.mark.slow
@@ -159,12 +159,8 @@ def test_a_protocol_that_is_named_needs_no_reason() -> None:
 
 
 def test_auto_is_not_one_of_several(capsys: pytest.CaptureFixture[str]) -> None:
-    from quietmean.cli.main import main
 
-    with pytest.raises(SystemExit) as caught:
-        main(["plan", "--parties", "8", "--protocol", "auto", "--protocol", "inca"])
-    assert caught.value.code == 2
-    assert "give it alone" in capsys.readouterr().err
+    fails(["plan", "--parties", "8", "--protocol", "auto", "--protocol", "inca"], capsys, "give it alone")
 
 
 @pytest.mark.parametrize(
@@ -215,8 +211,7 @@ def test_the_budget_of_a_study_pays_for_it(tmp_path: Path, protocol: str, delta:
             # The whole is within what was said, by the one formula for all columns together.
             assert account.charged.delta(1.0) <= delta
             assert book.set_budget(f"{parts}", 1.0, delta, when=NOON) == account
-        with pytest.raises(InputError, match="account '1' has"):
-            book.reserve("1", "more", Charge(1e-3 * account.budget.mu), name="more", when=NOON)
+        refused("account '1' has", book.reserve, "1", "more", Charge(1e-3 * account.budget.mu), name="more", when=NOON)
 
 
 # -- Rounds are searched: no number of them that somebody names does much better, and messages bound them.

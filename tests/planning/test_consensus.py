@@ -23,6 +23,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.testing.examples import certificate_of
 from support.consensus_runs import make, normal_values, run
 from support.every_option import every_option
+from support.refusals import refused
 
 
 @pytest.mark.slow
@@ -57,8 +58,7 @@ def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
     # An execution file may have them: what happened is accounted for.
     assert Consensus.read(options).resolved(30).quantisation is not None
     target = Target(parties=8, epsilon=1.0, delta=1e-5, colluding=2)
-    with pytest.raises(InputError, match="for ever"):
-        calibrate(target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))
+    refused("for ever", calibrate, target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))
 
 
 def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
@@ -73,8 +73,7 @@ def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
     )
     assert 0.98 < epsilon_of_mu(worst, 1e-6) <= 1.0
     assert plan.prediction["mse_noise"] == pytest.approx(plan.protocol.sigma_local**2 / 8, rel=1e-5)
-    with pytest.raises(InputError, match=r"dropouts of 0.1"):
-        calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
+    refused(r"dropouts of 0.1", calibrate, Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
 
 
 @pytest.mark.parametrize("name", ["adqsp", "pdmm", "admm", "consensus"])
@@ -97,8 +96,7 @@ def test_edges_can_be_used_each_by_itself() -> None:
     all_open, each = calibrate(target, configure("adqsp")), calibrate(target, configure("adqsp", {"open_edges": "each"}))
     assert each.prediction["mse_noise"] == all_open.prediction["mse_noise"]
     assert each.epsilon_a_priori > 2.8
-    with pytest.raises(InputError, match=r"patience above the .* iterations, or each as open_edges"):
-        calibrate(target, configure("adqsp", {"patience": 5}))
+    refused(r"patience above the .* iterations, or each as open_edges", calibrate, target, configure("adqsp", {"patience": 5}))
     assert calibrate(target, configure("adqsp", {"patience": 5, "open_edges": "each"})).above_target is not None
 
 

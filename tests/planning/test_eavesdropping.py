@@ -33,6 +33,8 @@ from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
 from quietmean.testing import theorem41
+from support.command_lines import fails
+from support.refusals import raised, refused
 
 ANY: list[Any] = [0.5, ALL_AFTER_FIRST]
 WRONG: list[Any] = [0, 0.0, -0.5, 1.5, math.nan, math.inf, 10**400, True, "sometimes", "0.5", "", [0.5]]
@@ -74,8 +76,7 @@ def executed(plan: Plan, number: int = 0, dropouts: float = 0.0) -> Execution:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:12])
 def test_what_no_eavesdropper_is_is_refused_in_one_sentence(wrong: Any) -> None:
-    with pytest.raises(InputError, match=r"^eavesdropping is .{1,60}: choose the chance .* or \"all-after-first\"$"):
-        target(eavesdropping=wrong)
+    refused(r"^eavesdropping is .{1,60}: choose the chance .* or \"all-after-first\"$", target, eavesdropping=wrong)
 
 
 @pytest.mark.parametrize("wrong", ["0", "1.5", "nan", "sometimes", "-1"])
@@ -87,10 +88,7 @@ def test_commands_and_files_refuse_the_same(tmp_path: Path, capsys: pytest.Captu
         ["run", "--data", str(tmp_path / "v.csv"), *column, "--parties", "2", "--out", str(tmp_path / "out")],
         ["new", *column, "--out", str(tmp_path / "s.toml")],
     ):
-        with pytest.raises(SystemExit) as ended:
-            main([*line, "--eavesdropping", wrong])
-        assert ended.value.code == 2
-        assert "eavesdropping is" in capsys.readouterr().err
+        fails([*line, "--eavesdropping", wrong], capsys, "eavesdropping is")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "s.toml").exists()
     with pytest.raises(InputError, match="eavesdropping"):
@@ -149,26 +147,21 @@ def test_a_protocol_keeps_it_or_refuses_it_before_anything_is_planned(name: str,
 def test_a_plan_or_a_receipt_that_claims_what_is_refused_is_refused() -> None:
     plan = calibrate(target(eavesdropping=None), configure("packed-sharing")).to_json()
     plan["target"]["eavesdropping"] = 0.5
-    with pytest.raises(InputError, match="promises nothing"):
-        Plan.from_json(plan)
+    refused("promises nothing", Plan.from_json, plan)
     plain = target(eavesdropping=None)
     execution = draw_execution(
         plain, template_of(configure("gopa", {"aggregator": 0}), plain), Seed.public("gopa"), 0.0
     ).to_json()
-    with pytest.raises(InputError, match="promises nothing"):
-        Execution.from_json({**execution, "eavesdropping": ALL_AFTER_FIRST})
-    with pytest.raises(InputError, match=r"go to a collector"):
-        planned("cordp-dme", {"aggregator": 1})
+    refused("promises nothing", Execution.from_json, {**execution, "eavesdropping": ALL_AFTER_FIRST})
+    refused(r"go to a collector", planned, "cordp-dme", {"aggregator": 1})
 
 
 def test_a_receipt_with_a_wrong_field_is_refused() -> None:
     execution = executed(noisy()).to_json()
     for field in ({"intercepted": [[0, 99]]}, {"intercepted": [[-1, 0]]}, {"intercepted": 3}, {"eavesdropping": "some"}):
-        with pytest.raises(InputError, match=r"intercepted|eavesdropping"):
-            Execution.from_json({**execution, **field})
+        refused(r"intercepted|eavesdropping", Execution.from_json, {**execution, **field})
     del execution["eavesdropping"]
-    with pytest.raises(InputError, match="stands without 'eavesdropping'"):
-        Execution.from_json(execution)
+    refused("stands without 'eavesdropping'", Execution.from_json, execution)
 
 
 # --- what is drawn ---
@@ -262,8 +255,7 @@ def test_what_was_proven_for_coalitions_alone_is_not_used(monkeypatch: pytest.Mo
     assert certificate.found is not None
     assert (certificate.mu >= certificate.found.mu * (1 - 1e-9)).all()
     decide(plan.target, execution)
-    with pytest.raises(AssertionError, match="about coalitions"):
-        replace(execution, interception=None).privacy(1e-6).coalitions(3, limit=10)
+    raised(AssertionError, "about coalitions", replace(execution, interception=None).privacy(1e-6).coalitions, 3, limit=10)
 
 
 # --- what plans keep ---
@@ -338,10 +330,8 @@ def test_no_gate_can_keep_what_nobody_foresees() -> None:
     found = executed(everything).privacy(1e-6).coalitions(1)
     assert found.max_mu <= plan.a_priori.mu * (1 + 1e-9)
     assert found.max_mu >= plan.a_priori.mu * 0.95
-    with pytest.raises(InputError, match=r"^no gate can keep a target where each message is read with a chance of 0.5"):
-        replace(plan, gated=True)
-    with pytest.raises(InputError, match=r"^no gate can keep"):
-        calibrate(plan.target, configure("inca"), trials=3)
+    refused(r"^no gate can keep a target where each message is read with a chance of 0.5", replace, plan, gated=True)
+    refused(r"^no gate can keep", calibrate, plan.target, configure("inca"), trials=3)
 
 
 def test_what_one_draw_cost_is_not_given_back() -> None:

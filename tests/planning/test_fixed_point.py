@@ -31,6 +31,8 @@ from quietmean.protocols.push_sum.fixed_point import COARSEST, FINE, choose_grid
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import certificate_of
+from support.command_lines import fails
+from support.refusals import refused
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
 
@@ -83,17 +85,15 @@ def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(inje
 
 def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
     halves = {"c": [0.5, 0.25, 0.25], "Z": [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]}
-    with pytest.raises(InputError, match=r"not a whole \(c, Z\) of determinant \+-1"):
-        calibrate(TARGET, IncA.read({"injection": halves}))
+    refused(r"not a whole \(c, Z\) of determinant \+-1", calibrate, TARGET, IncA.read({"injection": halves}))
     raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
-    with pytest.raises(InputError, match="choose early or incremental"):
-        IncA.read({**raw, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4)
+    discrete = {"noise": "discrete", "grid": 2.0**-20, "dimension": 1}
+    refused("choose early or incremental", lambda: IncA.read({**raw, **discrete}).resolved(4))
     assert IncA.read(raw).resolved(4).grid == 0.0
     doubled = {"c": [1.0, 0.0, 0.0], "Z": [[2.0, 0.0], [-2.0, 1.0], [0.0, -1.0]]}
-    with pytest.raises(InputError, match="determinant"):
-        IncA.read({**raw, "injection": doubled, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4)
+    refused("determinant", lambda: IncA.read({**raw, **discrete, "injection": doubled}).resolved(4))
     whole = {"c": [2.0, -1.0, 0.0], "Z": [[1.0, 0.0], [3.0, 1.0], [-4.0, -1.0]]}
-    assert IncA.read({**raw, "injection": whole, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}).resolved(4).portions == 1
+    assert IncA.read({**raw, **discrete, "injection": whole}).resolved(4).portions == 1
 
 
 def test_files_of_before_keep_their_float64_noise() -> None:
@@ -139,8 +139,7 @@ def test_there_is_room_for_values_and_noise(star: float, delta: float) -> None:
 
 
 def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
-    with pytest.raises(InputError, match=r"values of 1e\+06 make a grid of 0.00195312, too coarse beside noise of 1"):
-        chosen(1.0, 1.0, 1e6)
+    refused(r"values of 1e\+06 make a grid of 0.00195312, too coarse beside noise of 1", chosen, 1.0, 1.0, 1e6)
     assert chosen(1.0, 1.0, 1e5).grid <= COARSEST
 
 
@@ -160,11 +159,10 @@ def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
     ],
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words.replace(".", r"\.")):
-        IncA.read({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}).resolved(5)
+    inca = {"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}
+    refused(words.replace(".", r"\."), lambda: IncA.read(inca).resolved(5))
     if "dimension" not in fields:
-        with pytest.raises(InputError, match=words.replace(".", r"\.")):
-            get_protocol("gossip").read({"rounds": 3, **fields}).resolved(5)
+        refused(words.replace(".", r"\."), lambda: get_protocol("gossip").read({"rounds": 3, **fields}).resolved(5))
 
 
 @pytest.mark.slow
@@ -178,11 +176,9 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
     plan.machine(schedule, 0, plan.admit(value), noise.party(0))
     weight = 1.01 * largest / plan.input_domain.largest
     for any_value in (value, np.zeros(3)):
-        with pytest.raises(InputError, match="plan with the option largest_value") as refusal:
-            records.admit(any_value, weight)
-    assert f"{value[1]:g}" not in str(refusal.value)
-    with pytest.raises(InputError, match=r"shape \(4,\), but the plan is for 3 coordinates"):
-        plan.admit(np.zeros(4))
+        refusal = refused("plan with the option largest_value", records.admit, any_value, weight)
+    assert f"{value[1]:g}" not in refusal
+    refused(r"shape \(4,\), but the plan is for 3 coordinates", plan.admit, np.zeros(4))
     with pytest.raises(InputError, match="a value has 4 coordinates, and the plan is for 3: plan for 4"):
         plan.protocol.TRAITS.inputs.check(plan.protocol, np.zeros(4))
     floats = planned(noise="insecure-float64").protocol
@@ -220,8 +216,7 @@ def test_certificates_count_the_rounding() -> None:
     assert (extra > 1.05 * exact.mu).all()
     again = Execution.from_json(execution.to_json())
     assert again.privacy(1e-6).terms.conversion.mu(Adversary.collusion({0}), [1], np.full(1, 0.3), 1.0) > 0.3
-    with pytest.raises(InputError, match="dimension is missing"):
-        replace(execution, protocol=replace(inca(plan.protocol), dimension=None)).privacy(1e-6)
+    refused("dimension is missing", replace(execution, protocol=replace(inca(plan.protocol), dimension=None)).privacy, 1e-6)
 
 
 @pytest.mark.slow
@@ -254,8 +249,7 @@ def test_study_files_take_the_options() -> None:
     plan = StudyTerms.parse(raw).plan(4)
     assert plan.grid > 0
     assert inca(plan.protocol).largest_value >= 50.0
-    with pytest.raises(InputError, match="value_bits"):
-        StudyTerms.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
+    refused("value_bits", StudyTerms.parse({**raw, "options": {"value_bits": "32"}}).plan, 4)
 
 
 @pytest.mark.sampled(1)
@@ -280,12 +274,7 @@ def test_bad_options_of_commands(
         "plan": ["plan", "--protocol", "inca"],
         "run": ["run", "--data", str(table), "--column", "age", "--bounds", "0", "100"],
     }
-    with pytest.raises(SystemExit) as stop:
-        main([*start[command], "--parties", "4", "--rounds", "3", *extra])
-    assert stop.value.code == 2
-    output = capsys.readouterr()
-    assert words in output.err
-    assert output.out == ""
+    fails([*start[command], "--parties", "4", "--rounds", "3", *extra], capsys, words)
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.target import colluding_count
 from quietmean.randomness import Seed
+from support.refusals import refused
 
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
 
@@ -142,8 +143,7 @@ def test_ranking_prefers_the_accurate() -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(InputError, match="no option 'speed'"):
-        configure("inca", {"speed": 9})
+    refused("no option 'speed'", configure, "inca", {"speed": 9})
 
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
@@ -178,8 +178,7 @@ def test_options_of_some_protocols_are_used_by_those() -> None:
     ],
 )
 def test_given_noise_is_refused(given: Mechanism, name: str) -> None:
-    with pytest.raises(InputError, match=f"^{name} is given, but calibration chooses it: leave it out$"):
-        calibrate(TARGET, given)
+    refused(f"^{name} is given, but calibration chooses it: leave it out$", calibrate, TARGET, given)
 
 
 def test_colluding_counts() -> None:
@@ -187,8 +186,7 @@ def test_colluding_counts() -> None:
     assert colluding_count(25, 0.1) == 3
     assert colluding_count(20, 3) == 3
     assert colluding_count(20, 0) == 0
-    with pytest.raises(InputError, match=r"1\.5 colluding"):
-        colluding_count(20, 1.5)
+    refused(r"1\.5 colluding", colluding_count, 20, 1.5)
 
 
 def test_linear_estimate_equals_the_eliminated_transcript() -> None:
@@ -265,8 +263,7 @@ def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
 
 @pytest.mark.slow
 def test_the_classical_constant_is_refused_where_it_is_void() -> None:
-    with pytest.raises(InputError, match="void for epsilon >= 1"):
-        calibrate(TARGET, IncA(), calibration=CalibrationMethod.PAPER)
+    refused("void for epsilon >= 1", calibrate, TARGET, IncA(), calibration=CalibrationMethod.PAPER)
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ import tracemalloc
 
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.core.schema import options_of
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import general_protocols, rank
 from quietmean.protocols import Server, configure, registry
 from quietmean.protocols.traits import PlanningCost
+from support.refusals import refused
 
 SCRIPT = """
 import resource
@@ -52,8 +52,7 @@ def test_what_is_left_out_is_named_with_what_it_would_take() -> None:
 
 
 def test_where_nothing_is_left_the_sentence_says_how_to_have_one() -> None:
-    with pytest.raises(InputError, match=r"a plan of secagg takes about .* GB: name it to have one"):
-        rank(many(20_000), ["secagg"], strict=False)
+    refused(r"a plan of secagg takes about .* GB: name it to have one", rank, many(20_000), ["secagg"], strict=False)
 
 
 @pytest.mark.sampled(1)

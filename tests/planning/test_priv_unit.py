@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -22,6 +21,7 @@ from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
+from support.refusals import refused
 
 TARGET = Target(parties=100, epsilon=2.0, delta=1e-5, dimension=20, colluding=10, sensitivity=2.0)
 
@@ -44,8 +44,7 @@ def test_planned_only_when_named_and_only_for_unit_vectors() -> None:
     assert "priv-unit-g" not in names
     assert "muffliato" in names
     assert rank(TARGET, ["priv-unit-g"])[0].plan.protocol.name == "priv-unit-g"
-    with pytest.raises(InputError, match="unit vectors only"):
-        rank(Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=1.0), ["priv-unit-g"])
+    refused("unit vectors only", rank, Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=1.0), ["priv-unit-g"])
 
 
 @pytest.mark.parametrize("dimension", [1, 20])

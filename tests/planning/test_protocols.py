@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -21,6 +20,8 @@ from quietmean.protocols.gopa import GOPA
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 from quietmean.testing.examples import certificate_of
+from support.command_lines import fails
+from support.refusals import refused
 
 
 # -- Plans of CorDP-DME keep their target, with the complete graph and with a sparse one.
@@ -42,8 +43,7 @@ def test_a_sparse_design_holds_and_says_what_it_costs() -> None:
     near = place_pairs(60, 30)
     surrounding = near[(near == 0).any(axis=1)].sum(axis=1)[:6].tolist()
     assert sparse_leakage(many.own, many.pair, 60, near, frozenset(surrounding)) <= 1.0
-    with pytest.raises(InputError, match="too many"):
-        sparse_design(5000, 4000, 10, 1.0, 20)
+    refused("too many", sparse_design, 5000, 4000, 10, 1.0, 20)
 
 
 def plan(dropouts: float = 0.0, options: dict[str, Any] | None = None, parties: int = 20) -> Plan:
@@ -105,10 +105,7 @@ def test_plan_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_plan_refuses(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["plan", "--protocol", "cordp-dme", *arguments.split()])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    fails(["plan", "--protocol", "cordp-dme", *arguments.split()], capsys, message)
 
 
 # -- Plans of GOPA hold, and the error that they predict is the one found.

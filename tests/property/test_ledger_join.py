@@ -20,7 +20,7 @@ from quietmean.ledger import SPENT, Ledger, LedgerEntry
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import StudyTerms
-from support.command_lines import refused
+from support.command_lines import fails
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy
 
@@ -69,9 +69,9 @@ def entries(folder: Path, account: str) -> tuple[LedgerEntry, ...]:
 def test_nothing_is_charged_where_nobody_came(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each try reserves what the study costs whatever happens, its target, and gives it back; from another store, too."""
     for tries in (1, 2):
-        refused(arguments(consortium, "ada"), capsys, 3)
+        fails(arguments(consortium, "ada"), capsys, code=3)
         assert len(entries(consortium, "ada")) == tries
-    refused(arguments(consortium, "ada", "--store", str(consortium / "other.store")), capsys, 3)
+    fails(arguments(consortium, "ada", "--store", str(consortium / "other.store")), capsys, code=3)
     tried = entries(consortium, "ada")
     assert StudyTerms.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
     assert [(entry.name, entry.status) for entry in tried] == 3 * [("ages", SPENT)]
@@ -81,9 +81,9 @@ def test_nothing_is_charged_where_nobody_came(consortium: Path, capsys: pytest.C
 
 
 def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "same input columns" not in refused(arguments(consortium, "ada"), capsys, 3)
+    assert "same input columns" not in fails(arguments(consortium, "ada"), capsys, code=3)
     other = ["--account", "bob", "--store", str(consortium / "other.store")]
-    error = refused(arguments(consortium, "ada", *other), capsys, 3)
+    error = fails(arguments(consortium, "ada", *other), capsys, code=3)
     assert "account 'bob': the same input columns or people were charged to 'ada', too" in error
     main(["ledger", "--ledger", str(consortium / "ledger"), "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -94,13 +94,13 @@ def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pyt
 def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
         ledger.set_budget("whole", 8.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
-    error = refused(arguments(consortium, "ada", "--account", "whole"), capsys, 2)
+    error = fails(arguments(consortium, "ada", "--account", "whole"), capsys)
     assert "counts per party" in error
-    refused(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, 3)
+    fails(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, code=3)
     (entry,) = entries(consortium, "whole")
     assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
     without = [part for part in arguments(consortium, "ada") if part not in ("--ledger", str(consortium / "ledger"))]
-    assert "--group stands beside --no-ledger" in refused([*without, "--group", "4", "--no-ledger"], capsys, 2)
+    assert "--group stands beside --no-ledger" in fails([*without, "--group", "4", "--no-ledger"], capsys)
 
 
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +109,7 @@ def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: py
     address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
-        error = refused(arguments(consortium, "ada"), capsys, 2)
+        error = fails(arguments(consortium, "ada"), capsys)
     assert "study 'ages' asks for epsilon 0.5003 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
@@ -119,17 +119,17 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     consortium: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
-    error = refused(arguments(consortium, "ada", "--no-privacy"), capsys, 2)
+    error = fails(arguments(consortium, "ada", "--no-privacy"), capsys)
     assert "asks for epsilon inf" in error
     assert "gossip: nothing: there is no noise" in error
 
 
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'wards' is not in ledger" in refused(arguments(consortium, "ada", "--account", "wards"), capsys, 2)
+    assert "'wards' is not in ledger" in fails(arguments(consortium, "ada", "--account", "wards"), capsys)
     assert not list(consortium.glob("*.store"))
-    assert "--ledger stands beside --no-ledger" in refused(arguments(consortium, "ada", "--no-ledger"), capsys, 2)
+    assert "--ledger stands beside --no-ledger" in fails(arguments(consortium, "ada", "--no-ledger"), capsys)
     (consortium / "ledger").unlink()
-    assert "does not exist" in refused(arguments(consortium, "ada"), capsys, 2)
+    assert "does not exist" in fails(arguments(consortium, "ada"), capsys)
 
 
 def test_settled_with_the_certificate(consortium: Path) -> None:

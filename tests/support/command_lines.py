@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,17 +32,20 @@ def called(folder: Path, *arguments: str) -> str:
     return output
 
 
-def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str], code: int = 2, *, warned: bool = False) -> str:
-    """What is said on standard error by a command that ends with this exit code.
+def fails(line: str | Sequence[str], capsys: pytest.CaptureFixture[str], *words: str, code: int = 2, warned: bool = False) -> str:
+    """Return what a command that ends with this exit code says on standard error, with all these words in it.
 
     With 2 it is one sentence and nothing else, after warnings where those are allowed.
     """
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
+        main(shlex.split(line) if isinstance(line, str) else list(line))
     output = capsys.readouterr()
     assert ended.value.code == code, output.err
     if code == 2 and not warned:
         assert output.err.count("\n") == 1, output.err
         assert output.out == ""
+    assert "Traceback" not in output.err
+    for word in words:
+        assert word in output.err, f"{word!r} is missing in: {output.err}"
     return output.err

@@ -36,7 +36,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Of who compared words, and of accounts that are made, is warned.
-refused = partial(command_lines.refused, warned=True)
+fails = partial(command_lines.fails, warned=True)
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -102,7 +102,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert "between" in told(check, capsys)
     told(budget, capsys)
     give = contribute.replace("DIGEST", digest)
-    assert "nobody said yes" in refused(shlex.split(contribute.split(" --accept")[0])[1:], capsys)
+    assert "nobody said yes" in fails(shlex.split(contribute.split(" --accept")[0])[1:], capsys)
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
     told(give, capsys)
@@ -120,7 +120,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     data = Path("south.csv").read_text()
     Path("south.csv").write_text(data.replace("27", "28"))
     Path("south.contribution").unlink()
-    assert "contributed other data" in refused(shlex.split(give)[1:], capsys)
+    assert "contributed other data" in fails(shlex.split(give)[1:], capsys)
     assert not Path("south.contribution").exists()
     Path("south.csv").write_text(data)
     told(give, capsys)
@@ -130,10 +130,10 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     after = keys.read_bytes()
     write_private(keys, before)
     Path("south.csv").write_text(data.replace("27", "28"))
-    assert "knows another contribution" in refused(shlex.split(give)[1:], capsys)
+    assert "knows another contribution" in fails(shlex.split(give)[1:], capsys)
     Path("south.csv").write_text(data)
     write_private(keys, after)
-    assert "gave no address" in refused(["join", "study.sealed", "--key", "south.key", "--data", "south.csv"], capsys)
+    assert "gave no address" in fails(["join", "study.sealed", "--key", "south.key", "--data", "south.csv"], capsys)
     without_ledger = give.split(" --ledger")[0] + f" --accept {digest}"
     for name in PARTIES[:1] + PARTIES[2:4]:
         # All of them are one user here.
@@ -143,7 +143,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         assert shown.startswith("4 of 5 parties are in this result; NOT in it: inland")
         assert Path("study.privacy.html").exists()
     assert "epsilon" in told(certify, capsys)
-    assert "planned for 4" in refused(["combine", "study.sealed", "north.contribution"], capsys, 3)
+    assert "planned for 4" in fails(["combine", "study.sealed", "north.contribution"], capsys, code=3)
     # What programs read is as quietmean schema says, on standard output and in the folder.
     files = " ".join(map(str, sorted(Path().glob("*.contribution"))))
     result = json.loads(told(f"quietmean combine study.sealed {files} --out results --json", capsys))
@@ -152,7 +152,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert faults("receipt", json.loads(Path("results/study.receipt.json").read_text())) == []
     assert result["not_counted"] == ["inland"]
     assert Path("results/study.privacy.html").exists()
-    assert "give one of them" in refused(
+    assert "give one of them" in fails(
         ["combine", "study.sealed", *files.split(), "--out", "results", "--receipt", "a.json"], capsys
     )
 
@@ -176,14 +176,14 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
     digest = type_to_seal(capsys)
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
-    assert "unattended = true" in refused([*GIVE, "--yes"], capsys)
-    assert "exists already" in refused([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
-    assert "no folder no" in refused([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
+    assert "unattended = true" in fails([*GIVE, "--yes"], capsys)
+    assert "exists already" in fails([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
+    assert "no folder no" in fails([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
     assert keys.read_bytes() == before
     assert Path("south.csv").read_text().startswith("age")
     main([*GIVE, "--accept", digest])
     north = [*(part.replace("south", "north") for part in GIVE), "--new-account", "north"]
-    assert "exists already" in refused([*north, "--accept", digest, "--out", "south.contribution"], capsys)
+    assert "exists already" in fails([*north, "--accept", digest, "--out", "south.contribution"], capsys)
     main([*north, "--accept", digest])
 
 
@@ -221,7 +221,7 @@ def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture
         )
         assert ended.returncode == 9, ended.stderr
         assert not Path(f"{name}.contribution").exists()
-        refused([part.replace(f"{name}.csv", "other.csv") for part in give], capsys)
+        fails([part.replace(f"{name}.csv", "other.csv") for part in give], capsys)
         assert not Path(f"{name}.contribution").exists()
         main(give)
         first = Path(f"{name}.contribution").read_bytes()

@@ -14,7 +14,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.statistics.tidy import terms_of
-from support.command_lines import refused
+from support.command_lines import fails
 from support.every_kind import COLUMNS, NAMES, all_statistics
 
 Record = dict[str, str]
@@ -109,7 +109,7 @@ def unexplained(statistic: dict[str, Any]) -> list[str]:
 def test_nothing_is_said_that_is_not_so(data: str, epsilon: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = line(tmp_path, DATA[data](), epsilon)
     if data in REFUSED:
-        assert REFUSED[data] in refused(asked[:-1], capsys)
+        assert REFUSED[data] in fails(asked[:-1], capsys)
         return
     main(asked)
     output = capsys.readouterr()
@@ -123,4 +123,4 @@ def test_nothing_is_said_that_is_not_so(data: str, epsilon: str, tmp_path: Path,
 
 
 def test_a_file_without_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "t.csv" in refused(line(tmp_path, [], "8")[:-1], capsys)
+    assert "t.csv" in fails(line(tmp_path, [], "8")[:-1], capsys)

@@ -23,7 +23,7 @@ from quietmean.ledger import Ledger
 from quietmean.statistics import Column
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
-from support.command_lines import command, ending, refused
+from support.command_lines import command, ending, fails
 
 NAMES = ("ada", "north", "east")
 COLUMNS = (Column(name="age", low=20, high=80), Column(name="arm", levels=("a", "b")), Column(name="ill", boolean=True))
@@ -185,10 +185,10 @@ def test_what_cannot_be_is_refused(free_ports: Callable[[int], list[int]], capsy
     Path("train.py").write_text("")
     line = ["join", "fit.sealed", "--key", "north.key", "--account", "north", "--accept", digest]
     capsys.readouterr()
-    assert "give --data FILE" in refused(line, capsys)
-    assert "leave --program out" in refused([*line, "--program", "train.py"], capsys)
+    assert "give --data FILE" in fails(line, capsys)
+    assert "leave --program out" in fails([*line, "--program", "train.py"], capsys)
     Path("other.csv").write_text("age,ill\n50,1\n")
-    assert "arm" in refused([*line, "--data", "other.csv"], capsys)
+    assert "arm" in fails([*line, "--data", "other.csv"], capsys)
     study = Sealed.load(Path("fit.sealed")).terms
     assert isinstance(study, SessionStudy)
     with pytest.raises(qm.InputError, match="does not know"):

@@ -17,7 +17,7 @@ from quietmean.ledger import Ledger
 from quietmean.node import NodeSettings
 from quietmean.studies.outcome.json_schema import receipt_schema
 from quietmean.studies.party import part
-from support.command_lines import refused
+from support.command_lines import fails
 from support.site_files import JOIN, Site, site_in
 
 LINE = f"{JOIN} --ledger own.ledger --new-account ages --receipt end.json"
@@ -57,7 +57,7 @@ def test_each_end_after_a_charge_leaves_a_receipt_or_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, code: int
 ) -> None:
     monkeypatch.setattr(part, "run_party", ends_with(error))
-    said = refused(shlex.split(LINE), capsys, code, warned=True)
+    said = fails(shlex.split(LINE), capsys, code=code, warned=True)
     receipt = Path("end.json")
     goes_on = code in (2, 4, 75)
     # Nothing of a party that never started has left: all is given back.
@@ -76,13 +76,13 @@ def test_each_end_after_a_charge_leaves_a_receipt_or_goes_on(
     assert ("at most" in shown) == (reserved() > 0), shown
     # The same party may continue, and its receipt is replaced.
     monkeypatch.setattr(part, "run_party", ends_with(ProtocolFailure("again")))
-    refused(shlex.split(LINE.replace("--new-account", "--account")), capsys, 3, warned=True)
+    fails(shlex.split(LINE.replace("--new-account", "--account")), capsys, code=3, warned=True)
     assert json.loads(receipt.read_text())["no_result"]["reason"] == "again"
 
 
 def test_a_party_that_waits_alone_has_its_receipt_or_its_budget_back(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     Path("study.toml").write_text(Path("study.toml").read_text().replace("[study]", "[study]\nstart_timeout = 0.3"))
-    said = refused(shlex.split(f"{LINE.replace('port 8', '')}"), capsys, 3, warned=True)
+    said = fails(shlex.split(f"{LINE.replace('port 8', '')}"), capsys, code=3, warned=True)
     assert "did not start within 0.3 s" in said
     assert "what was reserved in the ledger is given back" in said
     assert not Path("end.json").exists()
@@ -96,7 +96,7 @@ def test_who_waited_in_vain_pays_for_the_attempt_that_starts(
     never_came = NotStarted("did not start for want of bob", for_good=False)
     for line in (LINE, again, again):
         monkeypatch.setattr(part, "run_party", ends_with(never_came))
-        assert "given back" in refused(shlex.split(line), capsys, 3, warned=True)
+        assert "given back" in fails(shlex.split(line), capsys, code=3, warned=True)
         assert reserved() == 0.0
 
     async def bound(settings: NodeSettings, *_: Any) -> None:
@@ -107,6 +107,6 @@ def test_who_waited_in_vain_pays_for_the_attempt_that_starts(
     # From here on something may have left: whatever the error says, it is charged.
     for how in (bound, ends_with(never_came)):
         monkeypatch.setattr(part, "run_party", how)
-        assert "stays in the ledger" in refused(shlex.split(again), capsys, 3, warned=True)
+        assert "stays in the ledger" in fails(shlex.split(again), capsys, code=3, warned=True)
         assert reserved() > 0.0
     assert Path("end.json").exists()

@@ -24,7 +24,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from quietmean.studies.party.fingerprint import fingerprint
-from support.command_lines import command, ending, refused
+from support.command_lines import command, ending, fails
 from support.desks import entered, running
 from support.pages import blocks, commands
 from support.site_policy import write_policy
@@ -167,13 +167,13 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, ca
     digest = Sealed.load(sealed).digest
     for sentence, options in WRONG.items():
         accept = [] if "nobody" in sentence or "--accept" in options else ["--accept", digest]
-        said = refused(
+        said = fails(
             ["join", "session.sealed", "--key", "north.key", "--account", "wards", *accept, *options], capsys, warned=True
         )
         assert sentence in said, sentence
     assert not Path("session-north.receipt.json").exists()
     for line in ("contribute session.sealed --key north.key --data train.py", "combine session.sealed train.py"):
-        assert "is a session, of many means of vectors" in refused(shlex.split(line), capsys)
+        assert "is a session, of many means of vectors" in fails(shlex.split(line), capsys)
     Path("study.toml").write_text('[study]\ndelta = 1e-6\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
     with pytest.raises(qm.InputError, match="in no session"):
         qm.joined()
@@ -220,7 +220,7 @@ def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: P
         approval = Path("session-north.approval")
         assert OwnerApproval.load(approval).terms.contract == agreed.digest
         Path("train.py").write_text(RUNNING)
-        assert "approval" in str(refused(shlex.split(shown("join", "north"))[1:], capsys, warned=True))
+        assert "approval" in str(fails(shlex.split(shown("join", "north"))[1:], capsys, warned=True))
         with pytest.warns(UserWarning, match="is made in|I trust the convener"):
             qm.session("session.sealed", key="north.key", account="north", approvals=[approval]).give_up()
         assert "0 of 10 rounds began" in ask(desk.port, cookie, "/result/session-north")

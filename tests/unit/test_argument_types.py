@@ -21,6 +21,7 @@ from quietmean.core.schema import options_of
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 from quietmean.testing import example_execution
+from support.refusals import raised
 
 # What no type checker lets through is called, too.
 called: Any = qm
@@ -127,9 +128,8 @@ def test_calls_with_a_value_of_any_type_at_random(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_the_sentence_names_the_argument_that_was_given(call: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(QuietmeanError) as told:
-        call()
-    assert str(told.value).startswith(sentence)
+    told = raised(QuietmeanError, "", call)
+    assert told.startswith(sentence)
 
 
 def test_the_value_is_not_told_and_a_defect_stays_one() -> None:
@@ -141,5 +141,4 @@ def test_the_value_is_not_told_and_a_defect_stays_one() -> None:
         mean(["secret"])  # type: ignore[list-item]
     assert str(told.value) == "values is of type list with something else in it: it must be a list, each a number"
     # All is as declared: nobody gave anything wrong.
-    with pytest.raises(ZeroDivisionError):
-        mean([])
+    raised(ZeroDivisionError, "", mean, [])

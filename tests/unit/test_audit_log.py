@@ -13,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.core.folders import data_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.party.audit import AuditLog, Auditor, Event, LogEntry, LogHead, heads_in, verify
+from support.refusals import refused
 
 CONTRACT = "c" * 64
 KEY = Identity.generate()
@@ -130,8 +130,7 @@ def test_the_receipt_of_a_session_tells_of_the_log_with_its_yes(log: AuditLog) -
         {"format": SESSION_RECEIPT, "origin": {"audit": head.to_json()}},
         {"origin": {"approval": receipts[1]["origin"]}},
     ):
-        with pytest.raises(InputError, match="says nothing of an audit log"):
-            heads_in(wrong, "a receipt")
+        refused("says nothing of an audit log", heads_in, wrong, "a receipt")
 
 
 def test_only_the_end_of_the_line_is_missing(log: AuditLog) -> None:
@@ -240,8 +239,7 @@ def test_an_approval_is_for_one_execution(log: AuditLog) -> None:
     auditor(log).use(["a" * 64, "b" * 64], "first")
     auditor(log).use(["b" * 64], "first")
     auditor(log).use([], "second")
-    with pytest.raises(InputError, match="was used up on"):
-        auditor(log).use(["b" * 64, "d" * 64], "second")
+    refused("was used up on", auditor(log).use, ["b" * 64, "d" * 64], "second")
     auditor(log).use(["d" * 64], "second")
     assert len(log.read()[0]) == 3
 
@@ -249,10 +247,8 @@ def test_an_approval_is_for_one_execution(log: AuditLog) -> None:
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "audit.jsonl", tmp_path):
-        with pytest.raises(InputError, match="cannot be written"):
-            auditor(AuditLog(place)).write(Event.STARTED)
-    with pytest.raises(InputError, match="does not exist"):
-        AuditLog(tmp_path / "none").read()
+        refused("cannot be written", auditor(AuditLog(place)).write, Event.STARTED)
+    refused("does not exist", AuditLog(tmp_path / "none").read)
 
 
 def receipt(place: Path, head: LogHead) -> str:
@@ -299,8 +295,7 @@ def test_nothing_is_added_to_another_file(content: bytes, log: AuditLog) -> None
     log.path.write_bytes(content)
     uses: list[Callable[[AuditLog], object]] = [filled, AuditLog.read, lambda there: verify(there, {})]
     for use in uses:
-        with pytest.raises(InputError, match=r"is not an audit log: name another|holds a private key, not an audit log"):
-            use(log)
+        refused(r"is not an audit log: name another|holds a private key, not an audit log", use, log)
     assert log.path.read_bytes() == content
 
 

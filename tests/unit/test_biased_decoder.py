@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.planning.candidates import configured, rank
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.studies.agreement.study import StudyTerms
+from support.refusals import refused
 
 
 def radius_of(plan: Plan) -> float:
@@ -49,8 +49,7 @@ def test_the_ball_of_the_biased_decoder_is_that_of_the_studys_domain(more: dict[
     assert needed <= held * (1 + 1e-9)
     assert held <= needed * (1 + 1e-5)
     assert radius is None or held == pytest.approx(radius, abs=1e-3)
-    with pytest.raises(InputError, match=f"reaches to {held:g}: leave out radius, choose {held:g} at least"):
-        planned(radius=0.9 * held)
+    refused(f"reaches to {held:g}: leave out radius, choose {held:g} at least", planned, radius=0.9 * held)
     assert radius_of(planned(radius=held)) == held
     assert radius_of(planned(radius=2 * held)) == 2 * held
 

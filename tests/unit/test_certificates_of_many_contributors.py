@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.coalition_certificate import Scope
@@ -15,6 +14,7 @@ from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
+from support.refusals import refused
 
 
 def execution_of(contributors: int, dimension: int = 3) -> Execution:
@@ -39,8 +39,7 @@ def test_no_coalition_is_tried_where_all_have_the_same_figure(monkeypatch: pytes
     assert "all other contributors with any 1 of the 5 members" in certificate.describe()
     # Computed once, for all of them.
     assert len(set(certificate.epsilon.tolist())) == 1
-    with pytest.raises(InputError, match="leaves nobody honest"):
-        execution_of(6).privacy(1e-6).coalitions(6)
+    refused("leaves nobody honest", execution_of(6).privacy(1e-6).coalitions, 6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 3])

@@ -9,8 +9,8 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.cli.study_options import ColumnOptions, attach, declared
-from quietmean.core.errors import InputError
 from quietmean.studies.agreement.study import StudyTerms
+from support.refusals import refused
 
 LINE = ["run", "--column", "age", "--bounds", "0", "100", "--column=sex", "--levels", "f", "m", "--column", "smoker", "--boolean"]
 
@@ -54,8 +54,7 @@ def test_other_commands_keep_their_arguments() -> None:
     ],
 )
 def test_columns_that_are_not_declared_once(tokens: list[str], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        read(tokens)
+    refused(words, read, tokens)
 
 
 def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import COMMANDS, FIRST, GROUPS, main
-from support.command_lines import refused
+from support.command_lines import fails
 
 MODULE = '''
 from cyclopts import App
@@ -102,8 +102,8 @@ def test_it_runs(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_its_mistakes_are_told_like_ours(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("polite", {"greet": "greet"})
-    assert "0 greetings are none" in refused(["greet", "Ada", "--times", "0"], capsys)
-    assert "--volume" in refused(["greet", "Ada", "--volume", "3"], capsys)
+    assert "0 greetings are none" in fails(["greet", "Ada", "--times", "0"], capsys)
+    assert "--volume" in fails(["greet", "Ada", "--volume", "3"], capsys)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_its_mistakes_are_told_like_ours(install: Install, capsys: pytest.Captur
 )
 def test_a_broken_one(install: Install, capsys: pytest.CaptureFixture[str], target: str, source: str, words: str) -> None:
     install("broken", {"greet": target}, source)
-    told = refused(["greet"], capsys)
+    told = fails(["greet"], capsys)
     assert words in told
     assert "distribution broken" in told
     assert "uninstall" in told
@@ -128,7 +128,7 @@ def test_a_broken_one(install: Install, capsys: pytest.CaptureFixture[str], targ
 
 def test_our_own_that_is_not_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quietmean.cli.extensions.entry_points", lambda group: EntryPoints(()))
-    told = refused(["reproduce", "--list"], capsys)
+    told = fails(["reproduce", "--list"], capsys)
     assert "quietmean-reproduction" in told
     assert "pip install ./reproduction" in told
     main(["--help"])
@@ -138,7 +138,7 @@ def test_our_own_that_is_not_installed(capsys: pytest.CaptureFixture[str], monke
 def test_two_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("first", {"greet": "greet"})
     install("second", {"greet": "greet"})
-    told = refused(["greet", "Ada"], capsys)
+    told = fails(["greet", "Ada"], capsys)
     assert "first" in told
     assert "second" in told
     main(["--help"])

@@ -16,7 +16,7 @@ from quietmean.planning import Plan
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
-from support.command_lines import refused
+from support.command_lines import fails
 from support.kinds import STUDY, Kind
 
 PARTIES = ("north", "south", "east")
@@ -61,8 +61,8 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
     again = told(["words", "study.sealed", "--key", "south.key"], capsys)
     assert (again["words"], again["digest"], again["own_entry"]) == (sealed["words"], sealed["digest"], "south")
     assert Path("south.key.revocation").exists()
-    assert "exists already" in refused(["seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys)
-    assert "only its convener" in refused(["invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys)
+    assert "exists already" in fails(["seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys)
+    assert "only its convener" in fails(["invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys)
     following = told(["invite", "study.toml", "--key", "north.key", "--after", "study.sealed", "--out", "2.invitation"], capsys)
     assert following["version"] == 2
 
@@ -86,7 +86,7 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
     join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north, east"]
     if links == "x25519":
         for command in (join, *([["contribute", *join[1:]]] if kind.name == "study" else [])):
-            assert "require_post_quantum: the study's keys: X25519 alone" in refused(command, capsys)
+            assert "require_post_quantum: the study's keys: X25519 alone" in fails(command, capsys)
     assert not list(own_folder.rglob("*.sqlite"))
     assert not list(own_folder.rglob("*.store"))
 
@@ -95,23 +95,23 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
 def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)
     join = ["join", "study.sealed", *kind.join, "--key", "south.key"]
-    assert "nobody said yes" in refused(join, capsys)
-    assert "is not the digest" in refused([*join, "--accept", sealed["digest"][:31]], capsys)
-    assert "is not the digest" in refused([*join, "--accept", "0" * 64], capsys)
-    assert "leave --roster out" in refused([*join, "--roster", "roster.toml"], capsys)
-    assert "'west' is none" in refused([*join, "--accept", sealed["digest"], "--compared", "west"], capsys)
-    assert "'west' is none" in refused([*join, "--accept", sealed["digest"], "--compared", "north,west"], capsys)
+    assert "nobody said yes" in fails(join, capsys)
+    assert "is not the digest" in fails([*join, "--accept", sealed["digest"][:31]], capsys)
+    assert "is not the digest" in fails([*join, "--accept", "0" * 64], capsys)
+    assert "leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)
+    assert "'west' is none" in fails([*join, "--accept", sealed["digest"], "--compared", "west"], capsys)
+    assert "'west' is none" in fails([*join, "--accept", sealed["digest"], "--compared", "north,west"], capsys)
     keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
     assert StudyKeys.load(keys).sealed is None
     keys.rename("elsewhere")
-    assert "give --store" in refused([*join, "--accept", sealed["digest"]], capsys)
+    assert "give --store" in fails([*join, "--accept", sealed["digest"]], capsys)
     Path("folder").mkdir()
     Path("elsewhere").rename(Path("folder") / keys.name)
-    assert "nobody said yes" in refused([*join, "--store", "folder"], capsys)
+    assert "nobody said yes" in fails([*join, "--store", "folder"], capsys)
     Path("folder", keys.name).rename(keys)
     StudyKeys.load(keys).bind("0" * 64)
-    assert "what was sealed again is another study" in refused([*join, "--accept", sealed["digest"]], capsys)
-    assert "give --roster" in refused(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
+    assert "what was sealed again is another study" in fails([*join, "--accept", sealed["digest"]], capsys)
+    assert "give --roster" in fails(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 
 @pytest.mark.sampled(1)
@@ -128,7 +128,7 @@ def test_a_distrusted_key_is_refused_everywhere(kind: Kind, capsys: pytest.Captu
         ["contract", "study.sealed", "--key", "south.key"],
         *([["plan", "--study", "study.sealed"]] if kind.name == "study" else []),
     ):
-        assert "distrusts" in refused(command, capsys), command
+        assert "distrusts" in fails(command, capsys), command
     assert not Path("west.key").exists()
 
 
@@ -142,9 +142,9 @@ def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFi
     Path("roster.toml").write_text(Sealed.load("study.sealed").roster.to_toml())
     for given in (["--study", "study.toml", "--roster", "roster.toml"], ["--study", "study.toml", "--parties", "3"]):
         assert told(["plan", *given], capsys) == answer
-    assert "--epsilon stands beside --study" in refused(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
-    assert "leave it out" in refused(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
-    assert "give --parties" in refused(["plan", "--epsilon", "2"], capsys)
+    assert "--epsilon stands beside --study" in fails(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
+    assert "leave it out" in fails(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
+    assert "give --parties" in fails(["plan", "--epsilon", "2"], capsys)
 
 
 def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
         (["--name", "😀"], "neither letters nor digits"),
         (["--address", "nohost"], "not host:port"),
     ]:
-        assert words in refused(["keygen", "--key", "a.key", *arguments], capsys)
+        assert words in fails(["keygen", "--key", "a.key", *arguments], capsys)
     assert not list(Path().glob("a.key*"))
     main(["keygen", "--key", "a.key", "--name", 'a"b'])
     shown = capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
 
 
 def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "without a terminal" in refused(["keygen", "--key", "a.key", "--passphrase"], capsys)
+    assert "without a terminal" in fails(["keygen", "--key", "a.key", "--passphrase"], capsys)
     Path("secret").write_text("correct horse\n")
     monkeypatch.setenv("QUIETMEAN_PASSPHRASE_FILE", "secret")
     main(["keygen", "--key", "a.key", "--passphrase"])
@@ -173,9 +173,9 @@ def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypat
     main(["new", "--column", "age", "--bounds", "0", "100"])
     main(["invite", "study.toml", "--key", "a.key"])
     Path("secret").write_text("wrong\n")
-    assert "cannot be opened with this passphrase" in refused(["invite", "study.toml", "--key", "a.key"], capsys)
+    assert "cannot be opened with this passphrase" in fails(["invite", "study.toml", "--key", "a.key"], capsys)
     monkeypatch.delenv("QUIETMEAN_PASSPHRASE_FILE")
-    assert "without a terminal" in refused(["invite", "study.toml", "--key", "a.key"], capsys)
+    assert "without a terminal" in fails(["invite", "study.toml", "--key", "a.key"], capsys)
 
 
 class Terminal(io.StringIO):
@@ -184,7 +184,7 @@ class Terminal(io.StringIO):
 
 
 def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "at least one --column" in refused(["new"], capsys)
+    assert "at least one --column" in fails(["new"], capsys)
     answers = ["ages", "age", "numbers", "zero", "0", "100", "sex", "levels", "f, m", "smoker", "yes-no", "", "0.5", ""]
     monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers) + "\n"))
     main(["new", "--out", "asked.toml"])
@@ -195,7 +195,7 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         {"name": "sex", "levels": ["f", "m"]},
         {"name": "smoker", "boolean": True},
     ]
-    assert "exists already" in refused(["new", "--out", "asked.toml"], capsys)
+    assert "exists already" in fails(["new", "--out", "asked.toml"], capsys)
 
 
 def test_a_new_study_declares_columns_like_run_and_leaves_the_protocol_open(capsys: pytest.CaptureFixture[str]) -> None:

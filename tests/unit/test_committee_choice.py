@@ -24,6 +24,7 @@ from quietmean.randomness import Seed
 from support.committee_liars import with_ciphertexts_of
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld
+from support.refusals import raised
 
 WORLD = CommitteeWorld(Committee(7, 1, 2), contributors=6, dimension=1)
 FILES = {number: WORLD.contribution(number) for number in range(6)}
@@ -161,8 +162,7 @@ def test_impossible_lists_are_none(run: CommitteeRun, change: Any) -> None:
     assert len(read_list(WORLD.session, changed_list(run, lambda entries: entries)).values) == 6
     # Of a contributor without a record.
     assert len(read_list(WORLD.session, changed_list(run, with_weight(0.0))).values) == 6
-    with pytest.raises(ContentError):
-        read_list(WORLD.session, changed_list(run, change))
+    raised(ContentError, "", read_list, WORLD.session, changed_list(run, change))
 
 
 def test_a_list_of_who_is_not_admitted_or_unsigned_is_none(run: CommitteeRun) -> None:
@@ -170,12 +170,10 @@ def test_a_list_of_who_is_not_admitted_or_unsigned_is_none(run: CommitteeRun) ->
         entries["dealer"][0] = b"\1" * 32
         return entries
 
-    with pytest.raises(ContentError):
-        read_list(WORLD.session, changed_list(run, stranger))
+    raised(ContentError, "", read_list, WORLD.session, changed_list(run, stranger))
     raw = changed_list(run, lambda entries: entries)
     for wrong in (raw[:-1], raw[:50], b"", raw[:-64] + bytes(64)):
-        with pytest.raises(ContentError):
-            read_list(WORLD.session, wrong)
+        raised(ContentError, "", read_list, WORLD.session, wrong)
 
 
 def test_a_build_that_takes_two_contributions_a_key_is_found(run: CommitteeRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +239,7 @@ def test_a_build_that_takes_copied_ciphertexts_is_found(monkeypatch: pytest.Monk
         header = read_header(WORLD.session, own)
         return Held(header.digest, header.dealer, 1.0, open_excerpt(WORLD.session, header, own, 2, WORLD.opener(2)))
 
-    with pytest.raises(ContributionError, match="not sealed to it"):
-        opened(copied())
+    raised(ContributionError, "not sealed to it", opened, copied())
     monkeypatch.setattr(contribution, "_info", lambda *arguments: b"nothing")
     assert key_line(opened(copied()).dealer) == WORLD.contributor(1).public_key
 

@@ -29,6 +29,7 @@ from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from support.committee_liars import with_ciphertexts_of
 from support.committee_world import SEALER, CommitteeWorld, identity
+from support.refusals import raised
 
 WORLD = CommitteeWorld(Committee(5), contributors=60)
 
@@ -126,14 +127,12 @@ def changed(place: int) -> Callable[[bytes], bytes]:
     ],
 )
 def test_what_is_not_as_its_contributor_made_it_is_refused(change: Callable[[bytes], bytes], message: str) -> None:
-    with pytest.raises(ContributionError, match=message):
-        part(change(FILE), 4)
+    raised(ContributionError, message, part, change(FILE), 4)
 
 
 def test_another_study_and_who_is_not_admitted_are_refused() -> None:
     other = CommitteeWorld(Committee(5), session_digest=b"t" * 32)
-    with pytest.raises(ContributionError, match="another study"):
-        read_header(WORLD.session, other.contribution(0))
+    raised(ContributionError, "another study", read_header, WORLD.session, other.contribution(0))
     with pytest.raises(ContributionError, match="not admitted"):
         make_contribution(
             WORLD.session, IdentitySigner(identity("mallory")), SEALER, np.zeros(4, dtype=np.int64), 1.0, Seed(bytes(32))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size
@@ -15,6 +14,7 @@ from quietmean.protocols.committee.accounting import charge, predicted_error, pr
 from quietmean.protocols.committee.design import design
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from support.refusals import refused
 
 
 def target(contributors: int = 100, dimension: int = 10, **changes: Any) -> Target:
@@ -72,8 +72,7 @@ def test_the_charge_credits_the_noise_that_neither_colluders_nor_missing_members
     ],
 )
 def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Committee(*arguments)
+    refused(message, Committee, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +94,4 @@ def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -
 def test_parameters_that_contradict_each_other_are_refused(changes: dict[str, Any], message: str) -> None:
     plain = design(target(), Committee(5)).to_json()
     assert CommitteeParameters.from_json(plain).to_json() == plain
-    with pytest.raises(InputError, match=message):
-        CommitteeParameters.from_json(plain | changes)
+    refused(message, CommitteeParameters.from_json, plain | changes)

@@ -23,6 +23,7 @@ from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from support.committee_study import CommitteeStudy
+from support.refusals import refused
 
 BY = "2027-03-01T12:00:00Z"
 COMMITTEE: dict[str, Any] = {"members": 4, "contribute_by": BY}
@@ -67,8 +68,7 @@ def test_what_a_committee_can_do(numbers: tuple[int, int, int], size: str, secre
     ],
 )
 def test_what_no_committee_can_do(numbers: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        Committee(**numbers)
+    refused(reason, Committee, **numbers)
 
 
 def test_a_target_says_its_committee_and_one_without_says_nothing() -> None:
@@ -88,8 +88,7 @@ def test_a_target_says_its_committee_and_one_without_says_nothing() -> None:
     ],
 )
 def test_what_says_nothing_beside_a_committee(fields: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        replace(Target(20, 1.0, 1e-6, committee=Committee(5)), **fields)
+    refused(reason, replace, Target(20, 1.0, 1e-6, committee=Committee(5)), **fields)
 
 
 def test_a_study_file_says_its_committee(tmp_path: Path) -> None:
@@ -126,8 +125,7 @@ def test_what_no_study_with_a_committee_says(fields: dict[str, Any], reason: str
     general = {**tables["study"], "column": tables["column"], **fields}
     if "transport" in fields:
         del general["round_timeout"], general["start_timeout"]
-    with pytest.raises(InputError, match=reason):
-        StudyTerms.parse(general)
+    refused(reason, StudyTerms.parse, general)
 
 
 class Invited:
@@ -186,8 +184,7 @@ def test_who_is_a_member_is_signed_and_sealed(invited: Invited) -> None:
     entry = invited.keys["m1"].entry
     body = json.loads(entry.signed.body)
     del body["member"]
-    with pytest.raises(InputError, match="is not as its key"):
-        Entry.verified(Signed(entry.signed.purpose, canonical_json(body), entry.signed.signature))
+    refused("is not as its key", Entry.verified, Signed(entry.signed.purpose, canonical_json(body), entry.signed.signature))
     sealed = Sealed.make(invited.invitation, invited.entries, invited.convener)
     assert any(fields.get("member") for fields in sealed.fields()["parties"])
 
@@ -217,20 +214,17 @@ def one_member_more(invited: Invited, folder: Path) -> list[Entry]:
     ],
 )
 def test_what_is_not_sealed(invited: Invited, tmp_path: Path, entries: Any, reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        Sealed.make(invited.invitation, entries(invited, tmp_path), invited.convener)
+    refused(reason, Sealed.make, invited.invitation, entries(invited, tmp_path), invited.convener)
 
 
 def test_a_study_without_a_committee_has_no_members_and_no_contributors(tmp_path: Path) -> None:
     plain = study().model_copy(update={"committee": None})
     identity = Identity.generate()
     invitation = Invitation.make(plain, identity)
-    with pytest.raises(InputError, match="leave --member out"):
-        StudyKeys.make(tmp_path / "keys", invitation, identity, "m0", "m0:7000", member=True)
+    refused("leave --member out", StudyKeys.make, tmp_path / "keys", invitation, identity, "m0", "m0:7000", member=True)
     south = StudyKeys.make(tmp_path / "south", invitation, Identity.generate(), "south", "south:7000")
     keyless = Entry.make(invitation, identity, "north", "north:7000", {})
-    with pytest.raises(InputError, match="the entry of 'north' has no keys"):
-        Sealed.make(invitation, [keyless, south.entry], identity)
+    refused("the entry of 'north' has no keys", Sealed.make, invitation, [keyless, south.entry], identity)
     member = Entry.make(invitation, identity, "north", "n:7000", _public(south), member=True)
     with pytest.raises(InputError, match="'north' accepted as a member, and the study has no committee"):
         Sealed.make(invitation, [member, south.entry], identity)
@@ -307,8 +301,7 @@ def test_a_sealed_study_is_verified_once_in_a_process_and_what_was_changed_is_no
     for name, wrong in (("signature", "A" * len(whole["signature"])), ("body", whole["body"][:-4])):
         (tmp_path / "changed").write_text(json.dumps({**whole, name: wrong}))
         for _ in range(2):
-            with pytest.raises(InputError):
-                Sealed.load(tmp_path / "changed")
+            refused("", Sealed.load, tmp_path / "changed")
     # Another study with the same parties is read anew.
     (tmp_path / "other").mkdir()
     other = CommitteeStudy(tmp_path / "other")

@@ -14,6 +14,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.member import MemberFiles
 from support.committee_study import CommitteeStudy
+from support.refusals import raised
 from support.site_policy import write_policy
 
 
@@ -74,13 +75,11 @@ def test_a_member_hands_in_once_and_what_is_wrong_is_said(
     assert "file nothing.csv" in refused(study, monkeypatch, capsys, *box, "--data", "nothing.csv")
     assert "needs --contributions" in refused(study, monkeypatch, capsys, "--data", "m1.csv")
     assert "is not a member of the committee" in refused(study, monkeypatch, capsys, *box, name="c1")
-    with pytest.raises(_Opened):
-        join(study, monkeypatch, *box, "--data", "m1.csv")
+    raised(_Opened, "", join, study, monkeypatch, *box, "--data", "m1.csv")
     (made,) = Path("box").iterdir()
     content = made.read_bytes()
     # The same command again, as after a crash, gives the same file.
-    with pytest.raises(_Opened):
-        join(study, monkeypatch, *box, "--data", "m1.csv")
+    raised(_Opened, "", join, study, monkeypatch, *box, "--data", "m1.csv")
     assert made.read_bytes() == content
     Path("other.csv").write_text("pay\n500\n")
     assert "each party contributes once" in refused(study, monkeypatch, capsys, *box, "--data", "other.csv")
@@ -99,5 +98,4 @@ def test_a_member_that_is_late_with_its_data_takes_part_without_them(
     said = refused(study, monkeypatch, capsys, "--contributions", "box", "--data", "m1.csv")
     assert "nothing was charged" in said
     assert said.endswith("without --data this member takes part all the same")
-    with pytest.raises(_Opened):
-        join(study, monkeypatch, "--contributions", "box")
+    raised(_Opened, "", join, study, monkeypatch, "--contributions", "box")

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.node.committee import MailboxOpener
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.checks import check_numbers, fitting
@@ -22,6 +21,7 @@ from quietmean.studies.party.contract import CommitteeWords
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
+from support.refusals import refused
 
 COLUMNS = [{"name": "pay", "low": 0.0, "high": 1000.0}, {"name": "job", "levels": ["a", "b", "c"]}]
 ASKED = [{"kind": "proportion", "column": "job"}, {"kind": "mean", "column": "pay"}]
@@ -152,12 +152,9 @@ def test_the_contract_says_of_which_statistics_products_are_checked(tmp_path: Pa
 
 
 def test_products_are_refused_where_a_contribution_may_be_several_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give the committee largest_weight 1"):
-        of_single_records(tmp_path, SURVEY, largest_weight=2)
-    with pytest.raises(InputError, match="none of these statistics states products"):
-        of_single_records(tmp_path, [{"kind": "proportion", "column": "job"}])
-    with pytest.raises(InputError, match="a plan without a study has none"):
-        Committee(5, verified=True, products=True).require_no_products()
+    refused("give the committee largest_weight 1", of_single_records, tmp_path, SURVEY, largest_weight=2)
+    refused("none of these statistics states products", of_single_records, tmp_path, [{"kind": "proportion", "column": "job"}])
+    refused("a plan without a study has none", Committee(5, verified=True, products=True).require_no_products)
 
 
 def test_the_contract_says_what_is_checked_of_which_statistic(world: CommitteeStudy) -> None:

@@ -36,9 +36,11 @@ from quietmean.studies.party import Contract
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys
+from support.command_lines import fails
 from support.committee_run import CommitteeRun
 from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld, identity
+from support.refusals import raised, refused
 
 # Contributors 0 and 1 are listed, 2 and 3 have vouchers; more may be certified, and there is no room for them.
 WORLD = CommitteeWorld(Committee(4), contributors=2, vouchers=2)
@@ -100,8 +102,7 @@ def test_a_voucher_that_its_registrar_did_not_certify_for_this_key_and_study_is_
 def test_a_voucher_cannot_be_left_out_nor_cut() -> None:
     size = read_header(WORLD.session, BY_VOUCHER).size
     for wrong in (BY_VOUCHER[: size - ADMISSION_BYTES] + BY_VOUCHER[size:], BY_VOUCHER[: size - 1]):
-        with pytest.raises(ContributionError, match=r"cut off|no voucher"):
-            read_header(WORLD.session, wrong)
+        raised(ContributionError, r"cut off|no voucher", read_header, WORLD.session, wrong)
 
 
 def test_a_voucher_says_how_much_its_contribution_may_weigh() -> None:
@@ -142,8 +143,7 @@ def listed(numbers: list[int], weight: float = 1.0) -> bytes:
 def test_no_list_and_no_result_has_more_contributors_by_voucher_than_there_are() -> None:
     assert len(read_list(WORLD.session, listed([0, 1, 2, 4])).values) == 4
     for wrong in (listed([2, 3, 4]), listed([2, 2]), listed([2], 1.5), listed([0], 1.5)):
-        with pytest.raises(ContentError, match="not admitted"):
-            read_list(WORLD.session, wrong)
+        raised(ContentError, "not admitted", read_list, WORLD.session, wrong)
 
 
 def test_the_plan_counts_all_vouchers() -> None:
@@ -151,8 +151,7 @@ def test_the_plan_counts_all_vouchers() -> None:
         replace(WORLD.session, parameters=replace(WORLD.parameters, contributors=3))
     room = {"clip": 0.5, "step": 2.0**-16}
     CommitteeWorld(Committee(4), 2, vouchers=16000, changes=room)
-    with pytest.raises(InputError, match="there is room for"):
-        CommitteeWorld(Committee(4), 2, vouchers=17000, changes=room)
+    refused("there is room for", CommitteeWorld, Committee(4), 2, vouchers=17000, changes=room)
 
 
 # --- documents ----------------------------------------------------------------------------------------------------------------
@@ -188,29 +187,23 @@ def test_vouchers_made_again_are_the_same_and_show_no_key(registrar: Registrar, 
     other = CommitteeStudy(tmp_path, committee={"registrar": registrar.public_key, "vouchers": 12})
     others = Registrar.of(other.invitation, identity("registrar")).make(12, None)
     assert not {one.key for one in others.vouchers.values()} & {one.key for one in made.vouchers.values()}
-    with pytest.raises(InputError, match="for another study"):
-        others.vouchers["01.voucher"].require_for(study.invitation, others.vouchers["01.voucher"].key)
+    refused("for another study", others.vouchers["01.voucher"].require_for, study.invitation, others.vouchers["01.voucher"].key)
 
 
 def test_a_voucher_admits_nobody_else(registrar: Registrar, study: CommitteeStudy) -> None:
     voucher = registrar.make(1, None).vouchers["01.voucher"]
-    with pytest.raises(InputError, match="the voucher is for the key"):
-        voucher.require_for(study.invitation, identity("mallory").public_key)
+    refused("the voucher is for the key", voucher.require_for, study.invitation, identity("mallory").public_key)
     mine = Voucher.certify(identity("mallory"), study.invitation.digest, identity("mallory").public_key, None)
-    with pytest.raises(InputError, match="is not signed by"):
-        mine.require_for(study.invitation, mine.key)
-    with pytest.raises(InputError, match="your key is"):
-        Registrar.of(study.invitation, identity("mallory"))
+    refused("is not signed by", mine.require_for, study.invitation, mine.key)
+    refused("your key is", Registrar.of, study.invitation, identity("mallory"))
     line = voucher.signed.to_line()
     for wrong in (line[:-8], line.replace("committee-voucher", "entry"), line[:40] + "A" + line[41:]):
         with pytest.raises(InputError, match=r"voucher|entry"):
             Voucher.load(wrong).require_for(study.invitation, voucher.key)
     for weight in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match="give one above 0"):
-            registrar.make(1, weight)
+        refused("give one above 0", registrar.make, 1, weight)
     for number in (0, 13):
-        with pytest.raises(InputError, match="choose 1 to 12"):
-            registrar.make(number, None)
+        refused("choose 1 to 12", registrar.make, number, None)
 
 
 @pytest.mark.parametrize(
@@ -241,20 +234,17 @@ def test_a_contributor_hands_in_by_voucher_once(registrar: Registrar, study: Com
     raw = handed_in(study, key, 300.0)
     assert read_header(session, raw).contributor == Identity.load(key).public_key
     assert handed_in(study, key, 300.0) == raw
-    with pytest.raises(InputError, match="contributed other data"):
-        handed_in(study, key, 301.0)
+    refused("contributed other data", handed_in, study, key, 301.0)
     # A voucher for the contributor's own key stands beside it, and what was mended counts until something was handed in.
     own = tmp_path / "own.key"
     Identity.generate().save(own)
     public = Identity.load(own).public_key
-    with pytest.raises(InputError, match="is the key of nobody in this study"):
-        handed_in(study, own, 400.0)
+    refused("is the key of nobody in this study", handed_in, study, own, 400.0)
     for weight in (0.5, None):
         (content,) = registrar.certify([public], weight).files.values()
         own.with_suffix(".voucher").write_bytes(content)
         if weight is not None:
-            with pytest.raises(ContributionError, match=r"may have 0.5 at most"):
-                handed_in(study, own, 400.0)
+            raised(ContributionError, r"may have 0.5 at most", handed_in, study, own, 400.0)
     assert read_header(session, handed_in(study, own, 400.0)).contributor == public
     # Who is listed needs none, and its file has none.
     StudyKeys.make(tmp_path / "c1.studykeys", study.invitation, study.identities["c1"], "c1", "")
@@ -278,8 +268,7 @@ def test_the_contract_says_who_admits_and_what_it_can_do(registrar: Registrar, s
     assert ("the registrar", registrar.public_key) in study.sealed.holders()
     listed_one = Contract.by_file(study.sealed, study.identities["c1"], choice)
     assert dict(listed_one.lines())["admits"] == said
-    with pytest.raises(InputError, match="is not in the sealed study"):
-        Contract.by_file(study.sealed, registrar.own(1), choice)
+    refused("is not in the sealed study", Contract.by_file, study.sealed, registrar.own(1), choice)
 
 
 def test_who_answers_for_the_data_reads_who_admitted_others() -> None:
@@ -328,16 +317,12 @@ def test_the_registrar_makes_no_more_vouchers_than_the_study_has(office: Path, c
         (f"{vouchers} --number 2 --own-keys keys.txt", "leave one of them out"),
         (f"{vouchers} --weight 0.5", "exists already"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(wrong))
-        assert ended.value.code == 2
-        assert reason in capsys.readouterr().err
+        fails(shlex.split(wrong), capsys, reason)
     assert {path.name: path.read_bytes() for path in (office / "study.vouchers").iterdir()} == before
     (office / "keys.txt").write_text(f"{keys[2]}\n{keys[2]}\n")
     for content, reason in ((f"{keys[2]}\n{keys[2]}\n", "a key twice"), ("me\n", "line 1 of keys.txt"), ("\n", "no public key")):
         (office / "keys.txt").write_text(content)
-        with pytest.raises(SystemExit):
-            main(shlex.split(f"{vouchers} --own-keys keys.txt --out other"))
+        raised(SystemExit, "", main, shlex.split(f"{vouchers} --own-keys keys.txt --out other"))
         assert reason in capsys.readouterr().err
     assert not (office / "other").exists()
 
@@ -366,8 +351,9 @@ def test_without_the_library_no_voucher_is_made(
     office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "segno", None)
-    with pytest.raises(SystemExit) as ended:
-        main(shlex.split("vouchers study.invitation --key registrar.key --qr"))
-    assert ended.value.code == 2
-    assert "a QR code needs the extra 'qr', which is not installed: pip install \"quietmean[qr]\"" in capsys.readouterr().err
+    fails(
+        shlex.split("vouchers study.invitation --key registrar.key --qr"),
+        capsys,
+        "a QR code needs the extra 'qr', which is not installed: pip install \"quietmean[qr]\"",
+    )
     assert not (office / "study.vouchers").exists()

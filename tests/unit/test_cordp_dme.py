@@ -39,6 +39,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import certificate_of
 from support.effort import examples
+from support.refusals import raised, refused
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
 
@@ -212,10 +213,8 @@ def test_two_parties_share_their_noise() -> None:
 
 @pytest.mark.parametrize(("parties", "responding", "colluding"), [(0, 0, 0), (5, 6, 0), (5, 0, 0), (5, 3, 5), (5, 3, -1)])
 def test_impossible_designs_are_refused(parties: int, responding: int, colluding: int) -> None:
-    with pytest.raises(InputError, match="parties"):
-        optimal_design(parties, responding, colluding, 1.0)
-    with pytest.raises(InputError, match="noise variance"):
-        optimal_design(5, 4, 1, 0.0)
+    refused("parties", optimal_design, parties, responding, colluding, 1.0)
+    refused("noise variance", optimal_design, 5, 4, 1, 0.0)
 
 
 def test_tiny_own_noise_is_kept_to_the_last_digit() -> None:
@@ -300,8 +299,7 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     others = certificate_of(with_aggregator.transcript(), Adversary.collusion({0, 1}), 1.0)
     assert others.max_mu < aggregated.max_mu
     lone = make_execution(9, *levels, aggregator=4, absent=(4,))
-    with pytest.raises(ProtocolFailure, match="nobody released"):
-        lone.run_batch(np.ones((9, 1)), InsecurePopulationNoise(0, 9)).total()
+    raised(ProtocolFailure, "nobody released", lone.run_batch(np.ones((9, 1)), InsecurePopulationNoise(0, 9)).total)
     assert not lone.contributors().any()
 
 
@@ -319,8 +317,7 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     ],
 )
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 1.0} | change).resolved(5)
+    refused(message, lambda: CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 1.0} | change).resolved(5))
 
 
 # Decoders ------------------------------------------------------------------------------------------------------------------
@@ -335,8 +332,7 @@ def test_the_biased_decoder_shrinks() -> None:
 
 def test_the_biased_decoder_counts_parties() -> None:
     parameters = CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}).resolved(4)
-    with pytest.raises(InputError, match=r"weights sum to 2\.5"):
-        decoded(parameters, 4, np.ones(1), 2.5)
+    refused(r"weights sum to 2\.5", decoded, parameters, 4, np.ones(1), 2.5)
     # u = 2 of 4: noise 2 (1 + 2 * 4) = 18 in the sum, over 2.5^2 of weight and a radius of 1.
     np.testing.assert_allclose(decoded(parameters, 4, np.ones(1), 2.5, counted=2), 1 / 2.5 / (1 + 18 / 6.25))
 
@@ -354,8 +350,7 @@ def test_late_messages_are_added() -> None:
     releases = execution.run(np.ones((6, 2)), InsecurePopulationNoise(5, 6)).releases
     assert isinstance(execution.protocol, CorDPDME)
     decoder = LateDecoder(execution.protocol, 6)
-    with pytest.raises(ProtocolFailure, match="no message"):
-        decoder.estimate()
+    raised(ProtocolFailure, "no message", decoder.estimate)
     predicted = []
     for party in (4, 0, 2, 5, 1, 3):
         decoder.add(party, releases[party])
@@ -366,10 +361,8 @@ def test_late_messages_are_added() -> None:
     assert predicted[3] == pytest.approx((1.0 + 2 * 9.0) / 4)
     everything = execution.run_batch(np.ones((6, 2)), InsecurePopulationNoise(5, 6))
     np.testing.assert_allclose(decoder.estimate(), execution.estimate(everything), rtol=1e-12)
-    with pytest.raises(InputError, match="party 4 sent two different messages"):
-        decoder.add(4, Release(releases[4].vector + 1.0, 1.0))
-    with pytest.raises(InputError, match="party 6 does not exist"):
-        decoder.add(6, releases[4])
+    refused("party 4 sent two different messages", decoder.add, 4, Release(releases[4].vector + 1.0, 1.0))
+    refused("party 6 does not exist", decoder.add, 6, releases[4])
 
 
 # Sparse graphs -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.bounds import Bound
 from quietmean.core.codec import canonical_json, decode_json, digest, dump_state, load_state, to_plain
 from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
+from support.refusals import raised
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ def test_canonical_json_does_not_depend_on_order() -> None:
 
 
 def test_not_a_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="Out of range float"):
-        canonical_json({"a": math.nan})
+    raised(ValueError, "Out of range float", canonical_json, {"a": math.nan})
 
 
 def test_plain_copies_nested_arrays() -> None:
@@ -66,12 +66,9 @@ def test_special_numbers_survive_storage() -> None:
 
 
 def test_storage_of_other_things_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        load_state(Remembered, dump_state(Nothing(1)))
-    with pytest.raises(TypeError, match="cannot serialise object"):
-        dump_state(object())
-    with pytest.raises(msgspec.ValidationError):
-        load_state(Remembered, dump_state({"round": "x", "held": np.zeros(1), "heard": ()}))
+    raised(msgspec.ValidationError, "", load_state, Remembered, dump_state(Nothing(1)))
+    raised(TypeError, "cannot serialise object", dump_state, object())
+    raised(msgspec.ValidationError, "", load_state, Remembered, dump_state({"round": "x", "held": np.zeros(1), "heard": ()}))
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, '"[' * 500_000, "\\" * 1_000_000], ids=["plain", "quotes", "backslashes"])
@@ -91,8 +88,7 @@ def test_bound() -> None:
     assert Bound.exact(math.inf).relative_width == 0.0
     assert Bound.exact(2.0) == Bound(2.0, 2.0, 2.0)
     for numbers in ((2.0, 1.0, 3.0), (1.0, 4.0, 3.0), (1.0, math.nan, 3.0)):
-        with pytest.raises(ValueError, match="not ordered"):
-            Bound(*numbers)
+        raised(ValueError, "not ordered", Bound, *numbers)
 
 
 def test_exit_codes() -> None:

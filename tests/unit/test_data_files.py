@@ -29,6 +29,7 @@ from quietmean.studies.data import Location, database, formats, read_columns, te
 from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.studies.data.table import Pieces, of_rows
+from support.refusals import refused
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 COLUMNS = Columns(
@@ -351,9 +352,8 @@ def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
     make, outcome = FILES[kind]
     source, told = make(tmp_path), list[str]()
     if isinstance(outcome, str):
-        with pytest.raises(InputError, match=outcome) as caught:
-            read_columns(source, COLUMNS, told.append)
-        assert "\n" not in str(caught.value)
+        caught = refused(outcome, read_columns, source, COLUMNS, told.append)
+        assert "\n" not in caught
         return
     np.testing.assert_allclose(read_columns(source, COLUMNS, told.append), outcome)
     assert bool(told) == (kind in TOLD)
@@ -486,8 +486,7 @@ def test_how_numbers_are_written(content: str, said: str, found: list[float], tm
 )
 def test_what_is_said_of_a_file_must_make_sense(content: str, said: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InputError, match=words):
-        read_columns(f"{tmp_path / 't.csv'}{said}", Columns([Column(name="age", low=0, high=1)]))
+    refused(words, read_columns, f"{tmp_path / 't.csv'}{said}", Columns([Column(name="age", low=0, high=1)]))
 
 
 def test_rows_without_a_party_are_in_nobodys_records(tmp_path: Path) -> None:
@@ -500,8 +499,7 @@ def test_rows_without_a_party_are_in_nobodys_records(tmp_path: Path) -> None:
     assert [part.ravel().tolist() for part in records] == [[1, 5], [3]]
     assert told == ["t.csv, column 'clinic': 2 rows name no party and are in nobody's records (lines 3, 5)"]
     path.write_text("age,clinic\n1,\n")
-    with pytest.raises(InputError, match="column 'clinic' names no party: at least 2 are needed"):
-        parties_of_table(path, columns, None, "clinic")
+    refused("column 'clinic' names no party: at least 2 are needed", parties_of_table, path, columns, None, "clinic")
 
 
 @pytest.mark.parametrize(
@@ -543,8 +541,7 @@ def test_what_is_cut_off_is_said_by_its_name(tmp_path: Path) -> None:
     for kept in (30, len(content) // 2, len(content) - 1):
         for name, said in (("t.csv.zip", "is a zip archive"), ("t.xlsm", "cannot be read as a workbook")):
             (tmp_path / name).write_bytes(content[:kept])
-            with pytest.raises(InputError, match=f"{name} {said}"):
-                read_columns(tmp_path / name, AGE)
+            refused(f"{name} {said}", read_columns, tmp_path / name, AGE)
 
 
 @pytest.mark.parametrize(
@@ -613,8 +610,7 @@ def test_another_distribution_adds_a_reader(name: str, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(read_columns(tmp_path / name, AGE).ravel(), [40, 50])
         known[group] = [EntryPoint(ending, "quietmean.nowhere:read", group)]
         formats._added_readers.cache_clear()
-        with pytest.raises(InputError, match=r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\): mend or"):
-            read_columns(tmp_path / name, AGE)
+        refused(r"^reader '.*' \(quietmean.nowhere:read\) cannot be loaded \(.*\): mend or", read_columns, tmp_path / name, AGE)
     finally:
         formats._added_readers.cache_clear()
 

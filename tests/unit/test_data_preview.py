@@ -11,6 +11,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Location, Preview, read_columns
+from support.command_lines import fails
 
 COLUMNS = Columns(
     [
@@ -91,10 +92,7 @@ def test_what_is_written_holds_for_every_reader(wards: Path, capsys: pytest.Capt
 
 def test_another_format_file_stays(wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wards.parent / "wards.format.toml").write_text('encoding = "latin-1"\n')
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "wards.csv", "study.toml", "--write-format"])
-    assert ended.value.code == 2
-    assert "wards.format.toml exists already" in capsys.readouterr().err
+    fails(["data", "wards.csv", "study.toml", "--write-format"], capsys, "wards.format.toml exists already")
     assert (wards.parent / "wards.format.toml").read_text() == 'encoding = "latin-1"\n'
 
 
@@ -108,10 +106,7 @@ def test_another_format_file_stays(wards: Path, capsys: pytest.CaptureFixture[st
 )
 def test_a_format_file_that_says_nothing(content: str, words: str, wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wards.parent / "wards.format.toml").write_text(content)
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "wards.csv", "study.toml"])
-    assert ended.value.code == 2
-    assert words in capsys.readouterr().err
+    fails(["data", "wards.csv", "study.toml"], capsys, words)
 
 
 def test_a_file_that_is_read_well_needs_nothing(tmp_path: Path) -> None:

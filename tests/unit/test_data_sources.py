@@ -17,6 +17,7 @@ from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Location, Preview, account_name, read_columns
 from support.odd_cells import COLUMNS, USUAL, WRITERS, read_files_in_this_process
 from support.postgresql import PASSWORD, by_network, execute, server
+from support.refusals import refused
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 QUERY = """
@@ -168,8 +169,7 @@ def test_a_query_of_a_server_and_what_it_may_not(tmp_path: Path) -> None:
             assert "Sentinel" not in str(caught.value)
     query(tmp_path, "SELECT count(*) AS age FROM clinic.v")
     assert read_columns(mixed, AGE).tolist() == [[1]]
-    with pytest.raises(InputError, match="GROUP BY or an aggregate"):
-        read_columns(said, AGE)
+    refused("GROUP BY or an aggregate", read_columns, said, AGE)
 
 
 @pytest.mark.sampled(15)
@@ -251,11 +251,8 @@ def test_the_password_is_where_libpq_looks(password_file: Path, tmp_path: Path, 
         assert read_columns(f"{said}#table=v", AGE).tolist() == [[41]]
         assert account_name(said) == "wards"
     password_file.write_text("127.0.0.1:*:*:owner:wrong\n")
-    with pytest.raises(
-        InputError, match=r"^the database postgres cannot be reached, or does not let this user in: check"
-    ) as caught:
-        read_columns(address, AGE)
-    assert "owner" not in str(caught.value)
+    caught = refused(r"^the database postgres cannot be reached, or does not let this user in: check", read_columns, address, AGE)
+    assert "owner" not in caught
 
 
 ADDRESSES: list[Callable[[str], str]] = [
@@ -274,9 +271,8 @@ SECRET = "Sentinel%2FPassword"  # noqa: S105
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_with_a_password_is_refused(address: Callable[[str], str]) -> None:
     for make in (Location.of, account_name):
-        with pytest.raises(InputError, match=r"^the address of the database has a password") as caught:
-            make(address(SECRET))
-        assert "Sentinel" not in str(caught.value)
+        caught = refused(r"^the address of the database has a password", make, address(SECRET))
+        assert "Sentinel" not in caught
 
 
 OTHERS: list[Callable[[str], str]] = [
@@ -298,9 +294,8 @@ OTHERS: list[Callable[[str], str]] = [
 def test_no_address_of_anything_else_is_shown(address: Callable[[str], str]) -> None:
     """Nor of what has a password without an address."""
     for make in (Location.of, account_name, lambda source: read_columns(source, AGE)):
-        with pytest.raises(InputError, match=r"^the data are no file but an address") as caught:
-            make(address(SECRET))
-        assert "Sentinel" not in str(caught.value)
+        caught = refused(r"^the data are no file but an address", make, address(SECRET))
+        assert "Sentinel" not in caught
 
 
 def test_a_file_may_be_called_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,9 +334,8 @@ def test_no_command_shows_a_password(
 def test_a_server_that_is_not_there() -> None:
     pytest.importorskip("adbc_driver_postgresql")
     for address in ("postgresql://ada@127.0.0.1:1/wards", "service=no_such_service", "postgresql:///wards?host=/nowhere"):
-        with pytest.raises(InputError, match=r"^the database \w+ cannot be reached") as caught:
-            read_columns(address, AGE)
-        assert "ada" not in str(caught.value)
+        caught = refused(r"^the database \w+ cannot be reached", read_columns, address, AGE)
+        assert "ada" not in caught
 
 
 def test_what_is_said_of_a_database() -> None:
@@ -366,5 +360,4 @@ def test_without_its_driver_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ModuleNotFoundError(name=module.partition(".")[0])
 
     monkeypatch.setattr("quietmean.core.extensions.import_module", absent)
-    with pytest.raises(InputError, match=r"needs the extra 'postgresql', which is not installed"):
-        read_columns("postgresql:///wards", AGE)
+    refused(r"needs the extra 'postgresql', which is not installed", read_columns, "postgresql:///wards", AGE)

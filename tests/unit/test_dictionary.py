@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.dictionary import Dictionary
 from quietmean.studies.data import read_columns
+from support.refusals import refused
 
 HEADINGS = [
     "Variable / Field Name", "Form Name", "Section Header", "Field Type", "Field Label",
@@ -120,7 +120,5 @@ def test_only_what_was_asked_for_and_other_columns_beside(dictionary: Path, caps
 )
 def test_what_is_no_dictionary_is_one_sentence(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_bytes(content)
-    with pytest.raises(InputError, match=words):
-        Dictionary.load(tmp_path / "d.csv")
-    with pytest.raises(InputError, match="cannot be read"):
-        Dictionary.load(tmp_path / "none.csv")
+    refused(words, Dictionary.load, tmp_path / "d.csv")
+    refused("cannot be read", Dictionary.load, tmp_path / "none.csv")

@@ -16,6 +16,7 @@ from quietmean.randomness import BitStream, Seed
 from quietmean.randomness import discrete_gaussian as module
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION, cumulative_table, discrete_gaussian, invert
 from quietmean.randomness.insecure import insecure_seed
+from support.refusals import raised
 
 # Every statistical test here rejects a right sampler with this probability; seeds are fixed.
 ERROR_RATE = 1e-4
@@ -151,8 +152,7 @@ def test_values_repeat_and_differ_by_seed() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), 2 * LARGEST_SCALE])
 def test_scales_that_are_not_supported(scale: float) -> None:
-    with pytest.raises(ValueError, match="is supported"):
-        discrete_gaussian(insecure_seed(1), scale, 1)
+    raised(ValueError, "is supported", discrete_gaussian, insecure_seed(1), scale, 1)
 
 
 @pytest.mark.parametrize(("bits", "width"), [(16, 2), (32, 4)])
@@ -171,8 +171,7 @@ def test_ring_elements_are_uniform(bits: int) -> None:
 
 
 def test_ring_elements_of_too_many_bits() -> None:
-    with pytest.raises(ValueError, match="33 bits"):
-        BitStream(insecure_seed(8)).ring(33, 1)
+    raised(ValueError, "33 bits", BitStream(insecure_seed(8)).ring, 33, 1)
 
 
 @pytest.mark.parametrize("scale", [0.3, 50.0, 1500.0])

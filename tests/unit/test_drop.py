@@ -16,7 +16,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.core import portability
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import ProtocolFailure
 from quietmean.core.portability import GrowingFile
 from quietmean.drop import Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
@@ -33,6 +33,7 @@ from quietmean.studies.party.handing_in import require_drop, send_to_drop
 from quietmean.studies.party.member_holdings import MemberHoldings
 from support.committee_study import CommitteeStudy
 from support.committee_world import SEALER, CommitteeWorld
+from support.refusals import raised, refused
 
 # Contributor 3 and 4 have vouchers, of which there is one.
 WORLD = CommitteeWorld(Committee(4), contributors=3, vouchers=1)
@@ -157,8 +158,7 @@ def test_a_full_disk_takes_nothing_and_later_goes_on(box: DropBox, tmp_path: Pat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(portability, "sync_data", full)
-    with pytest.raises(OSError, match="No space"):
-        box.add([whole(FILES[1])], 20.0)
+    raised(OSError, "No space", box.add, [whole(FILES[1])], 20.0)
     monkeypatch.undo()
     assert box.first(whole(FILES[1]).header.dealer) is None
     assert held(tmp_path / "box", 0, tmp_path / "held")[0] == digests(0)
@@ -175,8 +175,7 @@ def test_nobody_is_shown_what_is_not_durable_yet(box: DropBox, monkeypatch: pyte
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(portability, "sync_data", fails)
-    with pytest.raises(OSError, match="Input/output"):
-        box.add([whole(FILES[0])], 10.0)
+    raised(OSError, "Input/output", box.add, [whole(FILES[0])], 10.0)
     monkeypatch.undo()
     assert set(shown) == {None}
     assert box.first(dealer) is None
@@ -227,24 +226,19 @@ def test_a_folder_that_was_changed_is_refused(harm: Callable[[Path], None], reas
     folder = tmp_path / "box"
     box = DropBox.open(folder, WORLD.session)
     box.add([whole(FILES[0]), whole(FILES[1])], 10.0)
-    with pytest.raises(InputError, match="another drop writes"):
-        DropBox.open(folder, WORLD.session)
+    refused("another drop writes", DropBox.open, folder, WORLD.session)
     box.close()
-    with pytest.raises(InputError, match="of a drop for another study"):
-        DropBox.open(folder, OTHER.session)
+    refused("of a drop for another study", DropBox.open, folder, OTHER.session)
     harm(folder)
-    with pytest.raises(InputError, match=reason):
-        DropBox.open(folder, WORLD.session)
+    refused(reason, DropBox.open, folder, WORLD.session)
 
 
 def test_nobody_takes_a_contributors_place_with_parts_of_its_own() -> None:
     raw = FILES[0]
     for wrong in (raw[:-1] + bytes([raw[-1] ^ 1]), raw[:-1], raw + b"x", b"", excerpt(WORLD.session, raw, 1)):
-        with pytest.raises(ContributionError):
-            read_whole(WORLD.session, wrong)
+        raised(ContributionError, "", read_whole, WORLD.session, wrong)
     noise = make_noise(WORLD.session, WORLD.signer(2), SEALER, WORLD.value(0).astype(int), Seed(bytes(32)))
-    with pytest.raises(ContributionError, match="a member's noise"):
-        read_whole(WORLD.session, noise)
+    raised(ContributionError, "a member's noise", read_whole, WORLD.session, noise)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +252,7 @@ def test_nobody_takes_a_contributors_place_with_parts_of_its_own() -> None:
     ],
 )
 def test_a_segment_that_is_not_whole_leaves_the_others_in(content: bytes, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(ContributionError, match=reason):
-        list(read_segment(WORLD.session, io.BytesIO(content), 0))
+    raised(ContributionError, reason, list, read_segment(WORLD.session, io.BytesIO(content), 0))
     (tmp_path / "a.parts").write_bytes(content)
     (tmp_path / "c1.contribution").write_bytes(FILES[1])
     os.utime(tmp_path / "c1.contribution", (0, 0))
@@ -394,16 +387,14 @@ def test_a_receipt_is_its_drops_alone() -> None:
     raw = receipt.signed.to_file()
     assert DropReceipt.of_file(raw) == receipt
     for wrong in (raw.replace(b"1970-01-01T00:00:10", b"1970-01-01T00:00:11"), raw[:-10], b"{}"):
-        with pytest.raises(InputError):
-            DropReceipt.of_file(wrong)
+        refused("", DropReceipt.of_file, wrong)
 
 
 @pytest.mark.parametrize(
     "url", ["", "drop.example", "http://drop.example", "ftp://drop.example", "https://", "https://a@b", "https://b?c"]
 )
 def test_an_address_that_is_no_drop_is_refused(url: str) -> None:
-    with pytest.raises(InputError, match="not the address of a drop"):
-        require_drop(url)
+    refused("not the address of a drop", require_drop, url)
     assert require_drop("https://drop.example:8443/") == "https://drop.example:8443/contributions"
 
 
@@ -431,8 +422,7 @@ def test_a_receipt_is_kept_only_if_it_is_of_this_contribution(tmp_path: Path, mo
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_what_passes_by_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ProtocolFailure, match="the same command sends it again"):
-        answer_of(status, b'{"error": "full"}', monkeypatch)
+    raised(ProtocolFailure, "the same command sends it again", answer_of, status, b'{"error": "full"}', monkeypatch)
 
 
 def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,23 +431,19 @@ def test_what_the_drop_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         (410, b'{"error": "the time is over"}'),
         (302, b"<html>"),
     ):
-        with pytest.raises(InputError, match=r"another study|the time is over|status 302"):
-            answer_of(status, why, monkeypatch)
+        refused(r"another study|the time is over|status 302", answer_of, status, why, monkeypatch)
     first = json.dumps({"error": "another", "receipt": receipt_for(0).decode()}).encode()
-    with pytest.raises(InputError, match="since 1970-01-01 00:00:10 UTC, and one counts"):
-        answer_of(409, first, monkeypatch)
+    refused("since 1970-01-01 00:00:10 UTC, and one counts", answer_of, 409, first, monkeypatch)
 
     def unreachable(place: str, sent: bytes, seconds: float) -> tuple[int, bytes]:
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr(handing_in, "post_file", unreachable)
-    with pytest.raises(ProtocolFailure, match="Connection refused"):
-        send_to_drop("https://drop.example", b"", "", "", "")
+    raised(ProtocolFailure, "Connection refused", send_to_drop, "https://drop.example", b"", "", "", "")
 
 
 def test_an_address_is_looked_at_before_anything_is_charged(tmp_path: Path) -> None:
     study = CommitteeStudy(tmp_path)
     contribute = partial(qm.contribute, study.path, study.key("c1"), data="none.csv", out=tmp_path / "c1.contribution")
-    with pytest.raises(InputError, match="not the address of a drop"):
-        contribute(drop="http://drop.example")
+    refused("not the address of a drop", contribute, drop="http://drop.example")
     assert not (tmp_path / "c1.contribution").exists()

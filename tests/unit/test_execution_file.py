@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace, complete_pairs
 from quietmean.protocols import Target, configure, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
+from support.refusals import refused
 
 DOCUMENT: dict[str, Any] = {
     "protocol": "inca",
@@ -88,19 +88,16 @@ def test_defaults() -> None:
     ],
 )
 def test_wrong_files_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Execution.from_json(DOCUMENT | change)
+    refused(message, Execution.from_json, DOCUMENT | change)
 
 
 @pytest.mark.parametrize("name", ["protocol", "parties", "rounds", "sigma_star", "sigma_delta"])
 def test_missing_fields_are_named(name: str) -> None:
-    with pytest.raises(InputError, match=f"field '{name}' is missing"):
-        Execution.from_json({key: value for key, value in DOCUMENT.items() if key != name})
+    refused(f"field '{name}' is missing", Execution.from_json, {key: value for key, value in DOCUMENT.items() if key != name})
 
 
 def test_a_lost_message_cannot_name_the_padding_of_a_short_list() -> None:
-    with pytest.raises(InputError, match="not in the schedule"):
-        Execution.from_json(DOCUMENT | {"lost": [[1, 0, -1]]})
+    refused("not in the schedule", Execution.from_json, DOCUMENT | {"lost": [[1, 0, -1]]})
 
 
 def test_one_party_alone() -> None:
@@ -140,8 +137,7 @@ def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> N
     assert not one_less.all_paired
     assert one_less.partners(29) == tuple(range(28))
     assert Execution.from_json(replace(execution, schedule=one_less).to_json()).schedule.pairs.shape == (434, 2)
-    with pytest.raises(InputError, match="'pairs' is not as it should be"):
-        Execution.from_json(document | {"pairs": "some"})
+    refused("'pairs' is not as it should be", Execution.from_json, document | {"pairs": "some"})
 
 
 def test_the_list_of_all_pairs() -> None:

@@ -17,7 +17,6 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
-from quietmean.core.errors import InputError
 from quietmean.privacy import Adversary, GridLossConversion, LocalNoiseLossConversion, mu_of_budget
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.dominating import SMOOTHING, discrete_charge, discrete_delta, dominating_mu, model_factor, smoothing
@@ -25,6 +24,7 @@ from quietmean.privacy.gaussian import classical_mu
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION as LAYERED_TOTAL_VARIATION
 from support.effort import examples
+from support.refusals import refused
 
 # -- mu, epsilon and delta: against dp-accounting, numerical integration, and at the extremes.
 GRID = [(mu, epsilon) for mu in (0.05, 0.3, 1.0, 3.0, 8.0) for epsilon in (0.0, 0.1, 1.0, 4.0) if epsilon / mu - mu / 2 < 12]
@@ -137,17 +137,14 @@ def test_composition_adds_squares() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan, math.inf])
 def test_impossible_delta_is_refused(delta: float) -> None:
     for refusing in (epsilon_of_mu, mu_of_budget, classical_mu):
-        with pytest.raises(InputError, match="choose 0 < delta < 1"):
-            refusing(1.0, delta)
+        refused("choose 0 < delta < 1", refusing, 1.0, delta)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf])
 def test_impossible_epsilon_is_refused(epsilon: float) -> None:
     for refusing in (mu_of_budget, classical_mu):
-        with pytest.raises(InputError, match="choose a finite number >= 0"):
-            refusing(epsilon, 0.1)
-    with pytest.raises(InputError, match="choose a finite number >= 0"):
-        delta_of_mu(1.0, epsilon)
+        refused("choose a finite number >= 0", refusing, epsilon, 0.1)
+    refused("choose a finite number >= 0", delta_of_mu, 1.0, epsilon)
 
 
 def test_grid_is_not_trivial() -> None:

@@ -24,6 +24,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
 from support.effort import examples
+from support.refusals import refused
 
 # -- Schedules, churn and mixing: golden values, static graphs, counts and refusals.
 SEED = Seed.public("golden")
@@ -108,8 +109,7 @@ def test_lists_and_back() -> None:
     ],
 )
 def test_impossible_lists_are_refused(lists: list[list[list[int]]], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Schedule.from_lists(lists, 2)
+    refused(message, Schedule.from_lists, lists, 2)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,7 @@ def test_impossible_lists_are_refused(lists: list[list[list[int]]], message: str
     ],
 )
 def test_impossible_schedules_are_refused(kind: str, parties: int, rounds: int, out_degree: int, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_schedule(kind, SEED, parties, rounds, out_degree)
+    refused(message, make_schedule, kind, SEED, parties, rounds, out_degree)
 
 
 def test_deliveries_by_hand() -> None:
@@ -149,10 +148,8 @@ def test_deliveries_by_hand() -> None:
 
 def test_history_refuses_what_does_not_fit() -> None:
     schedule = make_schedule("ring", SEED, 4, 2)
-    with pytest.raises(InputError, match=r"parties \[1, 3\] are offline in round 0"):
-        ExecutionTrace(np.array([[True, False, True, False]]))
-    with pytest.raises(InputError, match="one row per round"):
-        ExecutionTrace.everyone(3, 4).delivered(schedule)
+    refused(r"parties \[1, 3\] are offline in round 0", ExecutionTrace, np.array([[True, False, True, False]]))
+    refused("one row per round", ExecutionTrace.everyone(3, 4).delivered, schedule)
     with pytest.raises(InputError, match="they must agree"):
         ExecutionTrace(ExecutionTrace.everyone(2, 4).online, np.zeros((2, 4, 2), dtype=bool)).delivered(schedule)
 
@@ -181,10 +178,8 @@ def test_temporary_churn_is_over_at_the_end() -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
 def test_churn_refuses_what_is_no_fraction(fraction: float) -> None:
-    with pytest.raises(InputError, match=r"permanent dropouts of .* are not a fraction"):
-        churn(SEED, 3, 4, permanent=fraction)
-    with pytest.raises(InputError, match=r"temporary dropouts of .* are not a fraction"):
-        churn(SEED, 3, 4, temporary=fraction)
+    refused(r"permanent dropouts of .* are not a fraction", churn, SEED, 3, 4, permanent=fraction)
+    refused(r"temporary dropouts of .* are not a fraction", churn, SEED, 3, 4, temporary=fraction)
 
 
 # -- Messages in files where everybody sends to everybody: what they have in common is named, and nothing is lost.
@@ -302,8 +297,7 @@ def test_a_usual_run_of_many_parties_has_a_small_file() -> None:
     ],
 )
 def test_wrong_lists_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Execution.from_json(packed(4).to_json() | change)
+    refused(words, Execution.from_json, packed(4).to_json() | change)
 
 
 def test_other_protocols_list_their_messages_as_before() -> None:

@@ -20,6 +20,7 @@ from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.postgresql import transaction
 from support.engines import spark_session
 from support.every_kind import COLUMNS, all_statistics
+from support.refusals import refused
 
 pl = pytest.importorskip("polars")
 ROWS, STEP = 800, 2.0**-20
@@ -184,8 +185,7 @@ def test_all_questions_to_a_database_are_of_one_connection_and_one_moment(monkey
     assert workload.encode(records, step=STEP).vector.tobytes() == rows.vector.tobytes()
     assert read == {"transaction": 1}
     # What was known before holds: another number of rows is no longer the same data.
-    with pytest.raises(InputError, match="the data were changed while their rows were counted"):
-        workload.encode(records, step=STEP)
+    refused("the data were changed while their rows were counted", workload.encode, records, step=STEP)
 
 
 def _noted(method: Callable[..., Any], name: str, read: Counter[str]) -> Callable[..., Any]:
@@ -203,8 +203,7 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
     for unit in (PrivacyUnit.PARTY, PrivacyUnit.PERSON):
         with pytest.raises(InputError, match=f"the unit is {unit}: read the rows instead"):
             Workload(columns, mean, unit).encode(records_of(GroupedFrame(lazy), columns, print))
-    with pytest.raises(InputError, match="data of type int are no table"):
-        records_of(GroupedFrame(3), columns, print)
+    refused("data of type int are no table", records_of, GroupedFrame(3), columns, print)
     with pytest.raises(InputError, match=r"column 'age' is not one of the 1 column of the data frame \(did you mean 'aeg'"):
         records_of(GroupedFrame(pl.DataFrame({"aeg": [1.0]}).lazy()), columns, print)
     assert len(records_of(GroupedFrame(lazy.filter(pl.lit(False))), columns, print)) == 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quietmean.node.net import DirectRoute, number_of, numbers_to_dial
+from support.refusals import raised
 
 
 def leads_to(monkeypatch: pytest.MonkeyPatch, *numbers: str) -> list[str]:
@@ -64,7 +65,5 @@ def test_nothing_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
         listening.setblocking(False)
         address = ("north.example", listening.getsockname()[1])
         leads_to(monkeypatch, "127.0.0.1")
-        with pytest.raises(OSError, match="inside a machine"):
-            asyncio.run(DirectRoute(address).dial(ssl.create_default_context()))
-        with pytest.raises(BlockingIOError):
-            listening.accept()
+        raised(OSError, "inside a machine", asyncio.run, DirectRoute(address).dial(ssl.create_default_context()))
+        raised(BlockingIOError, "", listening.accept)

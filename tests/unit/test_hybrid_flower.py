@@ -15,12 +15,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from quietmean.core.domain import Links
-from quietmean.core.errors import InputError
 from quietmean.core.party import Message
 from quietmean.flower import FlowerAgreement
 from quietmean.flower.sealing import ClientKeys, Seals, read_hello, signed_hello
 from quietmean.node import Identity
 from quietmean.randomness import Encapsulated, ExchangeKey, Seed
+from support.refusals import refused
 
 PARTIES, DIMENSION = 4, 3
 IDENTITIES = sorted((Identity.generate() for _ in range(PARTIES)), key=lambda each: each.public_key)
@@ -123,8 +123,7 @@ def test_agreements_say_their_links(tmp_path: Path) -> None:
     assert NOW.digest != alone.digest
     raw: dict[str, Any] = json.loads((tmp_path / "now.json").read_text())
     (tmp_path / "other.json").write_text(json.dumps(raw | {"session": raw["session"] | {"links": "none"}}))
-    with pytest.raises(InputError, match="links must be"):
-        FlowerAgreement.load(tmp_path / "other.json")
+    refused("links must be", FlowerAgreement.load, tmp_path / "other.json")
     hello = signed_hello(alone, IDENTITIES[0], ClientKeys(SEEDS[0], Links.X25519).public)
     assert set(msgspec.msgpack.decode(hello)) == {"party", "exchange", "signature"}
     assert len(msgspec.msgpack.decode(hello)["exchange"]) == 32

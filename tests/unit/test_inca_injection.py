@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietmean.core.errors import InputError
 from quietmean.protocols.inca import Injection, PushSumParameters
 from quietmean.testing.strategies import injections
+from support.refusals import refused
 
 
 def read(raw: object, rounds: int) -> Injection:
@@ -81,8 +81,7 @@ Z2 = [[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]
     ],
 )
 def test_invalid_injections_are_refused(raw: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read(raw, 2)
+    refused(message, read, raw, 2)
 
 
 def test_relative_scales_multiply_columns() -> None:
@@ -92,7 +91,5 @@ def test_relative_scales_multiply_columns() -> None:
 
 @pytest.mark.parametrize("sigma", [-1.0, float("nan"), float("inf")])
 def test_impossible_noise_levels_are_refused(sigma: float) -> None:
-    with pytest.raises(InputError, match="sigma_star is"):
-        PushSumParameters(rounds=2, sigma_star=sigma, sigma_delta=1.0)
-    with pytest.raises(InputError, match="sigma_delta is"):
-        PushSumParameters(rounds=2, sigma_star=1.0, sigma_delta=sigma)
+    refused("sigma_star is", PushSumParameters, rounds=2, sigma_star=sigma, sigma_delta=1.0)
+    refused("sigma_delta is", PushSumParameters, rounds=2, sigma_star=1.0, sigma_delta=sigma)

@@ -13,7 +13,6 @@ from scipy.stats import binom
 
 from quietmean.core.arrays import Matrix
 from quietmean.core.bounds import CoalitionBound
-from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseGroup
 from quietmean.graphs.execution_trace import churn
 from quietmean.privacy import Adversary, InformationMatrix, PrivacyAnalysis, information_matrix
@@ -24,6 +23,7 @@ from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution
 from quietmean.testing.examples import certificate_of
 from quietmean.transcript import Transcript, TranscriptBuilder
+from support.refusals import raised, refused
 
 # -- The information matrix as a value: against explicit inverses and determinants of small dense Gaussians.
 HONEST = (0, 2, 3, 7)
@@ -267,8 +267,7 @@ def test_no_bound_is_computed_where_every_coalition_is_tried(protocol: str, roun
     fields = {} if rounds is None else {"rounds": rounds}
     privacy = example_execution(protocol, 8, sigma_star=0.7, sigma_delta=2.0, **fields).privacy(1e-6)
     assert replace(privacy, bound=never).coalitions(2).exhaustive
-    with pytest.raises(AssertionError, match="a bound was computed"):
-        replace(privacy, bound=never).coalitions(2, limit=5)
+    raised(AssertionError, "a bound was computed", replace(privacy, bound=never).coalitions, 2, limit=5)
 
 
 def test_clopper_pearson_is_exact() -> None:
@@ -327,8 +326,7 @@ def test_everybody_else_leaves_the_own_noise() -> None:
 def test_impossible_sizes() -> None:
     example = transcript()
     for size in (-1, 9):
-        with pytest.raises(InputError, match="colluding"):
-            analysis(example, 1.0).coalitions(size)
+        refused("colluding", analysis(example, 1.0).coalitions, size)
 
 
 # -- Of a protocol without noise every certificate is a number: 0 of whoever is not seen at all, else infinite.

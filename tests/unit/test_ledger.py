@@ -29,6 +29,8 @@ from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.studies.party import Policy
 from quietmean.studies.party.payment import payer_for
+from support.command_lines import fails
+from support.refusals import raised, refused
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 # mu is read at 99 % of delta: the rest is for beta and tv.
@@ -86,8 +88,7 @@ def test_studies_compose_by_squares_and_the_rest_may_be_asked_for(ledger: Ledger
 def test_a_budget_is_spent_to_its_very_edge(ledger: Ledger) -> None:
     charge(ledger, "all", mu_of_budget(1.0, MOST))
     assert ledger.remaining("wards") == (0.0, 0.0)
-    with pytest.raises(InputError, match=r"has epsilon 0\.0000 left of 1"):
-        charge(ledger, "more", 1e-9)
+    refused(r"has epsilon 0\.0000 left of 1", charge, ledger, "more", 1e-9)
 
 
 def test_the_same_study_is_charged_once(ledger: Ledger) -> None:
@@ -108,10 +109,8 @@ def test_the_same_study_is_charged_once(ledger: Ledger) -> None:
 def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
     charge(ledger, "s1")
     ledger.settle("s1", Charge(HALF / 2), when=NOON)
-    with pytest.raises(InputError, match=r"ended after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2"):
-        charge(ledger, "s1", 0.2)
-    with pytest.raises(InputError, match="start another study, with a store of its own"):
-        ledger.check("wards", "s1", Charge(HALF, 1e-12), name="study s1")
+    refused(r"ended after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2", charge, ledger, "s1", 0.2)
+    refused("start another study, with a store of its own", ledger.check, "wards", "s1", Charge(HALF, 1e-12), name="study s1")
     assert ledger.account("wards").mus == (HALF / 2,)
 
 
@@ -120,16 +119,14 @@ def test_a_reservation_may_grow_within_the_budget(ledger: Ledger) -> None:
     charge(ledger, "s1")
     charge(ledger, "s1", whole)
     assert ledger.account("wards").mus == (whole,)
-    with pytest.raises(InputError, match="left of 1"):
-        charge(ledger, "s1", whole * 1.01)
+    refused("left of 1", charge, ledger, "s1", whole * 1.01)
 
 
 def test_refusal_names_what_is_left_what_was_asked_and_the_remedy(ledger: Ledger, path: Path) -> None:
     charge(ledger, "s1", mu_of_budget(0.9, MOST))
-    with pytest.raises(InputError) as refusal:
-        charge(ledger, "s2")
+    refusal = refused("", charge, ledger, "s2")
     left = ledger.remaining("wards")[1]
-    sentence = str(refusal.value)
+    sentence = refusal
     assert f"epsilon {math.floor(left * 1e4) / 1e4:.4f} left of 1" in sentence
     for words in ("asks for epsilon 0.5000 at delta 1e-06", "'wards'", f"--ledger {path} --account wards --budget"):
         assert words in sentence
@@ -148,19 +145,16 @@ def test_a_study_that_cost_more_than_reserved_freezes_the_account(ledger: Ledger
     if mu > 1:
         assert account.charged_epsilon == epsilon_of_mu(mu, MOST)
     assert (account.remaining_mu, account.remaining_epsilon, account.remaining_additive_delta) == (0.0, 0.0, 0.0)
-    with pytest.raises(InputError, match=r"'wards' is frozen since 2030-01-02T12:00:00\+00:00 .*--account wards --lift REASON"):
-        charge(ledger, "s2", 1e-6)
+    refused(r"'wards' is frozen since 2030-01-02T12:00:00\+00:00 .*--account wards --lift REASON", charge, ledger, "s2", 1e-6)
     # The restart of a study that is charged already is no new charge.
     charge(ledger, "s1")
 
 
 def test_a_freeze_is_lifted_for_a_reason_and_stays_in_the_history(ledger: Ledger, path: Path) -> None:
-    with pytest.raises(InputError, match="not frozen"):
-        ledger.lift("wards", "just so", when=NOON)
+    refused("not frozen", ledger.lift, "wards", "just so", when=NOON)
     charge(ledger, "s1", 0.05)
     ledger.settle("s1", Charge(0.06), when=NOON)
-    with pytest.raises(InputError, match="for a reason"):
-        ledger.lift("wards", " ", when=NOON)
+    refused("for a reason", ledger.lift, "wards", " ", when=NOON)
     lifted = ledger.lift("wards", "the bound of 0.05 was for other data", when=NOON)
     assert lifted.frozen is None
     (freeze,) = lifted.freezes
@@ -214,10 +208,8 @@ def test_the_budget_is_split_and_both_parts_refuse(ledger: Ledger) -> None:
     assert account.charged_additive_delta == pytest.approx(6e-9 + (1 + math.e) * 5e-10)
     with pytest.raises(InputError, match=r"study 'b' may fail with 3e-09 of delta .*'wards' has 2\.14e-09 left of the 1e-08"):
         ledger.reserve("wards", "s2", Charge(0.0, 3e-9), name="b", when=NOON)
-    with pytest.raises(InputError, match="may fail with"):
-        ledger.reserve("wards", "s2", Charge(0.0, 0.0, 1e-9), name="b", when=NOON)
-    with pytest.raises(InputError, match="asks for epsilon"):
-        ledger.reserve("wards", "s2", Charge(0.3, 1e-9), name="b", when=NOON)
+    refused("may fail with", ledger.reserve, "wards", "s2", Charge(0.0, 0.0, 1e-9), name="b", when=NOON)
+    refused("asks for epsilon", ledger.reserve, "wards", "s2", Charge(0.3, 1e-9), name="b", when=NOON)
     ledger.reserve("wards", "s2", Charge(0.1, account.remaining_additive_delta), name="b", when=NOON)
     ledger.settle("s1", Charge(0.1, 1e-9, 5e-10), when=NOON)
     assert ledger.account("wards").remaining_additive_delta == pytest.approx(5e-9)
@@ -263,8 +255,7 @@ def test_a_group_pays_for_each_of_its_members(ledger: Ledger) -> None:
     assert ledger.reserve("whole", "s2", event, name="b", when=NOON, members=50).reserved == event.of_group(50, 1.0)
     with pytest.raises(InputError, match="account 'whole' has rare events of groups, which were counted at epsilon 1"):
         ledger.set_budget("whole", 2.0, 1e-6, when=NOON)
-    with pytest.raises(InputError, match="a group of 0"):
-        ledger.reserve("whole", "s3", Charge(0.001), name="c", when=NOON, members=0)
+    refused("a group of 0", ledger.reserve, "whole", "s3", Charge(0.001), name="c", when=NOON, members=0)
     # More than was reserved freezes.
     assert ledger.settle("s1", Charge(0.0004, 1e-10), when=NOON).charged == Charge(0.0004, 1e-10).of_group(50, 1.0)
     assert ledger.account("whole").frozen is not None
@@ -290,8 +281,7 @@ def test_add_remove_counts_twice_on_a_replacement_account_and_one_account_carrie
 def test_what_was_charged_twice_must_have_room(ledger: Ledger) -> None:
     ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
     ledger.reserve("census", "s1", Charge(0.15), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
-    with pytest.raises(InputError, match=r"account 'census' has epsilon 0\.0000 left"):
-        ledger.reserve("census", "s2", Charge(0.01), name="b", when=NOON)
+    refused(r"account 'census' has epsilon 0\.0000 left", ledger.reserve, "census", "s2", Charge(0.01), name="b", when=NOON)
     # Nothing was changed by that.
     assert ledger.account("census").relation == Neighbouring.ADD_REMOVE
     ledger.reserve("census", "s3", Charge(0.01), name="c", when=NOON, relation=Neighbouring.ADD_REMOVE)
@@ -302,8 +292,7 @@ def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
     with pytest.raises(InputError, match=r"data set 'wards' has a budget per record under replacement already, account 'wards'"):
         ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="wards")
     ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="wards", unit=PrivacyUnit.PARTY)
-    with pytest.raises(InputError, match="about data set 'wards', not 'labs'"):
-        ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="labs")
+    refused("about data set 'wards', not 'labs'", ledger.set_budget, "second", 1.0, 1e-6, when=NOON, data_set="labs")
     with pytest.raises(InputError, match="counts replacement, not add-remove"):
         ledger.set_budget("second", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
     with pytest.raises(InputError, match="about data set 'labs', account 'wards' about 'wards'"):
@@ -364,8 +353,7 @@ def test_accounts_are_apart_but_a_study_has_one(ledger: Ledger) -> None:
     charge(ledger, "s1")
     charge(ledger, "s2", 0.3, account="labs")
     assert [account.mus for account in ledger.accounts()] == [(0.3,), (HALF,)]
-    with pytest.raises(InputError, match="charged to account 'wards' already"):
-        charge(ledger, "s1", account="labs")
+    refused("charged to account 'wards' already", charge, ledger, "s1", account="labs")
 
 
 def test_what_hides_a_party_hides_a_record_but_not_the_other_way_round(ledger: Ledger) -> None:
@@ -374,8 +362,7 @@ def test_what_hides_a_party_hides_a_record_but_not_the_other_way_round(ledger: L
     ledger.reserve("whole", "s2", Charge(0.01), name="b", when=NOON, unit=PrivacyUnit.PARTY)
     with pytest.raises(InputError, match="protects one record, account 'whole' counts per party"):
         ledger.reserve("whole", "s3", Charge(0.01), name="c", when=NOON)
-    with pytest.raises(InputError, match="counts per party, not per record"):
-        ledger.set_budget("whole", 2.0, 1e-6, when=NOON, unit=PrivacyUnit.RECORD)
+    refused("counts per party, not per record", ledger.set_budget, "whole", 2.0, 1e-6, when=NOON, unit=PrivacyUnit.RECORD)
     assert ledger.set_budget("whole", 2.0, 1e-6, when=NOON).unit == PrivacyUnit.PARTY
 
 
@@ -385,8 +372,7 @@ def test_budgets_rise_and_fall_but_not_below_what_is_charged(ledger: Ledger) -> 
     ledger.set_budget("wards", 0.6, 1e-6, when=NOON)
     ledger.set_budget("wards", 0.5, 1e-6, when=NOON)
     ledger.set_budget("wards", 0.5, 1e-6, when=NOON)
-    with pytest.raises(InputError, match=r"less than what is charged to account 'wards', epsilon 0\.5000"):
-        ledger.set_budget("wards", 0.4, 1e-6, when=NOON)
+    refused(r"less than what is charged to account 'wards', epsilon 0\.5000", ledger.set_budget, "wards", 0.4, 1e-6, when=NOON)
     account = ledger.account("wards")
     assert [budget.epsilon for budget in account.budgets] == [1.0, 2.0, 0.6, 0.5]
     ledger.settle("s1", Charge(1.0), when=NOON)
@@ -399,26 +385,19 @@ def test_budgets_rise_and_fall_but_not_below_what_is_charged(ledger: Ledger) -> 
 
 def test_impossible_numbers(ledger: Ledger) -> None:
     for mu in (-1.0, math.nan):
-        with pytest.raises(InputError, match="choose a number >= 0"):
-            charge(ledger, "s1", mu)
-        with pytest.raises(InputError, match="choose a number >= 0"):
-            ledger.settle("s1", Charge(mu), when=NOON)
+        refused("choose a number >= 0", charge, ledger, "s1", mu)
+        refused("choose a number >= 0", Charge, mu)
     with pytest.raises(InputError, match=r"no bound on what it discloses is known \(gossip: none\): no budget allows that"):
         ledger.reserve("wards", "s1", Charge(math.inf), name="a", when=NOON, reason="gossip: none")
-    with pytest.raises(InputError, match="choose 0 < delta < 1"):
-        ledger.set_budget("wards", 1.0, 0.0, when=NOON)
-    with pytest.raises(InputError, match="without a name"):
-        ledger.set_budget(" ", 1.0, 0.1, when=NOON)
-    with pytest.raises(InputError, match="reserve it first"):
-        ledger.settle("s1", Charge(1.0), when=NOON)
-    with pytest.raises(ValueError, match="time zone"):
-        ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON.replace(tzinfo=None))
+    refused("choose 0 < delta < 1", ledger.set_budget, "wards", 1.0, 0.0, when=NOON)
+    refused("without a name", ledger.set_budget, " ", 1.0, 0.1, when=NOON)
+    refused("reserve it first", ledger.settle, "s1", Charge(1.0), when=NOON)
+    raised(ValueError, "time zone", ledger.reserve, "wards", "s1", Charge(0.1), name="a", when=NOON.replace(tzinfo=None))
     assert ledger.trace("wards") == ()
 
 
 def test_unknown_accounts_are_named(ledger: Ledger) -> None:
-    with pytest.raises(InputError, match=r"'labs' is not in ledger .* \(it has 'wards'\)"):
-        charge(ledger, "s1", account="labs")
+    refused(r"'labs' is not in ledger .* \(it has 'wards'\)", charge, ledger, "s1", account="labs")
 
 
 def test_the_file_is_its_owners_only_with_a_log_ahead_and_full_sync(ledger: Ledger, path: Path) -> None:
@@ -433,16 +412,12 @@ def test_the_file_is_its_owners_only_with_a_log_ahead_and_full_sync(ledger: Ledg
 
 
 def test_files_that_are_no_ledgers(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist"):
-        Ledger.open(path)
+    refused("does not exist", Ledger.open, path)
     assert not path.exists()
     path.write_bytes(b"no database at all, but long enough to look like a file with some content" * 20)
-    with pytest.raises(InputError, match="not usable"):
-        Ledger.open(path)
-    with pytest.raises(InputError, match="cannot be opened"):
-        Ledger.open(tmp_path / "nowhere" / "ledger", create=True)
-    with pytest.raises(InputError, match="cannot be opened"):
-        Ledger.open(tmp_path)
+    refused("not usable", Ledger.open, path)
+    refused("cannot be opened", Ledger.open, tmp_path / "nowhere" / "ledger", create=True)
+    refused("cannot be opened", Ledger.open, tmp_path)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -452,8 +427,7 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
     database.execute(f"PRAGMA user_version = {version}")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(InputError, match="holds a table of data, not a ledger"):
-        Ledger.open(path, create=True)
+    refused("holds a table of data, not a ledger", Ledger.open, path, create=True)
     assert path.read_bytes() == before
 
 
@@ -463,16 +437,14 @@ def test_unknown_schema_is_refused(path: Path, version: int) -> None:
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA user_version = {version}")
     database.close()
-    with pytest.raises(InputError, match=f"schema version {version}, this version of quietmean knows 4"):
-        Ledger.open(path)
+    refused(f"schema version {version}, this version of quietmean knows 4", Ledger.open, path)
 
 
 def test_a_ledger_in_use_is_told(ledger: Ledger, path: Path) -> None:
     impatient = Ledger.open(path, connect=lambda path: sqlite3.connect(path, timeout=0.01, isolation_level=None))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InputError, match="in use by another process"):
-        charge(impatient, "s1")
+    refused("in use by another process", charge, impatient, "s1")
     # Reading needs no turn.
     assert impatient.trace("wards") == ()
     other.execute("ROLLBACK")
@@ -489,14 +461,6 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     output = capsys.readouterr()
     assert output.err == ""
     return output.out
-
-
-def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    output = capsys.readouterr()
-    assert (stop.value.code, output.out, output.err.count("\n")) == (2, "", 1), output.err
-    return output.err
 
 
 def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -570,26 +534,27 @@ def test_without_a_name_it_is_what_studies_are_charged_to(
     assert payer.ledger.exists()
     policy, own = tmp_path / "policy.toml", tmp_path / "own.ledger"
     policy.write_text(f'[budget]\nepsilon = 8.0\nledger = "{own}"\n')
-    assert str(own) in fails(capsys, "ledger", "--policy", str(policy))
+    fails(f"ledger --policy {policy}", capsys, str(own))
     shown(capsys, "--policy", str(policy), "--account", "b", "--budget", "2", "1e-6")
     assert "account b: " in shown(capsys, "--ledger", str(own))
     assert "account a: " in shown(capsys)
 
 
-def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ledger = ["ledger", "--ledger", str(path)]
-    assert "does not exist" in fails(capsys, *ledger)
-    assert "--account NAME" in fails(capsys, *ledger, "--budget", "1", "1e-6")
-    assert "--budget EPSILON DELTA" in fails(capsys, *ledger, "--unit", "party")
-    assert "--budget EPSILON DELTA" in fails(capsys, *ledger, "--account", "a", "--refund", "never")
-    assert "--account NAME with --lift" in fails(capsys, *ledger, "--lift", "why")
-    assert "delta is 2" in fails(capsys, *ledger, "--account", "a", "--budget", "1", "2")
-    assert "epsilon is -1" in fails(capsys, *ledger, "--account", "a", "--budget", "-1", "1e-6")
-    shown(capsys, *ledger[1:], "--account", "a", "--budget", "1", "1e-6")
-    assert "'b' is not in ledger" in fails(capsys, *ledger, "--account", "b")
-    assert "is not frozen" in fails(capsys, *ledger, "--account", "a", "--lift", "why")
-    assert "counts per record" in fails(capsys, *ledger, "--account", "a", "--budget", "2", "1e-6", "--unit", "party")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["ada.ledger"]
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--account b", "'b' is not in ledger"),
+        ("--account a --lift why", "is not frozen"),
+        ("--account a --budget 2 1e-6 --unit party", "counts per record"),
+        ("--account a --budget -1 1e-6", "epsilon is -1"),
+        ("--account a --refund never", "--budget EPSILON DELTA"),
+        ("--lift why", "--account NAME with --lift"),
+    ],
+)
+def test_mistakes(line: str, words: str, ledger: Ledger, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.set_budget("a", 1.0, 1e-6, when=NOON)
+    fails(f"ledger --ledger {path} {line}", capsys, words)
+    assert [account.budget.epsilon for account in ledger.accounts()] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0, 20.0])

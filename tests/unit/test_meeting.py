@@ -24,6 +24,7 @@ from quietmean.studies.agreement.signed import Signed, read_signed
 from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, revocation, revoked_key
 from support.kinds import KINDS, Kind
 from support.meeting import Meeting, meet
+from support.refusals import refused
 
 MALLORY = Identity.generate()
 Change = Callable[[dict[str, Any]], object]
@@ -104,8 +105,7 @@ def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None
     def change(document: dict[str, Any]) -> None:
         document[field] = value
 
-    with pytest.raises(InputError, match="the invitation is not as its convener"):
-        Invitation.verified(changed(meeting.invitation.signed, change))
+    refused("the invitation is not as its convener", Invitation.verified, changed(meeting.invitation.signed, change))
 
 
 @pytest.mark.parametrize("field", ["address", "exchange", "identity", "invitation", "mailbox", "name", "nonce"])
@@ -115,8 +115,7 @@ def test_a_tampered_entry(meeting: Meeting, field: str) -> None:
     def change(document: dict[str, Any]) -> None:
         document[field] = "0" * 64 if field == "invitation" else other[field]
 
-    with pytest.raises(InputError, match=r"the entry of (south|east) is not as its key"):
-        Entry.verified(changed(meeting.keys["south"].entry.signed, change))
+    refused(r"the entry of (south|east) is not as its key", Entry.verified, changed(meeting.keys["south"].entry.signed, change))
 
 
 def flip(document: dict[str, Any]) -> None:
@@ -132,10 +131,8 @@ def test_a_tampered_seal(sealed: Sealed) -> None:
         document["conveners"].remove(gone)
 
     for change in (flip, reorder, without):
-        with pytest.raises(InputError, match="the sealed study is not as its convener"):
-            Sealed.verified(changed(sealed.signed, change))
-        with pytest.raises(InputError, match="the sealed study is not as its convener"):
-            Sealed.verified(changed(sealed.signed, change, by=MALLORY))
+        refused("the sealed study is not as its convener", Sealed.verified, changed(sealed.signed, change))
+        refused("the sealed study is not as its convener", Sealed.verified, changed(sealed.signed, change, by=MALLORY))
 
 
 def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
@@ -179,8 +176,7 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
         (no_convener, "order of conveners"),
         (short, "instance of the sealed study is not 32 bytes"),
     ]:
-        with pytest.raises(InputError, match=message):
-            Sealed.verified(changed(sealed.signed, change, by=convener))
+        refused(message, Sealed.verified, changed(sealed.signed, change, by=convener))
 
 
 def test_only_the_convener_seals(meeting: Meeting) -> None:
@@ -192,8 +188,7 @@ def test_names_and_keys_are_unique_in_a_seal(meeting: Meeting, tmp_path: Path) -
     path = tmp_path / "double.studykeys"
     double = StudyKeys.make(path, meeting.invitation, MALLORY, "North", "192.0.2.9:1")
     entries = [*(keys.entry for keys in meeting.keys.values()), double.entry]
-    with pytest.raises(InputError, match="look alike"):
-        Sealed.make(meeting.invitation, entries, meeting.identities["north"])
+    refused("look alike", Sealed.make, meeting.invitation, entries, meeting.identities["north"])
 
 
 def test_every_program_finds_its_own_entry_unchanged(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
@@ -201,11 +196,9 @@ def test_every_program_finds_its_own_entry_unchanged(meeting: Meeting, sealed: S
         assert sealed.require_own(keys) == keys.entry
     south = meeting.identities["south"]
     again = StudyKeys.make(tmp_path / "again.studykeys", meeting.invitation, south, "south", "192.0.2.2:7001")
-    with pytest.raises(InputError, match=r"another one than you signed last \(exchange, mailbox, encapsulation, nonce"):
-        sealed.require_own(again)
+    refused(r"another one than you signed last \(exchange, mailbox, encapsulation, nonce", sealed.require_own, again)
     absent = StudyKeys.make(tmp_path / "absent.studykeys", meeting.invitation, MALLORY, "west", "")
-    with pytest.raises(InputError, match="your entry, 'west'"):
-        sealed.require_own(absent)
+    refused("your entry, 'west'", sealed.require_own, absent)
 
 
 def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
@@ -221,22 +214,17 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
     bound = second.bind(sealed.digest, ["east"])
     assert StudyKeys.load(path).sealed == sealed.digest
     assert bound.bind(sealed.digest, ["north"]).compared == ("east", "north")
-    with pytest.raises(InputError, match="what was sealed again is another study"):
-        StudyKeys.load(path).bind("0" * 64)
-    with pytest.raises(InputError, match="a new seal needs a new invitation"):
-        StudyKeys.make(path, meeting.invitation, south, "south", "")
+    refused("what was sealed again is another study", StudyKeys.load(path).bind, "0" * 64)
+    refused("a new seal needs a new invitation", StudyKeys.make, path, meeting.invitation, south, "south", "")
     assert StudyKeys.make(path, meeting.invitation, south, "south", "192.0.2.2:7001").sealed == sealed.digest
     path.chmod(0o640)
-    with pytest.raises(InputError, match="chmod 600"):
-        StudyKeys.load(path)
-    with pytest.raises(InputError, match="give --store"):
-        StudyKeys.load(tmp_path / "none.studykeys")
+    refused("chmod 600", StudyKeys.load, path)
+    refused("give --store", StudyKeys.load, tmp_path / "none.studykeys")
     # Whoever gave the key file another name since is told so; of several files nobody knows which it was.
     for name, told in (("south-0123.studykeys", True), ("east-0123.studykeys", False)):
         (tmp_path / name).touch()
-        with pytest.raises(InputError) as refused:
-            StudyKeys.load(tmp_path / "party-0123.studykeys")
-        assert ("the name that it had when south-0123.studykeys was made" in str(refused.value)) == told
+        refusal = refused("", StudyKeys.load, tmp_path / "party-0123.studykeys")
+        assert ("the name that it had when south-0123.studykeys was made" in refusal) == told
 
 
 def test_a_new_seal_names_the_one_it_follows(kind: Kind, meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
@@ -244,10 +232,8 @@ def test_a_new_seal_names_the_one_it_follows(kind: Kind, meeting: Meeting, seale
     convener = meeting.identities["north"]
     following = Invitation.make(wider, convener, sealed.invitation.version + 1, sealed.digest)
     assert (following.version, following.previous) == (2, sealed.digest)
-    with pytest.raises(InputError, match="for another invitation"):
-        Sealed.make(following, [keys.entry for keys in meeting.keys.values()], convener)
-    with pytest.raises(InputError, match="version 1 and previous"):
-        Invitation.make(wider, convener, 1, sealed.digest)
+    refused("for another invitation", Sealed.make, following, [keys.entry for keys in meeting.keys.values()], convener)
+    refused("version 1 and previous", Invitation.make, wider, convener, 1, sealed.digest)
     assert keys_path(tmp_path / "a.key", following.digest) != keys_path(tmp_path / "a.key", meeting.invitation.digest)
 
 
@@ -259,8 +245,7 @@ def test_a_rotated_key_is_signed_by_the_old_one(meeting: Meeting, tmp_path: Path
     def claim(document: dict[str, Any]) -> None:
         document["formerly"]["key"] = MALLORY.public_key
 
-    with pytest.raises(InputError, match="which did not sign that"):
-        Entry.verified(changed(keys.entry.signed, claim, by=new))
+    refused("which did not sign that", Entry.verified, changed(keys.entry.signed, claim, by=new))
 
 
 def test_no_signature_stands_for_another_purpose(meeting: Meeting) -> None:
@@ -271,8 +256,7 @@ def test_no_signature_stands_for_another_purpose(meeting: Meeting) -> None:
         for other in Purpose:
             assert is_signed(identity.public_key, other, content, signature) == (other is purpose)
     entry = meeting.keys["south"].entry.signed
-    with pytest.raises(InputError):
-        Invitation.verified(Signed(Purpose.INVITATION, entry.body, entry.signature))
+    refused("", Invitation.verified, Signed(Purpose.INVITATION, entry.body, entry.signature))
 
 
 @pytest.mark.parametrize(
@@ -290,24 +274,19 @@ def test_no_signature_stands_for_another_purpose(meeting: Meeting) -> None:
 )
 def test_impossible_entries(meeting: Meeting, tmp_path: Path, change: dict[str, Any], message: str) -> None:
     keys = StudyKeys.make(tmp_path / "west.studykeys", meeting.invitation, MALLORY, "west", "")
-    with pytest.raises(InputError, match=message):
-        Entry.verified(changed(keys.entry.signed, lambda document: document.update(change), by=MALLORY))
+    refused(message, Entry.verified, changed(keys.entry.signed, lambda document: document.update(change), by=MALLORY))
 
 
 def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(meeting.invitation.signed.to_file())
-    with pytest.raises(InputError, match="holds an invitation, not an entry"):
-        Entry.load(path)
-    with pytest.raises(InputError, match="holds an invitation, not a sealed study"):
-        Sealed.load(meeting.invitation.signed.to_line())
+    refused("holds an invitation, not an entry", Entry.load, path)
+    refused("holds an invitation, not a sealed study", Sealed.load, meeting.invitation.signed.to_line())
     for content in (b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"format": 3}', b"quietmean-entry-1.***.***"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"file .* holds no"):
-            Entry.load(path)
+        refused(r"file .* holds no", Entry.load, path)
     path.write_bytes(b" " * (4 * 2**20 + 1))
-    with pytest.raises(InputError, match="larger than"):
-        Entry.load(path)
+    refused("larger than", Entry.load, path)
     wrong: list[dict[str, Any]] = [
         {"study": 3, "column": []},
         {"study": {}, "column": 3},
@@ -318,16 +297,13 @@ def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_pat
     ]
     for tables in wrong:
         document = json.loads(meeting.invitation.signed.body) | {"study": tables}
-        with pytest.raises(InputError, match=r"study|session"):
-            Invitation.verified(Signed.sign(Purpose.INVITATION, document, meeting.identities["north"]))
-    with pytest.raises(InputError, match="does not exist"):
-        Entry.load(tmp_path / "none")
+        refused(r"study|session", Invitation.verified, Signed.sign(Purpose.INVITATION, document, meeting.identities["north"]))
+    refused("does not exist", Entry.load, tmp_path / "none")
     # Other white space, or a field twice, would be other bytes with the same meaning.
     signed = meeting.invitation.signed
     spaced = signed.body.replace(b":", b": ", 1)
     own = Signed(signed.purpose, spaced, meeting.identities["north"].sign(signed.purpose, spaced))
-    with pytest.raises(InputError, match="not in the form that quietmean writes"):
-        Invitation.verified(own)
+    refused("not in the form that quietmean writes", Invitation.verified, own)
 
 
 def test_a_distrusted_key_is_refused(tmp_path: Path) -> None:
@@ -338,15 +314,12 @@ def test_a_distrusted_key_is_refused(tmp_path: Path) -> None:
     assert here.add(str(path)) == MALLORY.public_key
     assert here.add(MALLORY.public_key) == MALLORY.public_key
     assert here.keys() == (MALLORY.public_key,)
-    with pytest.raises(InputError, match="party 'm' has the key"):
-        Distrusted(here.path).refuse([("party 'm'", MALLORY.public_key)])
+    refused("party 'm' has the key", Distrusted(here.path).refuse, [("party 'm'", MALLORY.public_key)])
     forged = changed(read_signed(Purpose.REVOCATION, path), lambda document: document.update(key=Identity.generate().public_key))
     path.write_bytes(forged.to_file())
-    with pytest.raises(InputError, match="not signed by that key"):
-        here.add(str(path))
+    refused("not signed by that key", here.add, str(path))
     here.path.write_text("nonsense\n")
-    with pytest.raises(InputError, match="not a public key"):
-        here.keys()
+    refused("not a public key", here.keys)
 
 
 def test_study_files_are_read_back(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from quietmean.learning.models.model import ModelByRounds
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.statistics import Column, Columns
 from support.model_rounds import fitted, moved
+from support.refusals import refused
 
 Array = NDArray[np.float64]
 
@@ -379,8 +380,7 @@ def test_a_state_goes_on_from_its_file(tmp_path: Any) -> None:
     assert first.errors == again.errors
     np.testing.assert_array_equal(first.coefficients, again.coefficients)
     other = glm("ill ~ age + bmi")
-    with pytest.raises(InputError, match=re.escape("is not a file of this model")):
-        other._newton(other._design_for(1)).load(tmp_path / "a.npz")
+    refused(re.escape("is not a file of this model"), other._newton(other._design_for(1)).load, tmp_path / "a.npz")
 
 
 def test_rows_of_a_record_are_added_up() -> None:
@@ -409,8 +409,7 @@ def test_what_a_fit_is_expected_to_show_is_what_it_shows() -> None:
     assert (more.standard_error < 0.15 * hoped.standard_error).all()
     # Too few are seen before anything is asked of anybody.
     assert "not-identified" in {flag.code for flag in model.expect(table, 3, records=20).flags}
-    with pytest.raises(InputError, match="nothing is to be expected of no records"):
-        model.expect(table, 3, records=0)
+    refused("nothing is to be expected of no records", model.expect, table, 3, records=0)
 
 
 def test_a_second_fit_has_answers_of_its_own() -> None:

@@ -30,6 +30,7 @@ from quietmean.testing import (
     theorem41,
 )
 from quietmean.transcript import Transcript
+from support.refusals import raised
 
 Check = Callable[[Execution], None]
 ADVERSARY = Adversary(frozenset({1}), frozenset({(4, 2)}))
@@ -229,21 +230,18 @@ PARTIES: list[tuple[type[PushSumParty], list[Check]]] = [
     [pytest.param(party, check, id=f"{party.__name__}-{check.__name__}") for party, checks in PARTIES for check in checks],
 )
 def test_wrong_machines_are_caught(party: type[PushSumParty], check: Check) -> None:
-    with pytest.raises(AssertionError):
-        check(with_party(party))
+    raised(AssertionError, "", check, with_party(party))
 
 
 @pytest.mark.parametrize("check", [mass, declared_against_theorem, traced_against_theorem])
 def test_a_forgotten_cancellation_is_caught(check: Check) -> None:
-    with pytest.raises(AssertionError):
-        check(forgetful())
+    raised(AssertionError, "", check, forgetful())
 
 
 @pytest.mark.parametrize("change", [senders_only, louder, unreleased, public_noise])
 @pytest.mark.parametrize("check", [check_transcript, declared_against_theorem])
 def test_wrong_declarations_are_caught(change: Callable[[Transcript], Transcript], check: Check) -> None:
-    with pytest.raises(AssertionError):
-        check(with_transcript(change))
+    raised(AssertionError, "", check, with_transcript(change))
 
 
 def test_an_incomplete_file_is_caught() -> None:
@@ -251,8 +249,7 @@ def test_an_incomplete_file_is_caught() -> None:
         def describe(self) -> dict[str, Any]:
             return super().describe() | {"sigma_star": 2 * self.sigma_star}
 
-    with pytest.raises(AssertionError):
-        check_file(mutated(Mutant))
+    raised(AssertionError, "", check_file, mutated(Mutant))
 
 
 def test_a_wrong_batch_kernel_is_caught() -> None:
@@ -261,5 +258,4 @@ def test_a_wrong_batch_kernel_is_caught() -> None:
             whole = IncA.read(self.describe() | {"sigma_star": self.sigma_star * (1 + 1e-9)}).resolved(7)
             return whole.batch(*others, **more)
 
-    with pytest.raises(AssertionError):
-        batch(mutated(Mutant))
+    raised(AssertionError, "", batch, mutated(Mutant))

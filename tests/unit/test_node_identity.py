@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import format_address
+from support.refusals import refused
 
 ADA, BEN = Identity.generate(), Identity.generate()
 
@@ -33,8 +33,7 @@ def test_identity_survives_its_file(tmp_path: Path) -> None:
 def test_identity_never_overwrites_a_key(tmp_path: Path) -> None:
     path = tmp_path / "ada.key"
     ADA.save(path)
-    with pytest.raises(InputError, match="exists already"):
-        BEN.save(path)
+    refused("exists already", BEN.save, path)
     assert Identity.load(path).public_key == ADA.public_key
 
 
@@ -46,17 +45,13 @@ def test_repr_shows_no_secret() -> None:
 
 def test_identity_file_errors(tmp_path: Path) -> None:
     path = tmp_path / "a.key"
-    with pytest.raises(InputError, match="does not exist"):
-        Identity.load(path)
+    refused("does not exist", Identity.load, path)
     path.write_text("not a key")
     path.chmod(0o600)
-    with pytest.raises(InputError, match="holds no private key"):
-        Identity.load(path)
+    refused("holds no private key", Identity.load, path)
     path.write_bytes(X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    with pytest.raises(InputError, match="another kind than Ed25519"):
-        Identity.load(path)
-    with pytest.raises(InputError, match="cannot be written"):
-        ADA.save(tmp_path / "nowhere" / "a.key")
+    refused("another kind than Ed25519", Identity.load, path)
+    refused("cannot be written", ADA.save, tmp_path / "nowhere" / "a.key")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
@@ -64,8 +59,7 @@ def test_identity_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "ada.key"
     ADA.save(path)
     path.chmod(mode)
-    with pytest.raises(InputError, match="chmod 600"):
-        Identity.load(path)
+    refused("chmod 600", Identity.load, path)
 
 
 def test_roster_survives_its_file(tmp_path: Path) -> None:
@@ -90,8 +84,7 @@ def test_roster_digest_covers_keys_and_order_but_no_addresses() -> None:
 
 def test_stranger_is_not_in_the_roster() -> None:
     handshake = Identity(Ed25519PrivateKey.generate())
-    with pytest.raises(InputError, match="your key is not in the roster"):
-        Roster((entry("ada", 1, ADA), entry("ben", 2, BEN))).find(handshake)
+    refused("your key is not in the roster", Roster((entry("ada", 1, ADA), entry("ben", 2, BEN))).find, handshake)
 
 
 def table(name: str = "ada", address: str = "127.0.0.1:7001", key: str = ADA.public_key) -> str:
@@ -122,13 +115,10 @@ def table(name: str = "ada", address: str = "127.0.0.1:7001", key: str = ADA.pub
 def test_roster_file_errors(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "roster.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        Roster.load(path)
+    refused(message, Roster.load, path)
 
 
 def test_unreadable_rosters(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        Roster.load(tmp_path / "none.toml")
+    refused("cannot be read", Roster.load, tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="not UTF-8"):
-        Roster.load(tmp_path / "binary.toml")
+    refused("not UTF-8", Roster.load, tmp_path / "binary.toml")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from quietmean.core.codec import load_state
-from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
 from quietmean.node.phase import Phase
 from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, Store
 from quietmean.randomness import Seed
+from support.refusals import raised, refused
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])
@@ -55,15 +55,13 @@ def test_seed_and_nonce_stay(path: Path) -> None:
 @pytest.mark.parametrize(("value", "weight"), [(np.array([0.5, 0.26]), 1.0), (VALUE, 2.0), (VALUE[:1], 1.0)])
 def test_other_data_are_refused(path: Path, value: Vector, weight: float) -> None:
     opened(path).close()
-    with pytest.raises(InputError, match="started with other data"):
-        opened(path, value, weight)
+    refused("started with other data", opened, path, value, weight)
     opened(path).close()
 
 
 def test_another_study_is_refused(path: Path) -> None:
     opened(path).close()
-    with pytest.raises(InputError, match="belongs to another study"):
-        opened(path, study="cd" * 32)
+    refused("belongs to another study", opened, path, study="cd" * 32)
 
 
 def test_unknown_schema_is_refused(path: Path) -> None:
@@ -71,22 +69,18 @@ def test_unknown_schema_is_refused(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=r"schema version 99.*finish it with the release that made it"):
-        opened(path)
+    refused(r"schema version 99.*finish it with the release that made it", opened, path)
 
 
 def test_what_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"no database at all, but long enough to look like a file with some content" * 20)
-    with pytest.raises(InputError, match="is not a store"):
-        opened(path)
-    with pytest.raises(InputError, match="cannot be opened"):
-        opened(tmp_path / "nowhere" / "store")
+    refused("is not a store", opened, path)
+    refused("cannot be opened", opened, tmp_path / "nowhere" / "store")
 
 
 def test_a_second_process_on_the_store_is_refused(path: Path) -> None:
     store = opened(path)
-    with pytest.raises(InputError, match="is in use"):
-        opened(path)
+    refused("is in use", opened, path)
     store.close()
 
 
@@ -177,8 +171,7 @@ def test_a_transfer_counts_once(path: Path) -> None:
     store = opened(path)
     message = Message(1, (0,), 1, np.ones(2), 0.5)
     store.accept(1, message, encode_vector(message.vector))
-    with pytest.raises(sqlite3.IntegrityError):
-        store.accept(1, message, encode_vector(message.vector))
+    raised(sqlite3.IntegrityError, "", store.accept, 1, message, encode_vector(message.vector))
     assert len(store.received(1, 1, 0)) == 1
     store.forget(1, 1, 1)
     assert store.received(1, 1, 0) == []
@@ -240,8 +233,7 @@ def test_after_the_end_other_data_are_noticed_without_the_seed(path: Path) -> No
     store.finish(2, b"the result")
     store.close()
     assert seed.secret not in path.read_bytes()
-    with pytest.raises(InputError, match="started with other data"):
-        Store.open(path, STUDY, VALUE + 0.25, 1.0, owner=owner)
+    refused("started with other data", Store.open, path, STUDY, VALUE + 0.25, 1.0, owner=owner)
     store = Store.open(path, STUDY, VALUE, 1.0, owner=owner)
     assert (store.result(), store.state(), store.received_logs()) == (b"the result", None, {})
     np.testing.assert_array_equal(store.required_release(2).vector, [7.0, 8.0])

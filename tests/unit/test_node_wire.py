@@ -17,6 +17,7 @@ from quietmean.node.net import vectors, wire
 from quietmean.node.net.reader import read_frame
 from quietmean.node.session import logs
 from support.effort import examples
+from support.refusals import raised
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
 VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))
@@ -62,8 +63,7 @@ def test_vector_and_log_round_trip() -> None:
 @settings(deadline=None, max_examples=examples(300))
 @given(st.binary(max_size=200))
 def test_garbage_is_a_peer_error_or_an_early_end(raw: bytes) -> None:
-    with pytest.raises((PeerError, EOFError)):
-        parse(raw)
+    raised((PeerError, EOFError), "", parse, raw)
 
 
 @settings(deadline=None, max_examples=examples(300))
@@ -85,15 +85,13 @@ def test_a_changed_byte_gives_a_frame_or_a_peer_error(part: tuple[wire.AnyFrame,
 )
 def test_foreign_messagepack_headers(header: object) -> None:
     raw = msgspec.msgpack.encode(header)
-    with pytest.raises(PeerError):
-        parse(struct.pack(">II", len(raw), 0) + raw)
+    raised(PeerError, "", parse, struct.pack(">II", len(raw), 0) + raw)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_garbage_logs(raw: bytes) -> None:
-    with pytest.raises(PeerError):
-        logs.decode_log(raw, 5, 4)
+    raised(PeerError, "", logs.decode_log, raw, 5, 4)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +101,7 @@ def test_garbage_logs(raw: bytes) -> None:
 def test_oversized_announcements_reserve_nothing(header: int, payload: int, message: str) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(PeerError, match=message):
-            parse(struct.pack(">II", header, payload))
+        raised(PeerError, message, parse, struct.pack(">II", header, payload))
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
@@ -115,29 +112,22 @@ def test_an_allowed_but_absent_payload_reserves_nothing() -> None:
     frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", 10_000_000)
     tracemalloc.start()
     try:
-        with pytest.raises(EOFError):
-            parse(wire.encode_frame(frame, 80_000_000), limits)
+        raised(EOFError, "", parse, wire.encode_frame(frame, 80_000_000), limits)
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
 
 
 def test_strangers_get_small_limits() -> None:
-    with pytest.raises(PeerError, match="limit is 1024"):
-        parse(struct.pack(">II", 2000, 0), wire.Limits.before_welcome())
-    with pytest.raises(PeerError, match="limit is 0"):
-        parse(wire.encode_frame(wire.Log(0), 8) + bytes(8), wire.Limits.before_welcome())
+    raised(PeerError, "limit is 1024", parse, struct.pack(">II", 2000, 0), wire.Limits.before_welcome())
+    raised(PeerError, "limit is 0", parse, wire.encode_frame(wire.Log(0), 8) + bytes(8), wire.Limits.before_welcome())
 
 
 def test_payload_must_fit_its_frame() -> None:
-    with pytest.raises(PeerError, match="this study's have 3"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 2), 16) + bytes(16))
-    with pytest.raises(PeerError, match="leaves 8 of content"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 32) + bytes(32))
-    with pytest.raises(PeerError, match="leaves -8 of content"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 16) + bytes(16))
-    with pytest.raises(PeerError, match="no payload"):
-        parse(wire.encode_frame(wire.Heartbeat(0, 1, 1), 8) + bytes(8))
+    raised(PeerError, "this study's have 3", parse, wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 2), 16) + bytes(16))
+    raised(PeerError, "leaves 8 of content", parse, wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 32) + bytes(32))
+    raised(PeerError, "leaves -8 of content", parse, wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 16) + bytes(16))
+    raised(PeerError, "no payload", parse, wire.encode_frame(wire.Heartbeat(0, 1, 1), 8) + bytes(8))
 
 
 def test_content_comes_with_a_vector_or_without() -> None:
@@ -147,8 +137,7 @@ def test_content_comes_with_a_vector_or_without() -> None:
         assert parse(wire.encode_frame(frame, size) + bytes(size), limits)[1] == bytes(size)
     for dimension, size in ((3, 35), (0, 11), (2, 16), (3, 23)):
         frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", dimension)
-        with pytest.raises(PeerError):
-            parse(wire.encode_frame(frame, size) + bytes(size), limits)
+        raised(PeerError, "", parse, wire.encode_frame(frame, size) + bytes(size), limits)
 
 
 GRID = 2.0**-20
@@ -188,15 +177,13 @@ def test_integers_are_little_endian() -> None:
 def test_what_is_off_the_grid_is_sent_as_it_is_and_refused(value: float) -> None:
     raw = vectors.encode_vector(np.array([0.0, value]), GRID)
     assert len(raw) == 16
-    with pytest.raises(PeerError, match="off the study's grid"):
-        vectors.decode_vector(raw, 8, GRID)
+    raised(PeerError, "off the study's grid", vectors.decode_vector, raw, 8, GRID)
     np.testing.assert_array_equal(vectors.decode_vector(raw), [0.0, value])
 
 
 @pytest.mark.parametrize(("size", "width", "grid"), [(8, 4, 0.0), (6, 4, GRID), (12, 8, GRID), (12, 8, 0.0)])
 def test_bytes_that_are_no_vector(size: int, width: int, grid: float) -> None:
-    with pytest.raises(PeerError, match="none of this study's"):
-        vectors.decode_vector(bytes(size), width, grid)
+    raised(PeerError, "none of this study's", vectors.decode_vector, bytes(size), width, grid)
 
 
 def test_short_values_need_a_grid_and_their_own_length() -> None:
@@ -216,12 +203,9 @@ def test_short_values_need_a_grid_and_their_own_length() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_must_be_finite(bad: float) -> None:
-    with pytest.raises(PeerError, match="not finite"):
-        vectors.decode_vector(vectors.encode_vector(np.array([0.0, bad])))
-    with pytest.raises(PeerError, match="not finite"):
-        vectors.decode_vector(vectors.encode_vector(np.array([0.0, bad]), GRID), 8, GRID)
-    with pytest.raises(PeerError, match="a weight of"):
-        wire.check_finite(bad, "weight")
+    raised(PeerError, "not finite", vectors.decode_vector, vectors.encode_vector(np.array([0.0, bad])))
+    raised(PeerError, "not finite", vectors.decode_vector, vectors.encode_vector(np.array([0.0, bad]), GRID), 8, GRID)
+    raised(PeerError, "a weight of", wire.check_finite, bad, "weight")
 
 
 @pytest.mark.parametrize(
@@ -235,8 +219,7 @@ def test_numbers_must_be_finite(bad: float) -> None:
     ],
 )
 def test_logs_outside_the_study(log: logs.PartyLog) -> None:
-    with pytest.raises(PeerError, match="outside"):
-        logs.decode_log(logs.encode_log(log), parties=5, rounds=4)
+    raised(PeerError, "outside", logs.decode_log, logs.encode_log(log), parties=5, rounds=4)
 
 
 def test_how_far_an_audit_log_came_is_short() -> None:

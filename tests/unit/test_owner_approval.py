@@ -19,6 +19,7 @@ from quietmean.node.net import Purpose
 from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.party import OwnerApproval, Policy
 from quietmean.studies.party.audit import Event, verify
+from support.command_lines import fails
 from support.kinds import Kind
 from support.site_policy import write_policy
 
@@ -67,10 +68,7 @@ def sign(
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The sentence of a command that is refused; of a join that is not, that its address cannot be listened on."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    return capsys.readouterr().err
+    return fails(arguments, capsys, warned=True)
 
 
 def gets_through(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> bool:

@@ -24,6 +24,7 @@ from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, LARGE_PRIME,
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from support.packed_bars import BARS
+from support.refusals import refused
 
 EPSILON, DELTA = 1.0, 1e-6
 
@@ -52,8 +53,7 @@ def central(asked: Target) -> float:
 
 
 def test_an_epsilon_whose_exponential_is_no_number_is_refused_in_a_sentence() -> None:
-    with pytest.raises(InputError, match="plan with a larger delta"):
-        PackedSharing().design(replace(target(), epsilon=1000.0))
+    refused("plan with a larger delta", PackedSharing().design, replace(target(), epsilon=1000.0))
 
 
 @pytest.mark.sampled(44)
@@ -134,8 +134,7 @@ def test_a_wrong_sum_is_corrected_where_that_costs_next_to_nothing(
     ],
 )
 def test_each_condition_is_refused_with_a_remedy(changes: dict[str, Any], parties: int, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        check_numbers(replace(VALID, **changes), parties)
+    refused(problem, check_numbers, replace(VALID, **changes), parties)
 
 
 def test_a_plan_keeps_all_conditions() -> None:
@@ -152,8 +151,7 @@ def test_a_plan_keeps_all_conditions() -> None:
     ],
 )
 def test_impossible_targets_are_refused(asked: Target, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        planned(asked, **({"lies": 5} if "wrong" in problem else {}))
+    refused(problem, planned, asked, **{"lies": 5} if "wrong" in problem else {})
 
 
 def test_all_lying_members_are_corrected_where_there_is_room() -> None:

@@ -11,6 +11,7 @@ from quietmean.protocols.packed_sharing.ballots import BallotProposal, BallotRul
 from quietmean.protocols.packed_sharing.messages import Codec, MemberStatement
 from quietmean.protocols.publishing import ContentError
 from support.effort import examples
+from support.refusals import raised
 
 PRIMES = {4: 2**31 - 1, 2: 65521}
 
@@ -102,8 +103,7 @@ def test_shares_and_seeds(word_bytes: int) -> None:
         (bytes(31), True, "seed"),
         (share, True, "seed"),
     ):
-        with pytest.raises(ContentError, match=why):
-            its.check_dealt(raw, seeded)
+        raised(ContentError, why, its.check_dealt, raw, seeded)
 
 
 @pytest.mark.parametrize(
@@ -129,5 +129,4 @@ def test_shares_and_seeds(word_bytes: int) -> None:
     ],
 )
 def test_what_cannot_be_read_says_why(round_: int, raw: bytes, why: str) -> None:
-    with pytest.raises(ContentError, match=why):
-        codec().read(round_, raw)
+    raised(ContentError, why, codec().read, round_, raw)

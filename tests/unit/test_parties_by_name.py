@@ -9,9 +9,9 @@ import pytest
 
 from quietmean.cli.attack import names_in, parse_parties, parse_party
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
 from quietmean.testing import example_execution
 from support.outcomes import studied
+from support.refusals import raised, refused
 
 NAMES = ["north", "south, west", "3", "east"]
 
@@ -24,8 +24,7 @@ def test_a_name_comes_before_a_number(typed: str, party: int) -> None:
 @pytest.mark.parametrize("names", [NAMES, []])
 @pytest.mark.parametrize("typed", ["nort", "1.5", "", "north east"])
 def test_what_is_neither_is_refused_with_what_there_is(typed: str, names: list[str]) -> None:
-    with pytest.raises(InputError, match="north" if names else "no names"):
-        parse_party(typed, names)
+    refused("north" if names else "no names", parse_party, typed, names)
 
 
 def test_several_with_commas() -> None:
@@ -54,6 +53,5 @@ def test_certify_and_attack_take_and_show_names(tmp_path: Path, capsys: pytest.C
     assert [name for name in ("north", "south", "west", "east") if any(line.split()[:1] == [name] for line in lines)]
     attacked = told("attack", str(receipt), "--target", "south", "--corrupt", "north", "--trials", "200")
     assert attacked.startswith("south against ")
-    with pytest.raises(SystemExit):
-        main(["attack", str(receipt), "--target", "sout"])
+    raised(SystemExit, "", main, ["attack", str(receipt), "--target", "sout"])
     assert "south" in capsys.readouterr().err

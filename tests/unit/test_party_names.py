@@ -13,6 +13,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net.identity import KEY_PREFIX, format_public_key, public_key_bytes
 from quietmean.node.net.roster import require_name, show_hidden
+from support.refusals import refused
 
 ADA, BEN = Identity.generate(), Identity.generate()
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -40,8 +41,7 @@ def test_a_key_has_one_spelling(raw: bytes) -> None:
         # Refused are points of small order, the first ones that are drawn.
         assert public_key_bytes(text) == raw
     for wrong in (respelt(text), text.rstrip("="), f"{text}=", f"{text}\n", f" {text}", text.upper(), text.replace(":", ": ")):
-        with pytest.raises(InputError):
-            public_key_bytes(wrong)
+        refused("", public_key_bytes, wrong)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,7 @@ def test_a_key_has_one_spelling(raw: bytes) -> None:
 )
 @pytest.mark.parametrize("sign", [0, 1])
 def test_keys_for_which_anybody_signs_are_refused(y: int, sign: int) -> None:
-    with pytest.raises(InputError, match="anybody could sign"):
-        public_key_bytes(format_public_key((y + sign * 2**255).to_bytes(32, "little")))
+    refused("anybody could sign", public_key_bytes, format_public_key((y + sign * 2**255).to_bytes(32, "little")))
 
 
 @pytest.mark.parametrize(
@@ -97,10 +96,10 @@ def test_names_that_are_in_use(name: str) -> None:
     ],
 )
 def test_names_that_mislead(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as refused:
+    with pytest.raises(InputError, match=message) as refusal:
         Roster((RosterEntry("ben", ("127.0.0.1", 1), BEN.public_key), RosterEntry(name, ("127.0.0.1", 2), ADA.public_key)))
     # What a screen shows of the message is what it says.
-    assert str(refused.value).isprintable()
+    assert str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import configured
@@ -22,6 +21,7 @@ from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
+from support.refusals import refused
 from support.site_policy import write_policy
 
 ALIASES = [(alias, kind, implied) for kind in registry().values() for alias, implied in kind.TRAITS.aliases.items()]
@@ -73,10 +73,8 @@ def _both(alias: str, kind: type[Mechanism], implied: dict[str, Any]) -> list[di
 def test_an_option_that_contradicts_the_name_is_refused_in_one_sentence() -> None:
     told = re.escape("pdmm is consensus with theta 0, and theta is 0.3: leave it out, or name consensus")
     named: dict[str, Any] = {"protocol": "pdmm", "options": {"theta": 0.3}}
-    with pytest.raises(InputError, match=told):
-        configure("pdmm", {"theta": 0.3})
-    with pytest.raises(InputError, match=told):
-        StudyTerms.parse({**TABLES, **named})
+    refused(told, configure, "pdmm", {"theta": 0.3})
+    refused(told, StudyTerms.parse, {**TABLES, **named})
     assert configure("admm", {"theta": 0.5}).describe() == configure("admm").describe()
 
 
@@ -96,8 +94,7 @@ def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(gossip, "TRAITS", replace(gossip.TRAITS, aliases={"pdmm": {}}))
     module._aliases.cache_clear()
     try:
-        with pytest.raises(InputError, match="the other name 'pdmm', which is taken"):
-            resolve("gossip", {})
+        refused("the other name 'pdmm', which is taken", resolve, "gossip", {})
     finally:
         monkeypatch.undo()
         module._aliases.cache_clear()

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from quietmean.randomness import BitStream, ExchangeKey, SecureNoise, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.randomness.stream import fill_standard_normal
+from support.refusals import raised
 
 SEED = Seed(bytes(range(32)))
 ACCURACY = 5e-12
@@ -173,8 +174,7 @@ def test_repr_hides_the_secret() -> None:
 
 
 def test_seeds_have_32_bytes_and_os_seeds_differ() -> None:
-    with pytest.raises(ValueError, match="32 bytes, not 31"):
-        Seed(bytes(31))
+    raised(ValueError, "32 bytes, not 31", Seed, bytes(31))
     assert Seed.from_os() != Seed.from_os()
     assert insecure_seed(1) != insecure_seed(2)
     assert insecure_seed(1, "a").secret == Seed.public("insecure", 1, "a").secret
@@ -229,8 +229,7 @@ def x25519(scalar: bytes, point: bytes) -> bytes:
 
 
 def test_keys_without_a_secret_are_refused() -> None:
-    with pytest.raises(ValueError, match=r".*"):
-        ExchangeKey(ALICE).shared_seed(bytes(32), "study")
+    raised(ValueError, r".*", ExchangeKey(ALICE).shared_seed, bytes(32), "study")
 
 
 def test_shared_noise_is_the_same_at_both_ends_and_new_for_each_address() -> None:

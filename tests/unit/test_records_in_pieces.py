@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.core.domain import CountVisibility, PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.statistics import Columns, Workload, parse_statistic, read_text
 from quietmean.studies.data import Records, read_columns, records
 from support.every_kind import COLUMNS, all_statistics
+from support.refusals import refused
 
 SEED = 20261126
 OF_PARTIES = ["mean(age)", "proportion(sex)", "correlation(age, weight)"]
@@ -92,8 +92,7 @@ def test_records_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.Monk
             held.wipe()
             assert not np.vstack(list(held.in_order)).any()
         else:
-            with pytest.raises(InputError, match=r"^wards\.csv was changed while it was read: wait until"):
-                list(held)
+            refused(r"^wards\.csv was changed while it was read: wait until", list, held)
         wards(tmp_path, 300)
 
 

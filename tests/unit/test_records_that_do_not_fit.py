@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Preview, read_columns, text_files
+from support.refusals import refused
 
 COLUMNS = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
 NAN = np.nan
@@ -185,8 +185,7 @@ def test_blanks_between_columns_are_said(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     for content in ("age  arm\n 61\ta\n62   \tb \n", ' "age" "arm"\n"61" "a"\n\n62 b\n'):
         path.write_text(content)
-        with pytest.raises(InputError, match=r"^t\.dat has no delimiter .* If blanks are, say t\.dat#delimiter=blanks\.$"):
-            read_columns(path, COLUMNS)
+        refused(r"^t\.dat has no delimiter .* If blanks are, say t\.dat#delimiter=blanks\.$", read_columns, path, COLUMNS)
         assert read(f"{path}#delimiter=blanks") == (TWO, [])
     path.write_text('"age" "arm"\n"1" 61 "a"\n"a b" 62 "b"\n')
     assert read(f"{path}#delimiter=blanks,rownames=true") == (TWO, [])
@@ -197,5 +196,4 @@ def test_blanks_between_columns_are_said(tmp_path: Path) -> None:
 )
 def test_blanks_are_not_advised_where_a_delimiter_stands(content: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InputError, match=r"^column '(age|arm)' is not one of the "):
-        read_columns(tmp_path / "t.csv", COLUMNS)
+    refused(r"^column '(age|arm)' is not one of the ", read_columns, tmp_path / "t.csv", COLUMNS)

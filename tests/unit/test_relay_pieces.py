@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietmean.cli.main import main
 from quietmean.cli.servers import _admission
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import PeerError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Group, Purpose, RelayAddress, format_address, parse_place, public_key_bytes
 from quietmean.node.relay import Admission, connections_possible, parse_entrance
@@ -33,6 +32,8 @@ from quietmean.node.tunnel import (
 )
 from quietmean.node.tunnel.messages import decode_message, prove
 from quietmean.node.tunnel.websocket import LONGEST_FRAME, WebProxy, accept_of, proxy_for, xored
+from support.command_lines import fails
+from support.refusals import raised, refused
 
 IDENTITY, OTHER = Identity.generate(), Identity.generate()
 SESSION = "ab" * 32
@@ -99,8 +100,7 @@ def test_masks_are_those_of_the_standard(content: bytes, key: bytes, offset: int
     ],
 )
 def test_what_is_not_allowed_is_refused(data: bytes, masked: bool) -> None:
-    with pytest.raises(PeerError):
-        read(data, [], masked=masked)
+    raised(PeerError, "", read, data, [], masked=masked)
 
 
 @given(st.binary(max_size=400), st.booleans())
@@ -111,8 +111,7 @@ def test_garbage_is_refused_or_read_and_nothing_else(data: bytes, masked: bool) 
 
 @pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\r\nno colon", b"GET / HTTP/1.1\r\na: 1\r\nA: 2", b"GET / HTTP/1.1\r\n: 1"])
 def test_heads_that_are_no_http(raw: bytes) -> None:
-    with pytest.raises(PeerError):
-        FrameHead.parse(raw)
+    raised(PeerError, "", FrameHead.parse, raw)
 
 
 # --- proofs ----------------------------------------------------------------------------------------------------------
@@ -159,8 +158,7 @@ def test_what_was_signed_for_another_purpose_is_no_proof() -> None:
 
 def test_a_nonce_of_another_length_is_not_signed() -> None:
     # It would be the relay's choice how much of it: a certificate, for example.
-    with pytest.raises(PeerError):
-        prove(IDENTITY, "attend", Group.of_session(SESSION), "relay.example:443", b"x" * 900)
+    raised(PeerError, "", prove, IDENTITY, "attend", Group.of_session(SESSION), "relay.example:443", b"x" * 900)
 
 
 @given(st.binary(max_size=200))
@@ -198,24 +196,21 @@ def test_addresses_at_relays() -> None:
     # Ordinary ones stay what they are, also that of a host with this name.
     for text in ("relay:443", "north.example:7001"):
         assert not isinstance(parse_place(text), RelayAddress)
-    with pytest.raises(InputError):
-        parse_place("relay:north.example:port")
+    refused("", parse_place, "relay:north.example:port")
 
 
 def test_parties_share_a_relay_and_no_address_of_their_own() -> None:
     keys = [Identity.generate().public_key for _ in range(2)]
     roster = Roster(tuple(RosterEntry(f"p{k}", RelayAddress("relay.example", 443), key) for k, key in enumerate(keys)))
     assert 'address = "relay:relay.example:443"' in roster.to_toml()
-    with pytest.raises(InputError, match="twice"):
-        Roster(tuple(RosterEntry(f"p{k}", ("north.example", 443), key) for k, key in enumerate(keys)))
+    refused("twice", Roster, tuple(RosterEntry(f"p{k}", ("north.example", 443), key) for k, key in enumerate(keys)))
 
 
 def test_where_to_listen() -> None:
     assert parse_entrance(":443") == ("", 443)
     assert parse_entrance("127.0.0.1:8443") == ("127.0.0.1", 8443)
     for wrong in ("443", ":0", ":x", ""):
-        with pytest.raises(InputError):
-            parse_entrance(wrong)
+        refused("", parse_entrance, wrong)
     assert 0 < connections_possible(100) <= 100
 
 
@@ -240,9 +235,8 @@ def test_which_proxy(environment: dict[str, str], host: str, proxy: WebProxy | N
 
 @pytest.mark.parametrize("text", ["socks5://proxy.example:1080", "http://user:secret@:3128", "http://proxy.example:seven"])
 def test_a_proxy_in_another_form_is_named_without_its_password(text: str) -> None:
-    with pytest.raises(InputError, match="HTTPS_PROXY") as caught:
-        proxy_for(("relay.example", 443), {"HTTPS_PROXY": text})
-    assert "secret" not in str(caught.value)
+    caught = refused("HTTPS_PROXY", proxy_for, ("relay.example", 443), {"HTTPS_PROXY": text})
+    assert "secret" not in caught
     assert "secret" not in repr(WebProxy("p", 1, "user:secret"))
 
 
@@ -296,10 +290,7 @@ def test_mistakes_are_named(
     monkeypatch.chdir(tmp_path)
     Path("good.keys").write_text(f"# of north\n{IDENTITY.public_key}\n")
     Path("wrong.keys").write_text("ed25519:north\n")
-    with pytest.raises(SystemExit) as ended:
-        main(["relay", *options])
-    assert ended.value.code == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    fails(["relay", *options], capsys, said)
 
 
 def test_whom_files_admit(tmp_path: Path) -> None:

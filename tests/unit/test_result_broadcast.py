@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, PartyMachine, Release
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.result_broadcast import BroadcastState, ResultBroadcast, release_digest
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.transcript import run_lockstep
+from support.refusals import refused
 
 PARTIES = 9
 RELEASES = {party: Release(np.array([float(party), 0.1 * party]), 1.0 + party) for party in range(PARTIES) if party != 4}
@@ -89,5 +89,4 @@ def test_description_is_parsed_back(dissemination: ResultBroadcast) -> None:
 
 @pytest.mark.parametrize(("kind", "rounds"), [("mail", 1), ("broadcast", 2), ("push-sum", 0)])
 def test_impossible_ways_are_refused(kind: str, rounds: int) -> None:
-    with pytest.raises(InputError):
-        ResultBroadcast(kind, rounds)
+    refused("", ResultBroadcast, kind, rounds)

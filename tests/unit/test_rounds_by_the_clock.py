@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.node.folder import FolderSettings, Outbox, Timetable
 from quietmean.node.folder.slot import OtherSession, Slot, SlotKind
 from quietmean.node.series.by_folder import RoundsByFolder
+from support.refusals import raised, refused
 
 FIRST, INTERVAL, ROUNDS = 100.0, 8.0, 4
 # Start, one to three steps of mixing and of what is published, and the end of a round.
@@ -70,11 +70,9 @@ def test_the_outbox_of_a_round_takes_the_place_of_that_of_a_round_before(tmp_pat
     outbox = Outbox.of_round(path, "round 1", 0)
     assert list(outbox.waiting()) == [(slot, b"file")]
     outbox.close()
-    with pytest.raises(OtherSession, match="of another study"):
-        Outbox(path, "round 2", 0)
+    raised(OtherSession, "of another study", Outbox, path, "round 2", 0)
     outbox = Outbox.of_round(path, "round 2", 0)
     assert (list(outbox.waiting()), outbox.next_number(1)) == ([], 1)
     outbox.close()
     path.write_bytes(b"no database at all, for long enough to be looked at as one")
-    with pytest.raises(InputError, match="cannot be used"):
-        Outbox.of_round(path, "round 3", 0)
+    refused("cannot be used", Outbox.of_round, path, "round 3", 0)

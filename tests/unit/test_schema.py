@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from quietmean.core.codec import canonical_json, digest
-from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, Configured, filled, given_value, nearest, parameter, parameters_of, require_complete
 from quietmean.planning.calibrate import refuse_levels
 from quietmean.protocols import Mechanism, Target, configure, get_protocol, registry
 from quietmean.protocols.mechanism import template_of
+from support.refusals import refused
 
 
 class Shape(StrEnum):
@@ -96,8 +96,7 @@ def test_a_field_without_default_is_open_until_it_is_filled() -> None:
 
 
 def test_what_nothing_runs_without_is_named() -> None:
-    with pytest.raises(InputError, match=r"^field 'rounds' is missing: add it, it is a whole number$"):
-        require_complete(Example())
+    refused(r"^field 'rounds' is missing: add it, it is a whole number$", require_complete, Example())
     require_complete(Example(rounds=1))
 
 
@@ -108,8 +107,7 @@ def test_of_every_protocol_only_options_may_be_open(name: str) -> None:
     needed = [one for one in parameters_of(kind).values() if one.required and one.default is OPEN]
     for one in needed:
         rest = {key: value for key, value in RAW[name].items() if key != one.key}
-        with pytest.raises(InputError, match=f"field '{one.key}' is missing: add it, it is a"):
-            kind.read(rest).resolved(PARTIES)
+        refused(f"field '{one.key}' is missing: add it, it is a", kind.read(rest).resolved, PARTIES)
     asked = configure(kind.name)
     assert all(getattr(asked, one.name) is OPEN for one in needed)
     refuse_levels(asked)
@@ -152,16 +150,13 @@ def test_reading_takes_whole_numbers_for_numbers_and_ignores_what_is_not_its_own
     ],
 )
 def test_wrong_fields_are_told_their_name_their_value_and_a_remedy(raw: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as refusal:
-        Example.read({"rounds": 1, **raw})
-    assert str(refusal.value) == message
+    refusal = refused("", Example.read, {"rounds": 1, **raw})
+    assert refusal == message
 
 
 def test_values_made_in_python_and_changed_ones_are_checked_too() -> None:
-    with pytest.raises(InputError, match="rounds is 0: at least 1"):
-        Example(rounds=0)
-    with pytest.raises(InputError, match="kind 'odd' is unknown: choose one of plain, fancy"):
-        replace(Example(rounds=1), kind="odd")
+    refused("rounds is 0: at least 1", Example, rounds=0)
+    refused("kind 'odd' is unknown: choose one of plain, fancy", replace, Example(rounds=1), kind="odd")
 
 
 def test_what_has_a_range_has_a_remedy_of_its_own() -> None:
@@ -220,22 +215,18 @@ def test_flags_and_keys_are_names_unless_said_otherwise() -> None:
     ],
 )
 def test_unknown_options_are_refused_with_the_nearest_name(name: str, option: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        configure(name, {option: 3})
+    refused(message, configure, name, {option: 3})
 
 
 def test_nearest_names() -> None:
     assert nearest("roundss", ["rounds", "schedule"]) == " (did you mean 'rounds'?)"
     assert nearest("speed", ["rounds", "schedule"]) == ""
-    with pytest.raises(InputError, match=r"protocol 'inka' is unknown \(did you mean 'inca'\?\): choose one of"):
-        get_protocol("inka")
+    refused(r"protocol 'inka' is unknown \(did you mean 'inca'\?\): choose one of", get_protocol, "inka")
 
 
 def test_options_are_checked_like_files() -> None:
-    with pytest.raises(InputError, match="field 'rounds' is 'x': it must be a whole number"):
-        configure("inca", {"rounds": "x"})
-    with pytest.raises(InputError, match="schedule 'sideways' is unknown: choose one of"):
-        configure("inca", {"schedule": "sideways"})
+    refused("field 'rounds' is 'x': it must be a whole number", configure, "inca", {"rounds": "x"})
+    refused("schedule 'sideways' is unknown: choose one of", configure, "inca", {"schedule": "sideways"})
 
 
 # --- values as values ------------------------------------------------------------------------------------------------------
@@ -312,8 +303,7 @@ def test_given_levels_of_noise_are_refused_where_they_are_to_be_found(name: str)
     value = example(name)
     levels = [one.key for one in parameters_of(type(value)).values() if not one.option and one.default is OPEN and one.required]
     if levels:
-        with pytest.raises(InputError, match=f"{levels[0]} is given, but calibration chooses it: leave it out"):
-            refuse_levels(value)
+        refused(f"{levels[0]} is given, but calibration chooses it: leave it out", refuse_levels, value)
 
 
 def test_templates_are_complete() -> None:
@@ -329,8 +319,7 @@ def test_templates_are_complete() -> None:
 )
 def test_a_target_with_an_unknown_choice_is_refused(field: str, wrong: str, right: str) -> None:
     target = Target(parties=8, epsilon=1.0, delta=1e-6).describe()
-    with pytest.raises(InputError, match=rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\): choose one of"):
-        Target.parse({**target, field: wrong})
+    refused(rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\): choose one of", Target.parse, {**target, field: wrong})
 
 
 def test_a_field_hides_no_method() -> None:
@@ -340,5 +329,4 @@ def test_a_field_hides_no_method() -> None:
     class Ring(Mechanism):
         traffic: int = parameter(help="how many places away a partner is at most", option=True)  # type: ignore[assignment]
 
-    with pytest.raises(InputError, match="field 'traffic' of Ring hides the method of that name of Mechanism: rename the field"):
-        parameters_of(Ring)
+    refused("field 'traffic' of Ring hides the method of that name of Mechanism: rename the field", parameters_of, Ring)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge
@@ -23,6 +22,7 @@ from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhoo
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.simulation import simulate
+from support.refusals import refused
 
 
 def planned(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> Plan:
@@ -103,13 +103,11 @@ def test_a_coarse_design_keeps_its_budget_by_convolution(bits: int, parties: int
 
 
 def test_noise_of_less_than_two_steps_is_refused() -> None:
-    with pytest.raises(InputError, match="take more bits"):
-        planned(options={"bits": 5, "domain": "ball"}, parties=3, colluding=0, epsilon=8.0, dimension=1)
+    refused("take more bits", planned, options={"bits": 5, "domain": "ball"}, parties=3, colluding=0, epsilon=8.0, dimension=1)
 
 
 def test_a_delta_below_what_the_graph_costs_is_refused() -> None:
-    with pytest.raises(InputError, match=r"delta is 1e-12, but the sampler"):
-        planned("secagg-plus", parties=60, delta=1e-12)
+    refused(r"delta is 1e-12, but the sampler", planned, "secagg-plus", parties=60, delta=1e-12)
 
 
 def test_noise_that_protects_nobody_counts_as_none() -> None:
@@ -147,8 +145,7 @@ def test_domains() -> None:
     ],
 )
 def test_designs_that_cannot_be(options: dict[str, Any], target: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        planned(options=options, **target)
+    refused(message, planned, options=options, **target)
 
 
 @pytest.mark.parametrize(
@@ -165,13 +162,11 @@ def test_neighbourhoods_that_cannot_be(options: dict[str, Any], message: str | N
     if message is None:
         assert chosen("secagg-plus", options, dropouts=0.1).neighbours is not None
         return
-    with pytest.raises(InputError, match=message):
-        planned("secagg-plus", options, dropouts=0.1)
+    refused(message, planned, "secagg-plus", options, dropouts=0.1)
 
 
 def test_too_many_enemies_for_any_neighbourhood() -> None:
-    with pytest.raises(InputError, match="cannot keep failures below"):
-        choose_neighbourhood(20, 14, 0.4)
+    refused("cannot keep failures below", choose_neighbourhood, 20, 14, 0.4)
 
 
 def test_tails_are_hypergeometric() -> None:

@@ -41,6 +41,7 @@ from quietmean.protocols.secagg.spec import (
 )
 from quietmean.randomness import BitStream, ExchangeKey, Seed
 from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
+from support.refusals import raised
 
 SECRET = bytes(range(224, 256))
 
@@ -75,8 +76,7 @@ def test_any_shares_at_the_threshold_give_the_secret(threshold: int) -> None:
 def test_shares_below_the_threshold_fit_every_secret() -> None:
     shares = dict(zip(range(1, 4), share(SECRET, 3, range(1, 4), insecure_seed(1)), strict=True))
     del shares[2]
-    with pytest.raises(ValueError, match="needs 3"):
-        combine(shares, 3)
+    raised(ValueError, "needs 3", combine, shares, 3)
     # For any other secret there is a third share that goes with the two.
     first, third = (weight * shares[point] for weight, point in zip(lagrange((1, 2, 3))[::2], (1, 3), strict=True))
     wanted = int.from_bytes(bytes(32), "big")
@@ -146,35 +146,28 @@ def test_sets_of_parties(parties: int) -> None:
     raw = wire.write_set(members, parties)
     assert wire.read_set(raw, parties) == members
     for wrong in (raw + b"\0", raw[:-1]):
-        with pytest.raises(ContentError):
-            wire.read_set(wrong, parties)
+        raised(ContentError, "", wire.read_set, wrong, parties)
     if parties % 8:
-        with pytest.raises(ContentError):
-            wire.read_set(raw[:-1] + b"\1", parties)
+        raised(ContentError, "", wire.read_set, raw[:-1] + b"\1", parties)
 
 
 def test_words_and_shares_that_are_none() -> None:
     words = BitStream(insecure_seed(6)).ring(20, 5)
     np.testing.assert_array_equal(wire.read_words(wire.write_words(words), 20, 5), words)
     for raw in (bytes(19), bytes(21), b"\xff" * 20):
-        with pytest.raises(ContentError):
-            wire.read_words(raw, 20, 5)
+        raised(ContentError, "", wire.read_words, raw, 20, 5)
     good = wire.write_shares({3: (7).to_bytes(SHARE_BYTES, "big")}, [2, 3])
     assert wire.read_shares(good, [2, 3]) == {3: 7}
     for raw in (good[:-1], b"\2" + good[1:], b"\0\1" + good[2:], b"\1" + PRIME.to_bytes(SHARE_BYTES, "big") + good[67:]):
-        with pytest.raises(ContentError):
-            wire.read_shares(raw, [2, 3])
+        raised(ContentError, "", wire.read_shares, raw, [2, 3])
 
 
 def test_the_aggregator_ends_a_run_in_words_that_can_be_shown() -> None:
-    with pytest.raises(ContentError, match="ended the run: too few keys"):
-        wire.read_from_aggregator(wire.ended("too few keys"))
-    with pytest.raises(ContentError) as caught:
-        wire.read_from_aggregator(b"\0bad\x1b[31m" + b"\xff" + b"x" * 500)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 260
-    with pytest.raises(ContentError, match="cannot be read"):
-        wire.read_from_aggregator(b"")
+    raised(ContentError, "ended the run: too few keys", wire.read_from_aggregator, wire.ended("too few keys"))
+    caught = raised(ContentError, "", wire.read_from_aggregator, b"\0bad\x1b[31m" + b"\xff" + b"x" * 500)
+    assert caught.isprintable()
+    assert len(caught) < 260
+    raised(ContentError, "cannot be read", wire.read_from_aggregator, b"")
 
 
 @pytest.mark.parametrize("size", [1, 2, 8, 64, 128])

@@ -22,7 +22,7 @@ from quietmean.core.outage import room_beside
 from quietmean.node import Identity
 from quietmean.node.monitor.events import AgreementWaits, RoundBegun, Stalled, event_json
 from quietmean.node.phase import Phase
-from support.command_lines import refused
+from support.command_lines import fails
 from support.meeting import meet
 
 NEW = ["new", "--name", "ages", "--column", "age", "--bounds", "0", "100", "--minimum", "2", "--out"]
@@ -50,12 +50,12 @@ def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path
         # It is not opened only for a better sentence.
         ("locked.key", "if they are lost, the study needs a new invitation"),
     ):
-        said = refused(["words", str(sealed), "--key", str(tmp_path / key)], capsys)
+        said = fails(["words", str(sealed), "--key", str(tmp_path / key)], capsys)
         assert words in said
         assert ("new invitation" in said) == (key == "locked.key")
     # Without the keys of the study, its party reads what to do.
     meeting.keys["south"].path.unlink()
-    assert "a new invitation" in refused(["words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
+    assert "a new invitation" in fails(["words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_no_command_takes_a_mistyped_key_for_a_missing_one(line: str, tmp_path: 
     Identity.generate().save(tmp_path / "own.key")
     command, *more = line.split()
     for key, words in (("souht.key", "souht.key does not exist: "), ("own.key", "key of nobody in this study: name the one")):
-        said = refused([command, str(sealed), *more, "--key", str(tmp_path / key)], capsys)
+        said = fails([command, str(sealed), *more, "--key", str(tmp_path / key)], capsys)
         assert words in said
         assert "roster" not in said
         assert ": make one" not in said
@@ -76,12 +76,12 @@ def test_no_command_takes_a_mistyped_key_for_a_missing_one(line: str, tmp_path: 
 
 def test_nobody_is_invited_to_a_start_in_the_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study, key = tmp_path / "study.toml", tmp_path / "north.key"
-    said = refused([*NEW, str(study), "--start-by", "2020-01-01T00:00:00Z"], capsys)
+    said = fails([*NEW, str(study), "--start-by", "2020-01-01T00:00:00Z"], capsys)
     assert "start_by is 2020-01-01 00:00 UTC, which has passed" in said
     assert not study.exists()
     study.write_text('[study]\nminimum = 2\nstart_by = "2020-01-01T00:00:00Z"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
     Identity.generate().save(key)
-    said = refused(["invite", str(study), "--key", str(key), "--out", str(tmp_path / "study.invitation")], capsys)
+    said = fails(["invite", str(study), "--key", str(key), "--out", str(tmp_path / "study.invitation")], capsys)
     assert "which has passed" in said
     assert not (tmp_path / "study.invitation").exists()
 
@@ -113,7 +113,7 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     table = tmp_path / "ages.csv"
     table.write_text("age\n40\n50\n60\n")
     line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
-    said = refused([*line.split(), "--out", str(tmp_path / "out")], capsys)
+    said = fails([*line.split(), "--out", str(tmp_path / "out")], capsys)
     assert "127.0.0.1, which cannot be reached (Network is unreachable): bring the loopback interface up" in said
 
 
@@ -160,7 +160,7 @@ def test_only_what_goes_on_is_said_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("quietmean.cli.main.refuse_fractions", interrupt)
-    said = refused([asked], capsys, 130)
+    said = fails([asked], capsys, code=130)
     assert "interrupted" in said
     assert ("the same command continues" in said) == goes_on
 

@@ -11,6 +11,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.learning import SharedModel
+from support.refusals import raised, refused
 
 
 @dataclass
@@ -43,10 +44,8 @@ def test_decay_is_the_gradient_of_a_penalty() -> None:
     np.testing.assert_allclose(moved["w"], 4.0 - 0.5 * 0.1 * 4.0)
     assert moved["b"][0] == 1.0
     assert SharedModel(start, decay=0.5).move(Mean(1, np.zeros(5)))["b"][0] == 0.5
-    with pytest.raises(InputError, match="decay has a number"):
-        SharedModel(start, decay=-0.5)
-    with pytest.raises(InputError, match="decay has no array b"):
-        SharedModel(start, decay={"w": np.zeros((2, 2))})
+    refused("decay has a number", SharedModel, start, decay=-0.5)
+    refused("decay has no array b", SharedModel, start, decay={"w": np.zeros((2, 2))})
 
 
 def test_rows_go_against_gradients_of_records() -> None:
@@ -62,38 +61,31 @@ def test_who_missed_rounds_is_told_and_goes_on_with_the_model_of_another(tmp_pat
         ahead.move(Mean(round_, np.full(5, 0.1 * round_)))
     ahead.save(tmp_path / "model.npz")
     ahead.move(Mean(4, np.full(5, 0.2)))
-    with pytest.raises(InputError, match="after round 0, and this is the mean of round 4: load the model after round 3"):
-        behind.move(Mean(4, np.full(5, 0.2)))
+    refused("after round 0, and this is the mean of round 4: load the model after round 3", behind.move, Mean(4, np.full(5, 0.2)))
     assert behind.round == 0
     behind.load(tmp_path / "model.npz")
     behind.move(Mean(4, np.full(5, 0.2)))
     assert behind.model["w"].tobytes() == ahead.model["w"].tobytes()
-    with pytest.raises(InputError, match="mean of round 4"):
-        behind.move(Mean(4, np.full(5, 0.2)))
+    refused("mean of round 4", behind.move, Mean(4, np.full(5, 0.2)))
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut"])
 def test_files_that_hold_no_model_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is not a file of a shared model"):
-        SharedModel(model()).load(path)
+    refused("is not a file of a shared model", SharedModel(model()).load, path)
 
 
 def test_models_of_another_size_or_with_impossible_numbers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     SharedModel({"w": np.zeros(3)}).save(path)
     shared = SharedModel(model())
-    with pytest.raises(InputError, match="of a model of 3 numbers, this one has 5"):
-        shared.load(path)
+    refused("of a model of 3 numbers, this one has 5", shared.load, path)
     np.savez(path, vector=np.full(5, np.nan), velocity=np.zeros(5), clip=1.0, round=1)
-    with pytest.raises(InputError, match="numbers that no round makes"):
-        shared.load(path)
+    refused("numbers that no round makes", shared.load, path)
     np.savez(path, vector=np.array([{}] * 5, dtype=object), velocity=np.zeros(5), clip=1.0, round=1)
-    with pytest.raises(InputError, match="is not a file of a shared model"):
-        shared.load(path)
-    with pytest.raises(InputError, match="is not a file"):
-        shared.load(tmp_path / "nowhere.npz")
+    refused("is not a file of a shared model", shared.load, path)
+    refused("is not a file", shared.load, tmp_path / "nowhere.npz")
     assert shared.round == 0
 
 
@@ -108,5 +100,4 @@ def test_models_of_another_size_or_with_impossible_numbers_are_refused(tmp_path:
     ],
 )
 def test_impossible_numbers_are_refused(changed: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((InputError, TypeError), match=sentence):
-        SharedModel(model(), **changed)
+    raised((InputError, TypeError), sentence, SharedModel, model(), **changed)

@@ -14,7 +14,6 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.assumptions import QueryStatement
-from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
@@ -26,8 +25,10 @@ from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.policy import PolicyRules
 from quietmean.studies.party.session_contract import SessionContract
+from support.command_lines import fails
 from support.kinds import SESSION, STUDY, Kind
 from support.pages import blocks
+from support.refusals import raised, refused
 from support.site_policy import write_policy
 
 WITH_RECORDS = STUDY.with_fields(epsilon=1.0, records=4000)
@@ -102,22 +103,19 @@ def test_a_file_with_a_mistake_is_no_policy(text: str, said: str) -> None:
     """Not one with fewer rules than its owner believes."""
     path = write_policy()
     path.write_text(text)
-    with pytest.raises(InputError, match=re.escape(said)):
-        Policy.load()
+    refused(re.escape(said), Policy.load)
 
 
 def test_who_else_may_write_it() -> None:
     path = write_policy()
     Policy.load()
     path.chmod(0o620)
-    with pytest.raises(InputError, match="chmod go-w"):
-        Policy.load()
+    refused("chmod go-w", Policy.load)
 
 
 def test_a_policy_that_was_named_must_be_there() -> None:
     assert Policy.load().path is None
-    with pytest.raises(InputError, match="does not exist"):
-        Policy.load(Path("policy.toml"))
+    refused("does not exist", Policy.load, Path("policy.toml"))
     write_policy(Path("policy.toml"), largest_epsilon=0.5)
     assert Policy.load(Path("policy.toml")).rules.largest_epsilon == 0.5
 
@@ -184,31 +182,25 @@ def test_it_says_what_a_relay_learns(kind: Kind) -> None:
     # A site's rules hold for whom it dials: the relay.
     allowed = Policy.load(write_policy(hosts=["relay.example"], ports=[443]))
     allowed.refuse(asked)
-    with pytest.raises(InputError, match=r"allowed are: other\.example"):
-        Policy.load(write_policy(hosts=["other.example"])).refuse(asked)
+    refused(r"allowed are: other\.example", Policy.load(write_policy(hosts=["other.example"])).refuse, asked)
 
 
 def test_whose_yes_counts(kind: Kind) -> None:
     asked, own = contract(kind), Policy.load(write_policy(largest_epsilon=2.0))
     # One that is not sealed, beside a roster of one's own, where nobody watches and nobody wrote a policy.
     assert agreed(asked)["approval"]["contract"] == asked.digest
-    with pytest.raises(InputError, match="nobody said yes"):
-        agreed(asked, own)
-    with pytest.raises(InputError, match="you did not say yes"):
-        agreed(asked, own, says=False)
+    refused("nobody said yes", agreed, asked, own)
+    refused("you did not say yes", agreed, asked, own, says=False)
     assert agreed(asked, own, says=True)["approval"] == {"contract": asked.digest, "policy": own.digest}
-    with pytest.raises(InputError, match="unattended = true"):
-        agreed(asked, own, ConsentInAdvance(yes=True))
+    refused("unattended = true", agreed, asked, own, ConsentInAdvance(yes=True))
     agreed(asked, Policy.load(write_policy(unattended=True)), ConsentInAdvance(yes=True))
     agreed(asked, own, ConsentInAdvance(accept=asked.digest[:32]))
     agreed(asked, own, begun=True)
     for accept in (asked.digest[:31], contract(kind, {"epsilon": 1.01}).digest, ""):
-        with pytest.raises(InputError, match="is not the digest of this"):
-            agreed(asked, own, ConsentInAdvance(accept=accept), says=True)
+        refused("is not the digest of this", agreed, asked, own, ConsentInAdvance(accept=accept), says=True)
     # No yes lifts a rule.
     beyond = contract(kind, {"epsilon": 2.5})
-    with pytest.raises(InputError, match="largest_epsilon"):
-        agreed(beyond, own, ConsentInAdvance(accept=beyond.digest), says=True, begun=True)
+    refused("largest_epsilon", agreed, beyond, own, ConsentInAdvance(accept=beyond.digest), says=True, begun=True)
 
 
 def site(**changed: Any) -> list[str]:
@@ -229,8 +221,7 @@ def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> N
     above = contract(kind, {**asked, "options": {"open_edges": "each"}})
     said = "a priori .*, more than the target .*: choose another protocol, or options of it .*= all.* --a-priori-above-target"
     for says, begun in ((True, False), (None, False)):
-        with pytest.raises(InputError, match=said):
-            agreed(above, says=says, begun=begun)
+        refused(said, agreed, above, says=says, begun=begun)
     agreed(above, answer=ConsentInAdvance(a_priori_above_target=True))
     # Who has begun continues.
     agreed(above, begun=True)
@@ -247,26 +238,19 @@ def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) ->
     assert document["digest"] in shown.replace("\n", "").replace(" ", "")
     assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "allowed by the limits of a site without a policy"))
     write_policy(largest_epsilon=2.0, smallest_parties=4)
-    with pytest.raises(SystemExit) as ended:
-        main(["contract", *asked])
-    assert ended.value.code == 2
-    errors = capsys.readouterr().err
+    errors = fails(["contract", *asked], capsys, warned=True)
     assert "largest_epsilon" in errors
     assert "smallest_parties" in errors
     # What was agreed to on one machine, and changed on another.
     write_policy()
     site(epsilon=5.5)
-    with pytest.raises(SystemExit) as ended:
-        main(["join", *asked, "--data", "wards.csv", "--accept", document["digest"]])
-    assert ended.value.code == 2
-    assert "is not the digest of this study" in capsys.readouterr().err
+    fails(["join", *asked, "--data", "wards.csv", "--accept", document["digest"]], capsys, "is not the digest of this study")
     assert not list(Path().glob("*.store"))
 
 
 def checked(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, data: str = "wards.csv") -> str:
     """What ``check`` finds about the ledger."""
-    with pytest.raises(SystemExit):
-        main(["check", *asked, "--data", data, "--wait", "0", "--json", *more])
+    raised(SystemExit, "", main, ["check", *asked, "--data", data, "--wait", "0", "--json", *more])
     output = capsys.readouterr()
     if not output.out.startswith('{\n  "ready"'):
         return output.err
@@ -276,8 +260,7 @@ def checked(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, da
 
 def join(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, data: str = "wards.csv") -> str:
     """Until its address, which no machine has, stops it."""
-    with pytest.raises(SystemExit):
-        main(["join", *asked, "--data", data, *more])
+    raised(SystemExit, "", main, ["join", *asked, "--data", data, *more])
     return capsys.readouterr().err
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.errors import ProtocolFailure
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Policy
+from support.refusals import raised, refused
 from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
@@ -34,8 +35,7 @@ def test_honest_weights_are_taken(target: Target) -> None:
     + [(PARTIES, 0.0), (PRIVATE, 0.0)],
 )
 def test_what_is_no_number_of_records_is_not(target: Target, weight: float) -> None:
-    with pytest.raises(ProtocolFailure, match="did not start: south says"):
-        StatedWeights().refuse(target, np.array([1.0, weight, 1.0]), NAMES, 1.0)
+    raised(ProtocolFailure, "did not start: south says", StatedWeights().refuse, target, np.array([1.0, weight, 1.0]), NAMES, 1.0)
 
 
 def test_a_party_knows_its_own_records_before_anything_leaves() -> None:
@@ -44,13 +44,11 @@ def test_a_party_knows_its_own_records_before_anything_leaves() -> None:
     for records in (10, 100):
         terms.require_records(records)
     for records in (9, 101):
-        with pytest.raises(InputError, match=r"records_per_party: this party has .* records than the study allows, 10 to 100"):
-            terms.require_records(records)
+        refused(r"records_per_party: this party has .* records than the study allows, 10 to 100", terms.require_records, records)
     assert terms.share_of(3) == pytest.approx(100 / 120)
     assert StudyTerms.parse({**asked, "largest_share": 0.5}).share_of(3) == 0.5
     for wrong in ({"records_per_party": [100, 10]}, {"unit": "party"}, {"count": "private"}, {"largest_share": 0.0}):
-        with pytest.raises(InputError):
-            StudyTerms.parse({**asked, **wrong})
+        refused("", StudyTerms.parse, {**asked, **wrong})
 
 
 def test_a_study_with_limits_is_another_study_and_one_without_stays_what_it_was() -> None:
@@ -67,8 +65,7 @@ def test_limits_of_a_policy() -> None:
     for weights in ((9.0, 50.0, 50.0), (101.0, 60.0, 60.0), (60.0, 29.0, 30.0)):
         with pytest.raises(ProtocolFailure, match=r"north says that it has .*allowed at this site"):
             policy.weights.refuse(RECORDS, np.array(weights), NAMES, 10.0)
-    with pytest.raises(InputError, match="the fewest first"):
-        Policy.load(write_policy(records=[100, 10]))
+    refused("the fewest first", Policy.load, write_policy(records=[100, 10]))
     # Said or not, what limits nothing is nothing: policies of before keep their digests.
     assert Policy.load(write_policy(largest_share=1.0)).digest == Policy.load(write_policy(trust_convener=True)).digest
     assert Policy.load(write_policy(largest_share=0.9)).digest != Policy.load(write_policy(trust_convener=True)).digest

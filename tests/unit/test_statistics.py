@@ -35,6 +35,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.testing import check_feature, check_statistic
+from support.refusals import raised, refused
 
 COLUMNS = Columns(
     [Column(name="age", low=0, high=100, missing="centre"), Column(name="weight", low=40, high=140, missing="centre")]
@@ -163,8 +164,7 @@ def test_emptying_a_cell_changes_nothing_public_and_moves_the_vector_within_the_
 def test_rules_that_publish_who_is_complete_are_refused(rule: str) -> None:
     with pytest.raises(InputError, match=r"would publish how many records are incomplete.*choose centre, or indicator"):
         Column(name="age", low=0, high=100, missing=rule)
-    with pytest.raises(InputError, match=r"'indicater' is unknown \(did you mean 'indicator'\?\)"):
-        Column(name="age", low=0, high=100, missing="indicater")
+    refused(r"'indicater' is unknown \(did you mean 'indicator'\?\)", Column, name="age", low=0, high=100, missing="indicater")
 
 
 def test_of_no_records_at_all_nothing_is_known() -> None:
@@ -179,8 +179,7 @@ def test_of_no_records_at_all_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])
 def test_bounds_that_are_none(bounds: tuple[float, float]) -> None:
-    with pytest.raises(InputError, match=r"two finite numbers in rising order"):
-        Column(name="age", low=bounds[0], high=bounds[1])
+    refused(r"two finite numbers in rising order", Column, name="age", low=bounds[0], high=bounds[1])
 
 
 def test_columns_by_name() -> None:
@@ -188,10 +187,8 @@ def test_columns_by_name() -> None:
     assert len(COLUMNS) == 2
     with pytest.raises(InputError, match=r"'wheight' is not declared \(did you mean 'weight'\?\)"):
         COLUMNS["wheight"]
-    with pytest.raises(InputError, match="named twice in age, age"):
-        Columns([COLUMNS["age"], COLUMNS["age"]])
-    with pytest.raises(InputError, match="no column is named"):
-        Columns([])
+    refused("named twice in age, age", Columns, [COLUMNS["age"], COLUMNS["age"]])
+    refused("no column is named", Columns, [])
 
 
 # --- how statistics are written --------------------------------------------------------------------------------------
@@ -236,8 +233,7 @@ def test_texts_of_the_command_line(text: str, raw: dict[str, object]) -> None:
     ],
 )
 def test_misspelt_texts(text: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        parse_statistic(read_text(text))
+    refused(words, lambda: parse_statistic(read_text(text)))
 
 
 def study(**fields: object) -> StudyTerms:
@@ -264,8 +260,7 @@ def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:
     ],
 )
 def test_a_study_with_impossible_statistics(tables: list[dict[str, str]], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        study(statistic=tables)
+    refused(words, study, statistic=tables)
 
 
 class Half(ColumnBlock):
@@ -289,8 +284,7 @@ class Endless(ColumnBlock):
     ("feature", "words"), [(Half, "moves by 1.72.*, not 0.5"), (Neighbourly, "depends on other records"), (Endless, "not finite")]
 )
 def test_features_that_promise_too_much_are_found(feature: type[ColumnBlock], words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
-        check_feature(feature(COLUMNS["age"]), means().inside(RECORDS))
+    raised(AssertionError, words, check_feature, feature(COLUMNS["age"]), means().inside(RECORDS))
 
 
 class Bold(Mean):
@@ -312,8 +306,7 @@ class Wild(Mean):
 @pytest.mark.parametrize(("kind", "words"), [(Bold, "times as large as stated"), (Wild, "are not all from")])
 def test_statistics_that_promise_too_much_are_found(kind: type[Mean], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry(), "mean", kind)
-    with pytest.raises(AssertionError, match=words):
-        check_statistic(kind(column="age"), COLUMNS, RECORDS)
+    raised(AssertionError, words, check_statistic, kind(column="age"), COLUMNS, RECORDS)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

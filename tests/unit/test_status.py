@@ -45,6 +45,8 @@ from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
+from support.command_lines import fails
+from support.refusals import raised, refused
 from support.virtual_time import run_virtually
 
 UNTIL = "2090-01-01T12:00:00+00:00"
@@ -121,8 +123,7 @@ def test_the_last_word_is_how_it_ended(error: BaseException, state: str, reason:
         watched.event(ROUND)
         raise error
 
-    with pytest.raises(type(error)):
-        watch(scenario, path)
+    raised(type(error), "", watch, scenario, path)
     status = read_status(path)
     assert (status["state"], status["reason"], status["alive"], status["study"]) == (state, reason, True, "s")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -151,11 +152,11 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
     for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "not a status of this version")):
         if content is not None:
             status_path(store).write_text(content)
-        _fails(["status", str(store)], capsys, word)
+        fails(["status", str(store)], capsys, word)
     write_status(status_path(store), {"state": "running"})
-    _fails(["status", str(store)], capsys, "was it edited?")
-    _fails(["status"], capsys, "either STORE or --study")
-    _fails(["status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
+    fails(["status", str(store)], capsys, "was it edited?")
+    fails(["status"], capsys, "either STORE or --study")
+    fails(["status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
 
 
 def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,14 +185,6 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     output = capsys.readouterr().out
     for words in ("waiting for bob until 2090-01-01 12:00", "gone (no process): its process has ended without a word"):
         assert words in output, output
-
-
-def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], word: str) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    errors = capsys.readouterr().err
-    assert (stop.value.code, errors.count("\n")) == (2, 1), errors
-    assert word in errors
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -354,8 +347,7 @@ def test_the_frames_of_a_check_may_gain_fields_and_others_may_not() -> None:
     for frame in (Check(VERSION), readiness):
         assert wire.decode_header(with_more(frame)) == frame
         assert len(wire.encode_frame(frame)) < wire.HELLO_LIMIT
-    with pytest.raises(PeerError):
-        wire.decode_header(with_more(wire.Hello(VERSION, 1, "study")))
+    raised(PeerError, "", wire.decode_header, with_more(wire.Hello(VERSION, 1, "study")))
 
 
 def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
@@ -384,5 +376,4 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     assert not settings.store_exists()
     settings.open_store().close()
     assert settings.store_exists()
-    with pytest.raises(InputError, match="other data"):
-        replace(settings, brought=PlannedValue(plan, plan.admit(np.array([0.5])))).store_exists()
+    refused("other data", replace(settings, brought=PlannedValue(plan, plan.admit(np.array([0.5])))).store_exists)

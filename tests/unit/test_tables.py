@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.studies import StudyOutcome
 from quietmean.studies.outcome.tables import FORMATS, ResultTable, tables_of, write_tables
@@ -30,6 +29,7 @@ from quietmean.studies.outcome.tables.documents import latex
 from support.every_kind import COLUMNS, all_statistics
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished
+from support.refusals import refused
 from support.tables_again import READERS, check, of_latex, plain
 
 # What no text for people may have.
@@ -202,12 +202,10 @@ def test_tables_take_the_place_of_tables_only(tmp_path: Path) -> None:
     for end in FORMATS:
         path = tmp_path / f"tables{end}"
         path.write_bytes(b"something else")
-        with pytest.raises(InputError, match="nothing is overwritten"):
-            write_tables(document(0.3), path, force=True)
+        refused("nothing is overwritten", write_tables, document(0.3), path, force=True)
         path.unlink()
         write_tables(document(0.3), path)
-        with pytest.raises(InputError, match=r"exists already.*or replace it with force=True"):
-            write_tables(document(30.0), path)
+        refused(r"exists already.*or replace it with force=True", write_tables, document(30.0), path)
         write_tables(document(30.0), path, force=True)
 
 
@@ -382,7 +380,6 @@ def test_what_is_missing_is_said_with_the_extra(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr("quietmean.core.extensions.import_module", without)
     for end in (".docx", ".tex", ".html"):
-        with pytest.raises(InputError, match=r"needs the extra 'documents'.*quietmean\[documents\]"):
-            write_tables(document(0.3), tmp_path / f"tables{end}")
+        refused(r"needs the extra 'documents'.*quietmean\[documents\]", write_tables, document(0.3), tmp_path / f"tables{end}")
     write_tables(document(0.3), tmp_path / "tables.csv")
     assert html.escape("<") not in (tmp_path / "tables.csv").read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ import quietmean as qm
 from quietmean.cli.console import print_nats
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import harary, is_connected, survives
@@ -37,6 +36,7 @@ from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.payment import StudyCost, payer_for
+from support.refusals import raised, refused
 from support.site_policy import write_policy
 
 TABLES: dict[str, Any] = {
@@ -151,16 +151,14 @@ def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
     ],
 )
 def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError) as refused:
-        StudyTerms.parse({**TABLES, **changed}).plan(5)
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
+    refusal = refused("", lambda: StudyTerms.parse({**TABLES, **changed}).plan(5))
+    assert said in refusal
+    assert "\n" not in refusal
 
 
 @pytest.mark.parametrize("kind", [kind for kind in registry().values() if kind is not Consensus], ids=lambda kind: kind.name)
 def test_every_other_protocol_refuses_a_target_in_nats(kind: type[Mechanism]) -> None:
-    with pytest.raises(InputError, match="none in nats"):
-        calibrate(target(5, 2, 0.4), kind())
+    refused("none in nats", calibrate, target(5, 2, 0.4), kind())
 
 
 @pytest.mark.parametrize("bits", [None, 3])
@@ -181,8 +179,7 @@ def test_iterations_that_are_asked_for_reach_the_exact_mean_or_are_refused(bits:
             assert calibrate(target(5, 2, 0.4), wanted).protocol.rounds == iterations + 1
             continue
         assert off > 6 * plan.value_step
-        with pytest.raises(InputError, match=f"do not have the mean yet: choose {free.iterations}, or leave it out"):
-            calibrate(target(5, 2, 0.4), wanted)
+        refused(f"do not have the mean yet: choose {free.iterations}, or leave it out", calibrate, target(5, 2, 0.4), wanted)
 
 
 def contract_of(**changes: Any) -> Contract:
@@ -300,10 +297,8 @@ def test_no_ledger_counts_nats_and_nothing_is_made(contract: Contract, tmp_path:
     assert payer is not None
     payer = replace(payer, opening=payer.opening)
     said = "0.4 nats, which are not differential privacy, and no budget counts it: give --no-ledger"
-    with pytest.raises(InputError, match=said):
-        payer.new_account(StudyCost("ages", contract.plan))
-    with pytest.raises(InputError, match=said):
-        payer.reserve(StudyCost("ages", contract.plan), lambda: "study", content=b"")
+    refused(said, payer.new_account, StudyCost("ages", contract.plan))
+    refused(said, payer.reserve, StudyCost("ages", contract.plan), lambda: "study", content=b"")
     assert not (tmp_path / "ledger").exists()
     assert payer_for(policy, PrivacyUnit.PARTY, "ages", PaymentOptions(no_ledger=True)) is None
 
@@ -330,6 +325,5 @@ def connected_without(edges: np.ndarray[Any, Any], gone: set[int]) -> bool:
 
 
 def test_a_plan_without_a_name_is_not_refused_in_the_name_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["plan", "--parties", "6", "--nats", "0.3"])
+    raised(SystemExit, "2", main, ["plan", "--parties", "6", "--nats", "0.3"])
     assert f"quietmean: {AUTOMATIC} keeps a target in epsilon" in capsys.readouterr().err

@@ -20,13 +20,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.codec import canonical_json, to_plain
-from quietmean.core.errors import InputError
 from quietmean.statistics import Answer, Column, Columns
 from quietmean.statistics.estimate import known
 from quietmean.statistics.printed import TidyTerms, TidyTests, notes_of, printed_rows, printed_table, shown
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Term, terms_of
 from support.odd_answers import odd_answers
 from support.outcomes import EVERY_KIND, finished, records_of
+from support.refusals import refused
 
 PHASES = (Phase.explicit, Phase.generate)
 BROOM = ["term", "estimate", "std.error", "conf.low", "conf.high", "statistic", "p.value", "n", "flag"]
@@ -160,15 +160,13 @@ def test_csv_holds_the_numbers_to_the_last_digit(tmp_path: Path) -> None:
 def test_csv_takes_no_other_file_s_place(tmp_path: Path) -> None:
     found, path = answer("mean(x)").estimates, tmp_path / "table.csv"
     path.write_text("age;sex\n1;f\n")
-    with pytest.raises(InputError, match="nothing is overwritten"):
-        found.to_csv(path, force=True)
+    refused("nothing is overwritten", found.to_csv, path, force=True)
     path.unlink()
     found.to_csv(path)
     # The same content is there already: nothing to do. Another one of the kind is replaced where it is asked for.
     found.to_csv(path)
     other = answer("variance(x)").estimates
-    with pytest.raises(InputError, match="exists already: name another for the table, or replace it with force=True"):
-        other.to_csv(path)
+    refused("exists already: name another for the table, or replace it with force=True", other.to_csv, path)
     other.to_csv(path, force=True)
     assert "sd" in path.read_text()
 

@@ -14,6 +14,7 @@ import pytest
 from packaging.version import Version
 
 from support.programs import ROOT, module_of
+from support.refusals import raised
 
 LOG = "# Changelog\n\n## 0.3.0 ({})\n\n- New.\n\n## 0.2.0 (2026-01-01)\n"
 FILES = {"CITATION.cff": "version: 0.3.0\n", "r/DESCRIPTION": "Version: 0.3.0\n", "CHANGELOG.md": LOG.format("2026-12-01")}
@@ -83,7 +84,7 @@ def test_the_version_is_the_tag_of_the_commit_and_counts_commits_after_it(git: C
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "refused"),
+    ("name", "content", "words"),
     [
         ("CHANGELOG.md", LOG.format("unreleased"), "write the day"),
         ("CHANGELOG.md", "# Changelog\n", "has no heading"),
@@ -92,24 +93,21 @@ def test_the_version_is_the_tag_of_the_commit_and_counts_commits_after_it(git: C
     ],
 )
 def test_a_release_is_refused_until_all_say_its_number(
-    git: Callable[..., str], tool: ModuleType, tmp_path: Path, name: str, content: str, refused: str
+    git: Callable[..., str], tool: ModuleType, tmp_path: Path, name: str, content: str, words: str
 ) -> None:
     folder = tmp_path / "source"
     (folder / name).write_text(content, encoding="utf-8")
     git("commit", "-q", "-a", "-m", "two")
     git("tag", "v0.3.0")
-    with pytest.raises(tool.ReleaseError, match=refused):
-        tool.tagged(folder)
+    raised(tool.ReleaseError, words, tool.tagged, folder)
 
 
 def test_a_release_is_of_a_tagged_commit(git: Callable[..., str], tool: ModuleType, tmp_path: Path) -> None:
     folder = tmp_path / "source"
-    with pytest.raises(tool.ReleaseError, match=r"git tag v0\.3\.0"):
-        tool.tagged(folder)
+    raised(tool.ReleaseError, r"git tag v0\.3\.0", tool.tagged, folder)
     git("tag", "v0.3.0")
     (folder / "new.py").touch()
-    with pytest.raises(tool.ReleaseError, match="not committed"):
-        tool.tagged(folder)
+    raised(tool.ReleaseError, "not committed", tool.tagged, folder)
     (folder / "new.py").unlink()
     assert tool.tagged(folder) == "0.3.0"
 

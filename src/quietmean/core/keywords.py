@@ -155,7 +155,9 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         for name in keywords:
             if name not in accepted:
-                raise InputError(f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted)}")
+                raise InputError(
+                    f"{called} has no keyword {name!r}{nearest(name, accepted)}: it has {', '.join(accepted) or 'none'}"
+                )
         for name in [*needed[len(arguments) :], *needed_keywords(function)]:
             if name not in keywords:
                 raise InputError(f"{called} needs {name}, which is not given: call it with {name}=...")
