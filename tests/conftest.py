@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import inspect
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -50,6 +52,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for index, item in enumerate(every):
             if index not in kept:
                 item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own, for a minute at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def run() -> None:
+        async with asyncio.timeout(60.0):
+            await pyfuncitem.obj(**given)
+
+    asyncio.run(run())
+    return True
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from quietmean.core.domain import Links
 from quietmean.node import Identity, Roster, RosterEntry
@@ -137,14 +135,6 @@ def beat(number: int = 0) -> Heartbeat:
 
 def share() -> Transfer:
     return Transfer(0, 1, 1, 1.0, 1000, b"", DIMENSION)
-
-
-def scenario(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60.0):
-            await work()
-
-    asyncio.run(run())
 
 
 def two(dialable: tuple[bool, bool] = (True, True), links: Links = Links.X25519) -> list[Party]:

@@ -66,46 +66,40 @@ def share() -> Transfer:
     return Transfer(0, *MIXING, 1.0, 1000, b"", 2)
 
 
-def test_who_is_cut_off_comes_back_and_withholds() -> None:
-    async def scenario() -> None:
-        two = Two()
-        two.listener.start()
+async def test_who_is_cut_off_comes_back_and_withholds() -> None:
+    two = Two()
+    two.listener.start()
 
-        def closed() -> bool:
-            return any(position >= GATE for position in two.heard)
+    def closed() -> bool:
+        return any(position >= GATE for position in two.heard)
 
-        try:
-            async with asyncio.timeout(60):
+    try:
+        async with asyncio.timeout(60):
+            await two.link.ask(share(), bytes(16), unless=closed)
+            assert len(two.read) == 1
+            two.position = GATE
+            two.listener.disconnect([1])
+            # It does not know yet; what it sends is lost with the connection, and the next welcome tells.
+            with pytest.raises(WithheldError):
                 await two.link.ask(share(), bytes(16), unless=closed)
-                assert len(two.read) == 1
-                two.position = GATE
-                two.listener.disconnect([1])
-                # It does not know yet; what it sends is lost with the connection, and the next welcome tells.
-                with pytest.raises(WithheldError):
-                    await two.link.ask(share(), bytes(16), unless=closed)
-                assert len(two.read) == 1
-                assert two.heard[-1] == GATE
-                # Everything else passes.
-                await two.link.ask(Heartbeat(0, *MIXING))
-                assert isinstance(two.read[-1], Heartbeat)
-        finally:
-            await two.close()
-
-    asyncio.run(scenario())
+            assert len(two.read) == 1
+            assert two.heard[-1] == GATE
+            # Everything else passes.
+            await two.link.ask(Heartbeat(0, *MIXING))
+            assert isinstance(two.read[-1], Heartbeat)
+    finally:
+        await two.close()
 
 
-def test_without_being_cut_off_it_would_be_read() -> None:
-    async def scenario() -> None:
-        two = Two()
-        two.listener.start()
-        try:
-            async with asyncio.timeout(60):
-                await two.link.ask(share(), bytes(16))
-                two.position = GATE
-                with contextlib.suppress(WithheldError):
-                    await two.link.ask(share(), bytes(16), unless=lambda: any(position >= GATE for position in two.heard))
-                assert len(two.read) == 2
-        finally:
-            await two.close()
-
-    asyncio.run(scenario())
+async def test_without_being_cut_off_it_would_be_read() -> None:
+    two = Two()
+    two.listener.start()
+    try:
+        async with asyncio.timeout(60):
+            await two.link.ask(share(), bytes(16))
+            two.position = GATE
+            with contextlib.suppress(WithheldError):
+                await two.link.ask(share(), bytes(16), unless=lambda: any(position >= GATE for position in two.heard))
+            assert len(two.read) == 2
+    finally:
+        await two.close()

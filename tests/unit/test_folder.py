@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +116,6 @@ def files(folder: Path, kind: str = "q") -> list[Path]:
     return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
 
 
-def scenario(work: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60.0):
-            await work()
-
-    asyncio.run(run())
-
-
 @contextlib.asynccontextmanager
 async def parties(folder: Path, *numbers: int) -> Any:
     found = [Party(number, folder) for number in numbers]
@@ -144,19 +136,16 @@ async def put(one: Party) -> asyncio.Task[AnswerFrame]:
     return asked
 
 
-def test_nothing_can_be_read_in_the_folder(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with parties(tmp_path, 0, 1) as (one, other):
-            answer = await one.post.links[1].ask(share(), SECRET)
-            assert (answer.status, answer.number) == (ACCEPTED, 1)
-            ((sender, request, payload),) = other.handled
-            assert (sender, payload, request.dimension) == (0, SECRET, 8)
-        everything = b"".join(path.read_bytes() + str(path).encode() for path in [*files(tmp_path), *files(tmp_path, "a")])
-        assert len(files(tmp_path)) == len(files(tmp_path, "a")) == 1
-        assert not any(SECRET[place : place + 6] in everything for place in range(len(SECRET) - 6))
-        assert b"party-" not in everything
-
-    scenario(work)
+async def test_nothing_can_be_read_in_the_folder(tmp_path: Path) -> None:
+    async with parties(tmp_path, 0, 1) as (one, other):
+        answer = await one.post.links[1].ask(share(), SECRET)
+        assert (answer.status, answer.number) == (ACCEPTED, 1)
+        ((sender, request, payload),) = other.handled
+        assert (sender, payload, request.dimension) == (0, SECRET, 8)
+    everything = b"".join(path.read_bytes() + str(path).encode() for path in [*files(tmp_path), *files(tmp_path, "a")])
+    assert len(files(tmp_path)) == len(files(tmp_path, "a")) == 1
+    assert not any(SECRET[place : place + 6] in everything for place in range(len(SECRET) - 6))
+    assert b"party-" not in everything
 
 
 def test_a_file_opens_with_both_keys_of_its_receiver_and_with_neither_alone() -> None:
@@ -210,118 +199,97 @@ def _link(path: Path) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("harm", [_half, _changed, _next_slot, _other_pair, _doubled, _link, Path.unlink])
-def test_what_is_done_to_files_does_no_harm(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+async def test_what_is_done_to_files_does_no_harm(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     """Each is as it was written and for its place, or as if it were not there; and it is put again until its receipt is told."""
-
-    async def work() -> None:
-        async with parties(tmp_path, 0) as (one,):
-            asked = await put(one)
-            (path,) = files(tmp_path)
-            harm(path)
-            async with parties(tmp_path, 1, 2) as (other, third):
-                answer = await asked
-                assert answer.status == ACCEPTED
-                await asyncio.sleep(0.3)
-                assert [(sender, payload) for sender, _, payload in other.handled] == [(0, SECRET)]
-                assert (third.handled, other.refusals, third.refusals) == ([], [], [])
-
-    scenario(work)
-
-
-def test_a_file_of_another_study_or_to_another_key(tmp_path: Path) -> None:
-    async def work() -> None:
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        one = Party(0, elsewhere, study="e" * 64)
-        one.start()
+    async with parties(tmp_path, 0) as (one,):
         asked = await put(one)
-        (path,) = files(elsewhere)
-        async with parties(tmp_path, 1) as (other,):
-            slot = tmp_path / "share" / STUDY[:32] / "q00000001"
-            slot.mkdir(parents=True)
-            shutil.copy(path, slot / path.name)
-            await asyncio.sleep(0.5)
-            assert (other.handled, other.refusals) == ([], [])
-        asked.cancel()
-        await one.stop()
-
-    scenario(work)
+        (path,) = files(tmp_path)
+        harm(path)
+        async with parties(tmp_path, 1, 2) as (other, third):
+            answer = await asked
+            assert answer.status == ACCEPTED
+            await asyncio.sleep(0.3)
+            assert [(sender, payload) for sender, _, payload in other.handled] == [(0, SECRET)]
+            assert (third.handled, other.refusals, third.refusals) == ([], [], [])
 
 
-def test_two_different_files_in_one_place_end_it_for_their_sender(tmp_path: Path) -> None:
-    """Its store was copied: two processes of one party asked different things under one number."""
-
-    async def work() -> None:
-        for copy in ("first", "second"):
-            (tmp_path / copy).mkdir()
-            one = Party(0, tmp_path / copy)
-            one.start()
-            (await put(one)).cancel()
-            await one.stop()
+async def test_a_file_of_another_study_or_to_another_key(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    one = Party(0, elsewhere, study="e" * 64)
+    one.start()
+    asked = await put(one)
+    (path,) = files(elsewhere)
+    async with parties(tmp_path, 1) as (other,):
         slot = tmp_path / "share" / STUDY[:32] / "q00000001"
         slot.mkdir(parents=True)
-        for copy in ("first", "second"):
-            (path,) = files(tmp_path / copy)
-            shutil.copy(path, slot / path.name)
-        async with parties(tmp_path, 1) as (other,):
-            while not other.refusals:
-                await asyncio.sleep(0.01)
-            assert other.handled == []
-            assert "its store was copied, or it lies" in other.refusals[0]
-
-    scenario(work)
+        shutil.copy(path, slot / path.name)
+        await asyncio.sleep(0.5)
+        assert (other.handled, other.refusals) == ([], [])
+    asked.cancel()
+    await one.stop()
 
 
-def test_an_older_outbox_takes_no_part(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with parties(tmp_path, 0) as (one,):
-            shutil.copy(one.file, tmp_path / "backup")
-            (await put(one)).cancel()
-        shutil.copy(tmp_path / "backup", tmp_path / "0.outbox")
-        again = Party(0, tmp_path)
-        with pytest.raises(InputError, match="the store was restored or copied"):
-            await again.post.watch()
-        await again.stop()
-
-    scenario(work)
-
-
-def test_what_a_process_before_asked_is_not_asked_again(tmp_path: Path) -> None:
-    """Never two parties at the same time."""
-
-    async def work() -> None:
-        for _ in range(3):
-            async with parties(tmp_path, 0) as (one,):
-                (await put(one)).cancel()
-        assert len(files(tmp_path)) == 1
-        async with parties(tmp_path, 1) as (other,):
-            while not other.handled:
-                await asyncio.sleep(0.01)
-        async with parties(tmp_path, 0) as (one,):
-            assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
-        async with parties(tmp_path, 0) as (one,):
-            # Its answer is known: no file is looked for.
-            shutil.rmtree(tmp_path / "share")
-            (tmp_path / "share").mkdir()
-            assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
-            assert files(tmp_path) == []
-            with pytest.raises(TimeoutError):
-                await one.post.links[1].ask(Heartbeat(0, 1, 1))
-
-    scenario(work)
-
-
-def test_a_visit_ends(tmp_path: Path) -> None:
-    async def work() -> None:
-        one = Party(0, tmp_path, quiet=0.3)
-        asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
-        with pytest.raises(NotYet, match="run the same command again later"):
-            await one.post.watch(0.3)
-        assert len(files(tmp_path)) == 1
-        asked.cancel()
+async def test_two_different_files_in_one_place_end_it_for_their_sender(tmp_path: Path) -> None:
+    """Its store was copied: two processes of one party asked different things under one number."""
+    for copy in ("first", "second"):
+        (tmp_path / copy).mkdir()
+        one = Party(0, tmp_path / copy)
+        one.start()
+        (await put(one)).cancel()
         await one.stop()
+    slot = tmp_path / "share" / STUDY[:32] / "q00000001"
+    slot.mkdir(parents=True)
+    for copy in ("first", "second"):
+        (path,) = files(tmp_path / copy)
+        shutil.copy(path, slot / path.name)
+    async with parties(tmp_path, 1) as (other,):
+        while not other.refusals:
+            await asyncio.sleep(0.01)
+        assert other.handled == []
+        assert "its store was copied, or it lies" in other.refusals[0]
 
-    scenario(work)
+
+async def test_an_older_outbox_takes_no_part(tmp_path: Path) -> None:
+    async with parties(tmp_path, 0) as (one,):
+        shutil.copy(one.file, tmp_path / "backup")
+        (await put(one)).cancel()
+    shutil.copy(tmp_path / "backup", tmp_path / "0.outbox")
+    again = Party(0, tmp_path)
+    with pytest.raises(InputError, match="the store was restored or copied"):
+        await again.post.watch()
+    await again.stop()
+
+
+async def test_what_a_process_before_asked_is_not_asked_again(tmp_path: Path) -> None:
+    """Never two parties at the same time."""
+    for _ in range(3):
+        async with parties(tmp_path, 0) as (one,):
+            (await put(one)).cancel()
+    assert len(files(tmp_path)) == 1
+    async with parties(tmp_path, 1) as (other,):
+        while not other.handled:
+            await asyncio.sleep(0.01)
+    async with parties(tmp_path, 0) as (one,):
+        assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
+    async with parties(tmp_path, 0) as (one,):
+        # Its answer is known: no file is looked for.
+        shutil.rmtree(tmp_path / "share")
+        (tmp_path / "share").mkdir()
+        assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
+        assert files(tmp_path) == []
+        with pytest.raises(TimeoutError):
+            await one.post.links[1].ask(Heartbeat(0, 1, 1))
+
+
+async def test_a_visit_ends(tmp_path: Path) -> None:
+    one = Party(0, tmp_path, quiet=0.3)
+    asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
+    with pytest.raises(NotYet, match="run the same command again later"):
+        await one.post.watch(0.3)
+    assert len(files(tmp_path)) == 1
+    asked.cancel()
+    await one.stop()
 
 
 class Slow:
@@ -346,35 +314,29 @@ class Slow:
         self._place.put(round_, name, file)
 
 
-def test_a_round_is_closed_by_the_timetable_once_all_that_is_there_is_read(tmp_path: Path) -> None:
+async def test_a_round_is_closed_by_the_timetable_once_all_that_is_there_is_read(tmp_path: Path) -> None:
     """By a process that starts after its end, on a slow share, where something was put before, or after: nobody can know."""
 
-    async def work() -> None:
-        async with parties(tmp_path, 0) as (one,):
-            (await put(one)).cancel()
-        late = Party(1, tmp_path, place=lambda place: Slow(place, 0.2), clock=lambda: 1050.0)
-        late.start()
-        start, round_ = (asyncio.create_task(late.post.closed(position)) for position in ((0, 0), (1, 1)))
-        await start
-        assert len(late.handled) == 1
-        assert not round_.done()
-        round_.cancel()
-        await late.stop()
-
-    async def early() -> None:
-        party = Party(2, tmp_path, clock=lambda: 900.0)
-        party.start()
-        start = asyncio.create_task(party.post.closed((0, 0)))
-        await asyncio.sleep(0.3)
-        assert not start.done()
-        start.cancel()
-        await party.stop()
-
-    scenario(work)
-    scenario(early)
+    async with parties(tmp_path, 0) as (one,):
+        (await put(one)).cancel()
+    late = Party(1, tmp_path, place=lambda place: Slow(place, 0.2), clock=lambda: 1050.0)
+    late.start()
+    start, round_ = (asyncio.create_task(late.post.closed(position)) for position in ((0, 0), (1, 1)))
+    await start
+    assert len(late.handled) == 1
+    assert not round_.done()
+    round_.cancel()
+    await late.stop()
+    early = Party(2, tmp_path, clock=lambda: 900.0)
+    early.start()
+    start = asyncio.create_task(early.post.closed((0, 0)))
+    await asyncio.sleep(0.3)
+    assert not start.done()
+    start.cancel()
+    await early.stop()
 
 
-def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) -> None:
+async def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) -> None:
     class Flood:
         """In each look another file that could be the one that is due."""
 
@@ -391,16 +353,13 @@ def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) ->
         def put(self, round_: str, name: str, file: bytes) -> None:
             """Nothing is kept."""
 
-    async def work() -> None:
-        party = Party(1, tmp_path, place=Flood, clock=lambda: 2000.0)
-        party.start()
-        await party.post.closed((1, 1))
-        await party.stop()
-
-    scenario(work)
+    party = Party(1, tmp_path, place=Flood, clock=lambda: 2000.0)
+    party.start()
+    await party.post.closed((1, 1))
+    await party.stop()
 
 
-def test_a_look_waits_for_one_whose_caller_gave_up(tmp_path: Path) -> None:
+async def test_a_look_waits_for_one_whose_caller_gave_up(tmp_path: Path) -> None:
     """At the end of a session there is a last look, while the thread of the one before may still talk to a server."""
     inside, most = 0, 0
 
@@ -413,92 +372,78 @@ def test_a_look_waits_for_one_whose_caller_gave_up(tmp_path: Path) -> None:
             inside -= 1
             return iter(())
 
-    async def work() -> None:
-        one = Party(0, tmp_path, place=Talking)
-        one.start()
-        await asyncio.sleep(0.05)
-        await one.stop()
-
-    scenario(work)
+    one = Party(0, tmp_path, place=Talking)
+    one.start()
+    await asyncio.sleep(0.05)
+    await one.stop()
     assert most == 1
 
 
-def test_long_junk_does_not_make_a_look_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_junk_does_not_make_a_look_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many and as long files as could be valid: no more is read in a look than a bound, and what is among them is found."""
+    async with parties(tmp_path, 0) as (one,):
+        (await put(one)).cancel()
+    (path,) = files(tmp_path)
+    largest = 30_000
+    for junk in range(1500):
+        (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(largest))
+    slow: list[Slow] = []
 
-    async def work() -> None:
-        async with parties(tmp_path, 0) as (one,):
-            (await put(one)).cancel()
-        (path,) = files(tmp_path)
-        largest = 30_000
-        for junk in range(1500):
-            (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(largest))
-        slow: list[Slow] = []
+    def counted(place: FolderStorage) -> FolderStorage:
+        slow.append(Slow(place))
+        return slow[0]
 
-        def counted(place: FolderStorage) -> FolderStorage:
-            slow.append(Slow(place))
-            return slow[0]
+    other = Party(1, tmp_path, place=counted)
+    looks = most = 0
+    look = other.post._looker.look
 
-        other = Party(1, tmp_path, place=counted)
-        looks = most = 0
-        look = other.post._looker.look
+    def one_look(*slots: Any) -> Any:
+        nonlocal looks, most
+        before = slow[0].read_bytes
+        found = look(*slots)
+        looks, most = looks + 1, max(most, slow[0].read_bytes - before)
+        return found
 
-        def one_look(*slots: Any) -> Any:
-            nonlocal looks, most
-            before = slow[0].read_bytes
-            found = look(*slots)
-            looks, most = looks + 1, max(most, slow[0].read_bytes - before)
-            return found
+    monkeypatch.setattr(other.post._looker, "look", one_look)
+    other.start()
+    while not other.handled:
+        await asyncio.sleep(0.01)
+    await other.stop()
+    assert looks > 3
+    assert most < 10_000_000, most
 
-        monkeypatch.setattr(other.post._looker, "look", one_look)
-        other.start()
-        while not other.handled:
+
+async def test_a_folder_that_cannot_be_used_now_is_told_and_tried_again(tmp_path: Path) -> None:
+    async with parties(tmp_path, 0, 1) as (one, _):
+        share_ = tmp_path / "share"
+        shutil.rmtree(share_)
+        # A file where the folder was: the share is not mounted.
+        share_.write_text("")
+        asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
+        while "the folder cannot be used now" not in one.post.links[1].trouble:
             await asyncio.sleep(0.01)
-        await other.stop()
-        assert looks > 3
-        assert most < 10_000_000, most
-
-    scenario(work)
-
-
-def test_a_folder_that_cannot_be_used_now_is_told_and_tried_again(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with parties(tmp_path, 0, 1) as (one, _):
-            share_ = tmp_path / "share"
-            shutil.rmtree(share_)
-            # A file where the folder was: the share is not mounted.
-            share_.write_text("")
-            asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
-            while "the folder cannot be used now" not in one.post.links[1].trouble:
-                await asyncio.sleep(0.01)
-            share_.unlink()
-            share_.mkdir()
-            assert (await asked).status == ACCEPTED
-
-    scenario(work)
+        share_.unlink()
+        share_.mkdir()
+        assert (await asked).status == ACCEPTED
 
 
 @pytest.mark.slow
-def test_junk_costs_little_memory(tmp_path: Path) -> None:
+async def test_junk_costs_little_memory(tmp_path: Path) -> None:
     """3000 files that could be of the slot that is looked at, as others can write them: the one among them is found."""
-
-    async def work() -> None:
-        async with parties(tmp_path, 0) as (one,):
-            (await put(one)).cancel()
-        (path,) = files(tmp_path)
-        for junk in range(3000):
-            (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(2000))
-        other = Party(1, tmp_path)
-        tracemalloc.start()
-        other.start()
-        while not other.handled:
-            await asyncio.sleep(0.01)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        await other.stop()
-        assert peak < 4 * 2**20, peak
-
-    scenario(work)
+    async with parties(tmp_path, 0) as (one,):
+        (await put(one)).cancel()
+    (path,) = files(tmp_path)
+    for junk in range(3000):
+        (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(2000))
+    other = Party(1, tmp_path)
+    tracemalloc.start()
+    other.start()
+    while not other.handled:
+        await asyncio.sleep(0.01)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await other.stop()
+    assert peak < 4 * 2**20, peak
 
 
 @pytest.mark.parametrize(

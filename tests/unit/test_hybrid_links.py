@@ -35,7 +35,8 @@ from quietmean.node.net.wire import (
     encode_part,
 )
 from support.recorded_links import frames_of, opened, recorded
-from support.two_parties import DIMENSION, IDENTITIES, LIMITS, STUDY, Party, Relayed, beat, scenario, share, two, unused
+from support.refusals import raised
+from support.two_parties import DIMENSION, IDENTITIES, LIMITS, STUDY, Party, Relayed, beat, share, two, unused
 
 MARK = b"something that must not be read"
 
@@ -53,15 +54,12 @@ async def close(*parties: Party) -> None:
     await asyncio.gather(*(party.close() for party in parties))
 
 
-def both(links: Links, work: Callable[[list[Party]], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        parties = two(links=links)
-        try:
-            await work(parties)
-        finally:
-            await close(*parties)
-
-    scenario(run)
+async def both(links: Links, work: Callable[[list[Party]], Coroutine[Any, Any, None]]) -> None:
+    parties = two(links=links)
+    try:
+        await work(parties)
+    finally:
+        await close(*parties)
 
 
 @pytest.fixture
@@ -85,9 +83,9 @@ def kinds(frames: Iterable[AnyFrame]) -> set[str]:
 # --- recorded, and TLS broken later ------------------------------------------------------------------------------------
 
 
-def test_who_breaks_tls_later_reads_no_frame_and_nothing_of_a_payload(salts: list[bytes]) -> None:
+async def test_who_breaks_tls_later_reads_no_frame_and_nothing_of_a_payload(salts: list[bytes]) -> None:
     with recorded() as directions:
-        both(Links.HYBRID, talk)
+        await both(Links.HYBRID, talk)
     assert len(directions) >= 2
     assert salts
     assert opened(directions, salts) == []
@@ -96,33 +94,33 @@ def test_who_breaks_tls_later_reads_no_frame_and_nothing_of_a_payload(salts: lis
     assert kinds(frame for each in directions for frame, _ in frames_of(each.raw)) == {"Hello", "KeyOffer", "KeyAnswer"}
 
 
-def test_that_reading_finds_what_is_not_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_that_reading_finds_what_is_not_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded() as directions:
-        both(Links.X25519, talk)
+        await both(Links.X25519, talk)
     assert kinds(opened(directions, [])) >= {"Welcome", "Begin", "Heartbeat", "Transfer", "AnswerFrame"}
     assert any(MARK in each.raw for each in directions)
     # Frames that are exchanged keys for, and left unsealed all the same.
     monkeypatch.setattr(Connection, "seal_sent", lambda self, cipher: None)
     monkeypatch.setattr(Connection, "open_received", lambda self, cipher: None)
     with recorded() as directions:
-        both(Links.HYBRID, talk)
+        await both(Links.HYBRID, talk)
     assert kinds(opened(directions, [])) >= {"KeyProof", "Welcome", "Begin", "Heartbeat", "Transfer"}
 
 
 @pytest.mark.parametrize(
     "known", [lambda each: b"", lambda each: each.key, lambda each: each.ciphertext, lambda each: each.nonces[1]]
 )
-def test_that_reading_finds_keys_that_do_not_rest_on_ml_kem(
+async def test_that_reading_finds_keys_that_do_not_rest_on_ml_kem(
     known: Callable[[Any], bytes], salts: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ciphers = key_exchange._Transcript.ciphers
     monkeypatch.setattr(key_exchange._Transcript, "ciphers", lambda each, secret: ciphers(each, known(each)))
     with recorded() as directions:
-        both(Links.HYBRID, talk)
+        await both(Links.HYBRID, talk)
     assert kinds(opened(directions, salts)) >= {"KeyProof", "Welcome", "Begin", "Heartbeat"}
 
 
-def test_no_number_comes_twice_under_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_number_comes_twice_under_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     used: Counter[tuple[bytes, bytes]] = Counter()
 
     class Counted:
@@ -138,26 +136,23 @@ def test_no_number_comes_twice_under_one_key(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(reader, "AESGCM", Counted)
 
-    async def work() -> None:
-        sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
-        proxy = Relayed(sockets[1].getsockname()[:2])
-        address = await proxy.start()
-        parties = [Party(0, sockets[0], address, links=Links.HYBRID), Party(1, sockets[1], unused(), links=Links.HYBRID)]
-        for _ in range(3):
-            await talk(parties)
-            # The same two processes, and keys of their own for the connection that follows.
-            proxy.cut()
-        await parties[0].link.ask(beat())
-        await parties[1].close()
-        # Another process of the same party.
-        again = Party(1, open_socket(("127.0.0.1", 0)), unused(), links=Links.HYBRID)
+    sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
+    proxy = Relayed(sockets[1].getsockname()[:2])
+    address = await proxy.start()
+    parties = [Party(0, sockets[0], address, links=Links.HYBRID), Party(1, sockets[1], unused(), links=Links.HYBRID)]
+    for _ in range(3):
+        await talk(parties)
+        # The same two processes, and keys of their own for the connection that follows.
         proxy.cut()
-        proxy.retarget(vars(vars(again.listener)["_acceptor"])["_listening"].getsockname()[:2])
-        await talk([parties[0], again])
-        await close(parties[0], again)
-        await proxy.stop()
-
-    scenario(work)
+    await parties[0].link.ask(beat())
+    await parties[1].close()
+    # Another process of the same party.
+    again = Party(1, open_socket(("127.0.0.1", 0)), unused(), links=Links.HYBRID)
+    proxy.cut()
+    proxy.retarget(vars(vars(again.listener)["_acceptor"])["_listening"].getsockname()[:2])
+    await talk([parties[0], again])
+    await close(parties[0], again)
+    await proxy.stop()
     assert max(used.values()) == 1
     # Two directions of five connections at the least, which all begin at 0.
     assert len({key for key, _ in used}) >= 10
@@ -200,7 +195,7 @@ async def until_refused(parties: list[Party], reason: str) -> None:
     asking.cancel()
 
 
-def test_a_key_that_was_swapped_in_between_is_found(salts: list[bytes]) -> None:
+async def test_a_key_that_was_swapped_in_between_is_found(salts: list[bytes]) -> None:
     between = InBetween()
 
     async def work(parties: list[Party]) -> None:
@@ -208,13 +203,15 @@ def test_a_key_that_was_swapped_in_between_is_found(salts: list[bytes]) -> None:
         assert not parties[1].handled
 
     with recorded(between.change) as directions:
-        both(Links.HYBRID, work)
+        await both(Links.HYBRID, work)
     assert between.with_dialler
     # Nothing was sealed by keys that it has.
     assert opened(directions, salts, [between.with_dialler, between.with_listener]) == []
 
 
-def test_who_swaps_the_key_reads_where_nobody_looks_at_the_signature(salts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_swaps_the_key_reads_where_nobody_looks_at_the_signature(
+    salts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     between = InBetween()
     monkeypatch.setattr(key_exchange, "_require_signed", lambda *anything: None)
 
@@ -223,12 +220,12 @@ def test_who_swaps_the_key_reads_where_nobody_looks_at_the_signature(salts: list
         await until_refused(parties, "did not seal")
 
     with recorded(between.change) as directions:
-        both(Links.HYBRID, work)
+        await both(Links.HYBRID, work)
     assert kinds(opened(directions, salts, [between.with_dialler, between.with_listener])) == {"KeyProof"}
 
 
 @pytest.mark.parametrize("liar", [0, 1])
-def test_each_side_looks_who_signed(liar: int) -> None:
+async def test_each_side_looks_who_signed(liar: int) -> None:
     async def work(parties: list[Party]) -> None:
         parties[liar].credentials.identity = Identity.generate()
         await until_refused([parties[0], parties[1]], NOT_SIGNED)
@@ -236,11 +233,11 @@ def test_each_side_looks_who_signed(liar: int) -> None:
         assert NOT_SIGNED in parties[1 - liar].refusals
         assert not parties[1].handled
 
-    both(Links.HYBRID, work)
+    await both(Links.HYBRID, work)
 
 
 @pytest.mark.parametrize("liar", [0, 1])
-def test_the_signature_of_one_role_is_none_of_the_other(liar: int) -> None:
+async def test_the_signature_of_one_role_is_none_of_the_other(liar: int) -> None:
     other = {b"dials": b"listens", b"listens": b"dials"}
 
     class Reflecting(Identity):
@@ -253,7 +250,7 @@ def test_the_signature_of_one_role_is_none_of_the_other(liar: int) -> None:
         await until_refused(parties, NOT_SIGNED)
         assert NOT_SIGNED in parties[1 - liar].refusals
 
-    both(Links.HYBRID, work)
+    await both(Links.HYBRID, work)
 
 
 def test_every_part_of_the_transcript_counts() -> None:
@@ -294,7 +291,7 @@ def _flip(data: bytes, place: int) -> bytes:
     ids=["tag", "content", "length", "twice", "in clear"],
 )
 @pytest.mark.parametrize("frames", [1, 3])
-def test_a_sealed_frame_that_was_changed_ends_the_connection(change: Callable[[bytes], bytes], frames: int) -> None:
+async def test_a_sealed_frame_that_was_changed_ends_the_connection(change: Callable[[bytes], bytes], frames: int) -> None:
     sealed: list[bytes] = []
 
     def once(data: bytes, before: bytes) -> bytes:
@@ -306,7 +303,7 @@ def test_a_sealed_frame_that_was_changed_ends_the_connection(change: Callable[[b
 
     with recorded(once):
         # Whatever was asked comes again on another connection, and is answered there.
-        both(Links.HYBRID, talk)
+        await both(Links.HYBRID, talk)
     assert len(sealed) > frames
 
 
@@ -314,14 +311,11 @@ def test_frames_out_of_order_and_of_the_other_direction_do_not_open() -> None:
     one, other = FrameCipher(b"1" * 32), FrameCipher(b"2" * 32)
     first, second = (one.seal(encode_frame(beat(k)), b"") for k in range(2))
     reader = FrameCipher(b"1" * 32)
-    with pytest.raises(PeerError, match="did not seal"):
-        reader.open(first[:8], other.seal(encode_frame(beat(0)), b"")[8:])
-    with pytest.raises(PeerError, match="did not seal"):
-        FrameCipher(b"1" * 32).open(second[:8], second[8:])
+    raised(PeerError, "did not seal", reader.open, first[:8], other.seal(encode_frame(beat(0)), b"")[8:])
+    raised(PeerError, "did not seal", FrameCipher(b"1" * 32).open, second[:8], second[8:])
     reader = FrameCipher(b"1" * 32)
     assert decode_header(reader.open(first[:8], first[8:])) == beat(0)
-    with pytest.raises(PeerError, match="did not seal"):
-        reader.open(first[:8], first[8:])
+    raised(PeerError, "did not seal", reader.open, first[:8], first[8:])
 
 
 def test_a_part_that_was_changed_and_a_message_taken_back_by_a_stranger() -> None:
@@ -345,14 +339,13 @@ def test_a_part_that_was_changed_and_a_message_taken_back_by_a_stranger() -> Non
     assert (frame, bytes(payload)) == (share(), bytes(8 * DIMENSION))
     taken_back = encode_part(0) + bytes(TAG)
     for change in (lambda part: _flip(part, 100), lambda part: taken_back, lambda part: taken_back + part):
-        with pytest.raises(PeerError, match="did not seal"):
-            asyncio.run(read(raw(change)))
+        raised(PeerError, "did not seal", asyncio.run, read(raw(change)))
 
 
 # --- peers that do not ---------------------------------------------------------------------------------------------------
 
 
-def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
+async def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
     async def work(parties: list[Party]) -> None:
         context = Credentials(IDENTITIES[0], parties[0].roster, STUDY).client(1)
         host, port = vars(vars(parties[1].listener)["_acceptor"])["_listening"].getsockname()[:2]
@@ -364,11 +357,11 @@ def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
         assert parties[1].refusals == [NO_KEYS]
         writer.close()
 
-    both(Links.HYBRID, work)
+    await both(Links.HYBRID, work)
 
 
 @pytest.mark.parametrize("key", [b"\xff" * 1184, bytes(1183), bytes(1185)])
-def test_an_offer_that_is_no_key_is_refused(key: bytes) -> None:
+async def test_an_offer_that_is_no_key_is_refused(key: bytes) -> None:
     async def work(parties: list[Party]) -> None:
         context = Credentials(IDENTITIES[0], parties[0].roster, STUDY).client(1)
         host, port = vars(vars(parties[1].listener)["_acceptor"])["_listening"].getsockname()[:2]
@@ -378,61 +371,55 @@ def test_an_offer_that_is_no_key_is_refused(key: bytes) -> None:
         assert len(parties[1].refusals) == 1
         writer.close()
 
-    both(Links.HYBRID, work)
+    await both(Links.HYBRID, work)
 
 
-def test_an_older_version_on_either_side_is_named() -> None:
-    async def work() -> None:
-        sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
-        party = Party(0, sockets[0], sockets[1].getsockname()[:2], links=Links.HYBRID)
-        older = Credentials(IDENTITIES[1], party.roster, STUDY)
-        seen: list[AnyFrame] = []
+async def test_an_older_version_on_either_side_is_named() -> None:
+    sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
+    party = Party(0, sockets[0], sockets[1].getsockname()[:2], links=Links.HYBRID)
+    older = Credentials(IDENTITIES[1], party.roster, STUDY)
+    seen: list[AnyFrame] = []
 
-        async def as_before(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            frame, _, _ = await read_frame(reader, Limits.before_welcome())
-            seen.append(frame)
-            writer.write(encode_frame(Refused("version differs: 11 there, 10 here: install the same version of quietmean")))
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(as_before, sock=sockets[1], ssl=older.server)
-        await until_refused([party], "version differs")
-        # The first frame is as ever.
-        assert isinstance(seen[0], Hello)
-        server.close()
-        # And the other way round.
-        host, port = sockets[0].getsockname()[:2]
-        reader, writer = await asyncio.open_connection(host, port, ssl=older.client(0), server_hostname="")
-        writer.write(encode_frame(Hello(VERSION - 1, 1, STUDY)))
-        frame, _, _ = await read_frame(reader, Limits.before_reply())
-        assert isinstance(frame, Refused)
-        assert "version differs" in frame.reason
+    async def as_before(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame, _, _ = await read_frame(reader, Limits.before_welcome())
+        seen.append(frame)
+        writer.write(encode_frame(Refused("version differs: 11 there, 10 here: install the same version of quietmean")))
+        await writer.drain()
         writer.close()
-        await party.close()
 
-    scenario(work)
-
-
-def test_a_listener_that_agrees_without_keys_is_refused() -> None:
-    async def work() -> None:
-        sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
-        party = Party(0, sockets[0], sockets[1].getsockname()[:2], links=Links.HYBRID)
-        without = Credentials(IDENTITIES[1], party.roster, STUDY)
-
-        async def welcoming(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(encode_frame(Welcome(1, 0)))
-            await reader.read()
-            writer.close()
-
-        server = await asyncio.start_server(welcoming, sock=sockets[1], ssl=without.server)
-        await until_refused([party], NO_KEYS)
-        server.close()
-        await party.close()
-
-    scenario(work)
+    server = await asyncio.start_server(as_before, sock=sockets[1], ssl=older.server)
+    await until_refused([party], "version differs")
+    # The first frame is as ever.
+    assert isinstance(seen[0], Hello)
+    server.close()
+    # And the other way round.
+    host, port = sockets[0].getsockname()[:2]
+    reader, writer = await asyncio.open_connection(host, port, ssl=older.client(0), server_hostname="")
+    writer.write(encode_frame(Hello(VERSION - 1, 1, STUDY)))
+    frame, _, _ = await read_frame(reader, Limits.before_reply())
+    assert isinstance(frame, Refused)
+    assert "version differs" in frame.reason
+    writer.close()
+    await party.close()
 
 
-def test_nothing_secret_is_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_agrees_without_keys_is_refused() -> None:
+    sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
+    party = Party(0, sockets[0], sockets[1].getsockname()[:2], links=Links.HYBRID)
+    without = Credentials(IDENTITIES[1], party.roster, STUDY)
+
+    async def welcoming(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(encode_frame(Welcome(1, 0)))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(welcoming, sock=sockets[1], ssl=without.server)
+    await until_refused([party], NO_KEYS)
+    server.close()
+    await party.close()
+
+
+async def test_nothing_secret_is_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     secrets: list[bytes] = []
     ciphers = key_exchange._Transcript.ciphers
 
@@ -449,6 +436,6 @@ def test_nothing_secret_is_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest
         connection = vars(vars(parties[0].link)["_current"])["_connection"]
         shown.append(repr(vars(connection)) + repr(vars(vars(connection)["_cipher"])))
 
-    both(Links.HYBRID, work)
+    await both(Links.HYBRID, work)
     assert secrets
     assert not any(form in text for secret in secrets for form in (repr(secret), secret.hex()) for text in (*shown, caplog.text))

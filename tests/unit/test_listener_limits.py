@@ -245,19 +245,16 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
-def test_without_eviction_they_do() -> None:
-    async def run() -> None:
-        place = Place(WithoutEviction)
+async def test_without_eviction_they_do() -> None:
+    place = Place(WithoutEviction)
 
-        async def scenario() -> None:
-            for _ in range(2):
-                with pytest.raises(TimeoutError):
-                    await place.party_comes_in()
+    async def scenario() -> None:
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await place.party_comes_in()
 
-        await siege(place, "127.0.0.1", scenario)
-        assert place.disconnect == 0
-
-    asyncio.run(run())
+    await siege(place, "127.0.0.1", scenario)
+    assert place.disconnect == 0
 
 
 def test_one_who_gives_way_before_anything_was_done_for_it_is_closed() -> None:

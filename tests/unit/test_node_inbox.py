@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,158 +28,130 @@ def transfer(round_: int, valid_for: float = 600.0, agreement: bytes = AGREED) -
     return Transfer(0, MIXING, round_, 0.5, int(1000 * valid_for), agreement, 2)
 
 
-def with_inbox(tmp_path: Path, scenario: Callable[[Inbox, Store], Coroutine[None, None, None]]) -> None:
-    """Run a scenario with the inbox of party 0 in round 2, where parties 1 and 2 are expected."""
-
-    async def run() -> None:
-        store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4)
-        inbox.enter((MIXING, 2), frozenset({1, 2}))
-        try:
-            await scenario(inbox, store)
-        finally:
-            store.close()
-
-    asyncio.run(run())
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
+    yield opened
+    opened.close()
 
 
-def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        for _ in range(2):
-            assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "ok"
-        assert len(store.received(MIXING, 2, 0)) == 1
-        inbox.enter((MIXING, 3), frozenset())
+def entered(store: Store) -> Inbox:
+    """The inbox of party 0 in round 2, where parties 1 and 2 are expected."""
+    made = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4)
+    made.enter((MIXING, 2), frozenset({1, 2}))
+    return made
+
+
+async def test_taken_in_once_and_answered_twice(store: Store) -> None:
+    inbox = entered(store)
+    for _ in range(2):
         assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "ok"
-
-    with_inbox(tmp_path, scenario)
+    assert len(store.received(MIXING, 2, 0)) == 1
+    inbox.enter((MIXING, 3), frozenset())
+    assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "ok"
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
-def test_a_long_content_stays_where_it_came(tmp_path: Path, size: int) -> None:
+async def test_a_long_content_stays_where_it_came(store: Store, size: int) -> None:
     """Shares of all others are in memory at once: none of them twice. What is short is copied out of what it came in."""
+    inbox = entered(store)
     payload = memoryview(np.random.default_rng(size).bytes(size))
-
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        assert (await inbox.transfer(1, msgspec.structs.replace(transfer(2), dimension=0), payload)).status == "ok"
-        (message,) = store.received(MIXING, 2, 0)
-        assert message.content == payload
-        came, kept = (np.frombuffer(each, dtype=np.uint8) for each in (payload, message.content))
-        assert np.shares_memory(came, kept) == (size > 100)
-        # Also what is in the store.
-        store._arrived[MIXING, 2][1] = None
-        assert store.received(MIXING, 2, 0)[0].content == payload
-
-    with_inbox(tmp_path, scenario)
+    assert (await inbox.transfer(1, msgspec.structs.replace(transfer(2), dimension=0), payload)).status == "ok"
+    (message,) = store.received(MIXING, 2, 0)
+    assert message.content == payload
+    came, kept = (np.frombuffer(each, dtype=np.uint8) for each in (payload, message.content))
+    assert np.shares_memory(came, kept) == (size > 100)
+    # Also what is in the store.
+    store._arrived[MIXING, 2][1] = None
+    assert store.received(MIXING, 2, 0)[0].content == payload
 
 
-def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        inbox.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))
-        assert (await inbox.transfer(2, transfer(3), PAYLOAD)).status == "no"
-        assert (await inbox.transfer(1, transfer(3), PAYLOAD)).status == "ok"
-        assert [message.sender for message in store.received(MIXING, 3, 0)] == [1]
-        with pytest.raises(PeerError, match="schedule"):
-            await inbox.transfer(3, transfer(3), PAYLOAD)
-
-    with_inbox(tmp_path, scenario)
+async def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(store: Store) -> None:
+    inbox = entered(store)
+    inbox.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))
+    assert (await inbox.transfer(2, transfer(3), PAYLOAD)).status == "no"
+    assert (await inbox.transfer(1, transfer(3), PAYLOAD)).status == "ok"
+    assert [message.sender for message in store.received(MIXING, 3, 0)] == [1]
+    with pytest.raises(PeerError, match="schedule"):
+        await inbox.transfer(3, transfer(3), PAYLOAD)
 
 
-def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        assert await inbox.transfer(1, transfer(1), PAYLOAD) == AnswerFrame(0, "no", MIXING, 2)
-
-    with_inbox(tmp_path, scenario)
+async def test_a_closed_round_is_refused_with_the_position(store: Store) -> None:
+    inbox = entered(store)
+    assert await inbox.transfer(1, transfer(1), PAYLOAD) == AnswerFrame(0, "no", MIXING, 2)
 
 
-def test_an_early_transfer_waits_for_its_round(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        inbox.enter((MIXING, 3), frozenset({1}))
-        assert (await waiting).status == "ok"
-
-    with_inbox(tmp_path, scenario)
+async def test_an_early_transfer_waits_for_its_round(store: Store) -> None:
+    inbox = entered(store)
+    waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    inbox.enter((MIXING, 3), frozenset({1}))
+    assert (await waiting).status == "ok"
 
 
-def test_only_the_latest_early_transfer_of_a_sender_waits(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        first = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(inbox.transfer(1, transfer(4), PAYLOAD))
-        assert (await first).status == "no"
-        inbox.enter((MIXING, 5), frozenset({1}))
-        assert (await second).status == "no"
-
-    with_inbox(tmp_path, scenario)
+async def test_only_the_latest_early_transfer_of_a_sender_waits(store: Store) -> None:
+    inbox = entered(store)
+    first = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(inbox.transfer(1, transfer(4), PAYLOAD))
+    assert (await first).status == "no"
+    inbox.enter((MIXING, 5), frozenset({1}))
+    assert (await second).status == "no"
 
 
-def test_an_early_transfer_expires(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        waiting = asyncio.create_task(inbox.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
-        await asyncio.sleep(0.05)
-        inbox.enter((MIXING, 3), frozenset({1}))
-        assert (await waiting).status == "no"
-        assert not store.has_accepted(MIXING, 3, 1)
-
-    with_inbox(tmp_path, scenario)
+async def test_an_early_transfer_expires(store: Store) -> None:
+    inbox = entered(store)
+    waiting = asyncio.create_task(inbox.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
+    await asyncio.sleep(0.05)
+    inbox.enter((MIXING, 3), frozenset({1}))
+    assert (await waiting).status == "no"
+    assert not store.has_accepted(MIXING, 3, 1)
 
 
-def test_an_early_transfer_of_a_lost_connection_is_forgotten(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        inbox.enter((MIXING, 3), frozenset({1}))
-        assert not store.has_accepted(MIXING, 3, 1)
-
-    with_inbox(tmp_path, scenario)
+async def test_an_early_transfer_of_a_lost_connection_is_forgotten(store: Store) -> None:
+    inbox = entered(store)
+    waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    inbox.enter((MIXING, 3), frozenset({1}))
+    assert not store.has_accepted(MIXING, 3, 1)
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_a_release_that_is_not_used_was_seen(tmp_path: Path, copies: bool) -> None:
+async def test_a_release_that_is_not_used_was_seen(store: Store, copies: bool) -> None:
     """Before its round, over a connection that was lost, or too late. Of parts of sums nothing is logged."""
     release = Transfer(0, DISSEMINATION, 1, 0.5, 600_000, AGREED, 2)
-
-    async def run() -> None:
-        store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4, copies=copies)
-        inbox.enter((MIXING, 2), frozenset())
-        lost = asyncio.create_task(inbox.transfer(1, release, PAYLOAD))
-        waits = asyncio.create_task(inbox.transfer(2, release, PAYLOAD))
-        await asyncio.sleep(0)
-        lost.cancel()
-        await asyncio.gather(lost, return_exceptions=True)
-        inbox.enter((DISSEMINATION, 1), frozenset({1, 2, 3}))
-        assert (await waits).status == "ok"
-        inbox.enter((DISSEMINATION + 1, 0), frozenset())
-        assert (await inbox.transfer(3, release, PAYLOAD)).status == "no"
-        assert store.seen_here(DISSEMINATION) == (((1, 1), (1, 3)) if copies else ())
-        store.close()
-
-    asyncio.run(run())
+    inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4, copies=copies)
+    inbox.enter((MIXING, 2), frozenset())
+    lost = asyncio.create_task(inbox.transfer(1, release, PAYLOAD))
+    waits = asyncio.create_task(inbox.transfer(2, release, PAYLOAD))
+    await asyncio.sleep(0)
+    lost.cancel()
+    await asyncio.gather(lost, return_exceptions=True)
+    inbox.enter((DISSEMINATION, 1), frozenset({1, 2, 3}))
+    assert (await waits).status == "ok"
+    inbox.enter((DISSEMINATION + 1, 0), frozenset())
+    assert (await inbox.transfer(3, release, PAYLOAD)).status == "no"
+    assert store.seen_here(DISSEMINATION) == (((1, 1), (1, 3)) if copies else ())
 
 
-def test_withdrawing_undoes_while_the_round_is_open(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        await inbox.transfer(1, transfer(2), PAYLOAD)
-        assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "no"
-        assert store.received(MIXING, 2, 0) == []
-        # A copy that was under way is not taken in either.
-        assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "no"
-
-    with_inbox(tmp_path, scenario)
+async def test_withdrawing_undoes_while_the_round_is_open(store: Store) -> None:
+    inbox = entered(store)
+    await inbox.transfer(1, transfer(2), PAYLOAD)
+    assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "no"
+    assert store.received(MIXING, 2, 0) == []
+    # A copy that was under way is not taken in either.
+    assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "no"
 
 
-def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        await inbox.transfer(1, transfer(2), PAYLOAD)
-        inbox.enter((MIXING, 3), frozenset())
-        assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "ok"
-        assert inbox.cancel(2, CancelTransfer(0, MIXING, 2)).status == "no"
-
-    with_inbox(tmp_path, scenario)
+async def test_withdrawing_from_a_closed_round_tells_that_it_counted(store: Store) -> None:
+    inbox = entered(store)
+    await inbox.transfer(1, transfer(2), PAYLOAD)
+    inbox.enter((MIXING, 3), frozenset())
+    assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "ok"
+    assert inbox.cancel(2, CancelTransfer(0, MIXING, 2)).status == "no"
 
 
 @pytest.mark.parametrize(
@@ -192,13 +164,12 @@ def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -
         (1, Transfer(0, MIXING, 3, np.nan, 1000, AGREED, 2), PAYLOAD),
     ],
 )
-def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: Transfer, payload: bytes) -> None:
-    async def scenario(inbox: Inbox, store: Store) -> None:
-        with pytest.raises(PeerError):
-            await inbox.transfer(sender, message, payload)
-        assert store.received(MIXING, 2, 0) == []
-
-    with_inbox(tmp_path, scenario)
+async def test_what_the_protocol_does_not_allow(
+    inbox: Inbox, store: Store, sender: int, message: Transfer, payload: bytes
+) -> None:
+    with pytest.raises(PeerError):
+        await inbox.transfer(sender, message, payload)
+    assert store.received(MIXING, 2, 0) == []
 
 
 def test_patience() -> None:

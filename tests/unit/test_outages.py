@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.main import main
 from quietmean.core.errors import InputError, StorageError
 from quietmean.core.outage import Trouble as Kind
 from quietmean.core.outage import outage_of, refuse_outage, require_space, trouble_of
@@ -28,7 +27,9 @@ from quietmean.randomness import Seed
 from quietmean.studies.agreement.study_keys import Distrusted, write_private
 from quietmean.studies.party.accounts import people_key
 from quietmean.studies.party.executions import Register
+from support.command_lines import fails
 from support.disk import KINDS, STATEMENT_ERRORS, SYSTEM_ERRORS, Trouble, failing_disk
+from support.refusals import raised
 
 KEY = Identity.generate().public_key
 
@@ -92,8 +93,7 @@ def test_what_cannot_be_opened_is_a_mistake_only_where_the_file_system_forbids_i
     """A full or failing disk gives the same error as a folder without rights, also when a file is opened first."""
     path = tmp_path / "own.store"
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"mend it or make room, then run the same command again"):
-            refuse_outage(error, path)
+        raised(StorageError, r"mend it or make room, then run the same command again", refuse_outage, error, path)
         path.touch()
     refuse_outage(error, tmp_path / "nowhere" / "own.store")
     refuse_outage(error, tmp_path)
@@ -144,12 +144,10 @@ def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> 
         store_at(tmp_path / "0.store").close()
     with failing_disk(Trouble(0, len(disk.names[0]), "fsync", after=True, times=3)):
         store = store_at(tmp_path / "0.store")
-        with pytest.raises(StorageError, match="fails or has no room"):
-            store.save_standing(b"somewhere")
+        raised(StorageError, "fails or has no room", store.save_standing, b"somewhere")
     assert store.stalled
     # What is on the disk is not known: nothing of it is told.
-    with pytest.raises(StorageError):
-        store.progress()
+    raised(StorageError, "", store.progress)
     store.reopen()
     assert not store.stalled
     assert store.nonce == nonce
@@ -180,11 +178,9 @@ def test_an_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: plain(*given, **more, factory=Full))
     kept = Outbox(tmp_path / "o", "session", 0)
     Full.full = True
-    with pytest.raises(StorageError, match="no space beside"):
-        kept.next_number(1)
+    raised(StorageError, "no space beside", kept.next_number, 1)
     kept.close()
-    with pytest.raises(StorageError, match="no space beside"):
-        Outbox(tmp_path / "o", "session", 0)
+    raised(StorageError, "no space beside", Outbox, tmp_path / "o", "session", 0)
 
 
 def test_space_is_asked_for_before_the_start(tmp_path: Path) -> None:
@@ -202,8 +198,7 @@ def test_a_file_of_a_command(number: int, tmp_path: Path, monkeypatch: pytest.Mo
         raise system(number)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"make room, then run the same command again"):
-        Output(tmp_path / "plan.json", "the plan").write(b"{}")
+    raised(StorageError, r"make room, then run the same command again", Output(tmp_path / "plan.json", "the plan").write, b"{}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,8 +235,7 @@ def test_what_may_not_be_on_the_disk_is_written_anew(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fails)
-        with pytest.raises(StorageError, match="then run the same command again"):
-            write(tmp_path)
+        raised(StorageError, "then run the same command again", write, tmp_path)
     monkeypatch.setattr(os, "fsync", recorded)
     write(tmp_path)
     assert synced[-2:] == [False, True]
@@ -263,14 +257,11 @@ def test_a_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [system(errno.ENOSPC), sqlite3.OperationalError("disk I/O error")], ids=repr)
 def test_a_command_ends_with_75(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(tokens: list[str]) -> None:
+    def attach(tokens: list[str]) -> None:
         raise error
 
-    monkeypatch.setattr("quietmean.cli.main.attach", fails)
-    with pytest.raises(SystemExit) as stop:
-        main(["stores", "."])
-    assert stop.value.code == 75
-    assert "then run the same command again" in capsys.readouterr().err
+    monkeypatch.setattr("quietmean.cli.main.attach", attach)
+    fails(["stores", "."], capsys, "then run the same command again", code=75)
 
 
 # --- tasks with an owner ---------------------------------------------------------------------------------------------------
@@ -280,24 +271,21 @@ async def raising(error: BaseException) -> None:
     raise error
 
 
-def test_the_first_error_beside_ends_the_work() -> None:
-    async def story() -> None:
-        supervisor = Supervisor()
-        beside, ended = Tasks(supervisor.fail), []
+async def test_the_first_error_beside_ends_the_work() -> None:
+    supervisor = Supervisor()
+    beside, ended = Tasks(supervisor.fail), []
 
-        async def work() -> None:
-            beside.spawn(raising(MemoryError()))
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                ended.append(True)
+    async def work() -> None:
+        beside.spawn(raising(MemoryError()))
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append(True)
 
-        with pytest.raises(MemoryError):
-            await supervisor.run(work())
-        assert ended == [True]
-        assert len(beside) == 0
-
-    asyncio.run(story())
+    with pytest.raises(MemoryError):
+        await supervisor.run(work())
+    assert ended == [True]
+    assert len(beside) == 0
 
 
 def test_what_has_ended_before_an_error_counts() -> None:

@@ -7,13 +7,12 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socket
 from quietmean.node.preflight import Agreed, CheckSession, PeerReadiness
@@ -22,6 +21,7 @@ from quietmean.node.tunnel import Dialer, RelayError
 from quietmean.node.tunnel.messages import Attending
 from quietmean.node.tunnel.route import RelayAccess
 from support.outside import HOST, Authority, Proxy
+from support.refusals import refused
 
 IDENTITIES = [Identity.generate() for _ in range(2)]
 ROSTER = Roster(tuple(RosterEntry(f"party-{k}", RelayAddress(HOST, 443), each.public_key) for k, each in enumerate(IDENTITIES)))
@@ -51,10 +51,6 @@ async def outside(
         await asyncio.sleep(0.1)
 
 
-def scenario(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60.0))
-
-
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     found = Authority(tmp_path, "hospital")
@@ -65,18 +61,15 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["connect", "intercepting"])
-def test_parties_meet_through_a_proxy(inside: bool, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        contexts = (outer_tls(*authority.leaf(HOST)), ssl.create_default_context()) if inside else None
-        async with outside(authority, monkeypatch, inside=contexts, login=b"Basic dXNlcjpzZWNyZXQ=") as proxy:
-            said = await exchange()
-            assert said == [b"quietly" * 1000, b"indeed" * 1000]
-            assert set(proxy.asked) == {b"CONNECT relay.example:443 HTTP/1.1"}
-            # What it looks into is TLS once more.
-            assert (b"/quietmean/1" in proxy.seen) == inside
-            assert b"quietly" not in proxy.seen
-
-    scenario(work())
+async def test_parties_meet_through_a_proxy(inside: bool, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts = (outer_tls(*authority.leaf(HOST)), ssl.create_default_context()) if inside else None
+    async with outside(authority, monkeypatch, inside=contexts, login=b"Basic dXNlcjpzZWNyZXQ=") as proxy:
+        said = await exchange()
+        assert said == [b"quietly" * 1000, b"indeed" * 1000]
+        assert set(proxy.asked) == {b"CONNECT relay.example:443 HTTP/1.1"}
+        # What it looks into is TLS once more.
+        assert (b"/quietmean/1" in proxy.seen) == inside
+        assert b"quietly" not in proxy.seen
 
 
 async def exchange() -> list[bytes]:
@@ -102,95 +95,74 @@ async def exchange() -> list[bytes]:
     return heard
 
 
-def test_a_relay_whose_certificate_is_not_trusted(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relay_whose_certificate_is_not_trusted(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "another").file))
-
-    async def work() -> None:
-        async with outside(authority, monkeypatch):
-            with pytest.raises(RelayError, match="not trusted here"):
-                await exchange()
-
-    scenario(work())
+    async with outside(authority, monkeypatch):
+        with pytest.raises(RelayError, match="not trusted here"):
+            await exchange()
 
 
-def test_a_relay_with_a_certificate_at_a_loopback_address(authority: Authority) -> None:
+async def test_a_relay_with_a_certificate_at_a_loopback_address(authority: Authority) -> None:
     """The natural first try on one machine: parties speak no TLS there, and say what to do."""
-
-    async def work() -> None:
-        listening = open_socket(("127.0.0.1", 0))
-        server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf("localhost")))
-        stop, ready = asyncio.Event(), asyncio.Event()
-        running = asyncio.create_task(server.run(stop, ready.set))
-        await ready.wait()
-        access = RelayAccess(RelayAddress("localhost", listening.getsockname()[1]), IDENTITIES[0], ROSTER.digest)
-        try:
-            with pytest.raises(RelayError, match="at a loopback address parties speak no TLS: start it without --certificate"):
-                await access.open("call", peer=bytes(32))
-        finally:
-            await access.close()
-            stop.set()
-            await running
-
-    scenario(work())
+    listening = open_socket(("127.0.0.1", 0))
+    server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf("localhost")))
+    stop, ready = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(server.run(stop, ready.set))
+    await ready.wait()
+    access = RelayAccess(RelayAddress("localhost", listening.getsockname()[1]), IDENTITIES[0], ROSTER.digest)
+    try:
+        with pytest.raises(RelayError, match="at a loopback address parties speak no TLS: start it without --certificate"):
+            await access.open("call", peer=bytes(32))
+    finally:
+        await access.close()
+        stop.set()
+        await running
 
 
 @pytest.mark.parametrize(("later", "how"), [(3.0, "not yet valid"), (-3.0, "has expired")])
-def test_a_certificate_that_is_not_good_by_this_clock(
+async def test_a_certificate_that_is_not_good_by_this_clock(
     later: float, how: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This machine's clock is wrong, or the certificate old: the sentence says what to look at, and what time it is here."""
-
-    async def work() -> None:
-        async with outside(authority, monkeypatch, later):
-            with pytest.raises(RelayError, match=f"{how}.* UTC by this machine's clock, set that if it is wrong") as caught:
-                await exchange()
-            assert "\n" not in str(caught.value)
-
-    scenario(work())
-
-
-def test_a_proxy_that_wants_another_login(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with outside(authority, monkeypatch, login=b"another login"):
-            with pytest.raises(RelayError, match="wants another login") as caught:
-                await exchange()
-            assert "secret" not in str(caught.value)
-
-    scenario(work())
-
-
-def test_a_proxy_that_is_none(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        listening = open_socket(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        listening.close()
-        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-        with pytest.raises(RelayError, match=f"nobody listens at the proxy 127.0.0.1:{port}"):
+    async with outside(authority, monkeypatch, later):
+        with pytest.raises(RelayError, match=f"{how}.* UTC by this machine's clock, set that if it is wrong") as caught:
             await exchange()
+        assert "\n" not in str(caught.value)
 
-    scenario(work())
+
+async def test_a_proxy_that_wants_another_login(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with outside(authority, monkeypatch, login=b"another login"):
+        with pytest.raises(RelayError, match="wants another login") as caught:
+            await exchange()
+        assert "secret" not in str(caught.value)
 
 
-def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_is_none(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = open_socket(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    listening.close()
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+    with pytest.raises(RelayError, match=f"nobody listens at the proxy 127.0.0.1:{port}"):
+        await exchange()
+
+
+async def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     def inside(*asked: Any, **options: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
 
-    async def work() -> None:
-        monkeypatch.setattr(socket, "getaddrinfo", inside)
-        with pytest.raises(RelayError, match=r"relay\.example:443 is not dialled: .*inside a machine"):
-            await exchange()
-
     monkeypatch.delenv("https_proxy", raising=False)
-    scenario(work())
+    monkeypatch.setattr(socket, "getaddrinfo", inside)
+    with pytest.raises(RelayError, match=r"relay\.example:443 is not dialled: .*inside a machine"):
+        await exchange()
 
 
 def test_files_that_are_no_certificate(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
-    with pytest.raises(InputError, match="no certificate"):
-        outer_tls(wrong, wrong)
-    with pytest.raises(InputError, match="cannot be read"):
-        outer_tls(tmp_path / "missing.pem", wrong)
+    refused("no certificate", outer_tls, wrong, wrong)
+    refused("cannot be read", outer_tls, tmp_path / "missing.pem", wrong)
 
 
 def checked(first: tuple[str, int], wait: float = 1.0) -> PeerReadiness:

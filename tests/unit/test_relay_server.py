@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import pytest
@@ -50,14 +50,6 @@ SHARE: Final = hashlib.shake_128(b"share").digest(8 * DIMENSION)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too late is looked for more often."""
     monkeypatch.setattr(relay_server, "_SWEEP_SECONDS", 0.05)
-
-
-def scenario(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60.0):
-            await work()
-
-    asyncio.run(run())
 
 
 @contextlib.asynccontextmanager
@@ -134,51 +126,41 @@ async def all_ask(parties: list[Party]) -> None:
 # --- an honest one ---------------------------------------------------------------------------------------------------
 
 
-def test_three_parties_that_only_dial_out() -> None:
-    async def work() -> None:
-        async with relay() as (server, address):
-            parties = [Party(party, address) for party in range(3)]
-            await all_ask(parties)
-            assert [len(party.handled) for party in parties] == [2, 2, 2]
-            assert server.exchange.health()["pairs"] == 3
-            assert server.exchange.health()["attending"] == 3
-            await asyncio.gather(*(party.close() for party in parties))
-            # Nothing of them stays.
-            while server.exchange.connections:
-                await asyncio.sleep(0.01)
-            health = server.exchange.health()
-            assert (health["pairs"], health["attending"], health["waiting"]) == (0, 0, 0)
-        assert [party.refusals for party in parties] == [[], [], []]
-
-    scenario(work)
-
-
-def test_who_is_not_there_is_silent_and_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "CALL_SECONDS", 0.3)
-
-    async def work() -> None:
-        async with relay() as (_, address):
-            party = Party(0, address)
-            route = party.reach.route(1)
-            assert not route.direct
-            with pytest.raises(RelayError, match="it is not at the relay"):
-                await route.dial(Credentials(IDENTITIES[0], roster_at(address), STUDY).client(1))
-            await party.close()
-
-    scenario(work)
-
-
-def test_without_a_relay_one_sentence_and_later_the_study(free_ports: Callable[[int], list[int]]) -> None:
-    async def work() -> None:
-        address = RelayAddress("127.0.0.1", free_ports(1)[0])
-        party = Party(0, address)
-        while not party.refusals:
+async def test_three_parties_that_only_dial_out() -> None:
+    async with relay() as (server, address):
+        parties = [Party(party, address) for party in range(3)]
+        await all_ask(parties)
+        assert [len(party.handled) for party in parties] == [2, 2, 2]
+        assert server.exchange.health()["pairs"] == 3
+        assert server.exchange.health()["attending"] == 3
+        await asyncio.gather(*(party.close() for party in parties))
+        # Nothing of them stays.
+        while server.exchange.connections:
             await asyncio.sleep(0.01)
-        assert party.refusals == [f"nobody listens at the relay 127.0.0.1:{address.port}"]
-        assert not party.links[1].unreachable
+        health = server.exchange.health()
+        assert (health["pairs"], health["attending"], health["waiting"]) == (0, 0, 0)
+    assert [party.refusals for party in parties] == [[], [], []]
+
+
+async def test_who_is_not_there_is_silent_and_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "CALL_SECONDS", 0.3)
+    async with relay() as (_, address):
+        party = Party(0, address)
+        route = party.reach.route(1)
+        assert not route.direct
+        with pytest.raises(RelayError, match="it is not at the relay"):
+            await route.dial(Credentials(IDENTITIES[0], roster_at(address), STUDY).client(1))
         await party.close()
 
-    scenario(work)
+
+async def test_without_a_relay_one_sentence_and_later_the_study(free_ports: Callable[[int], list[int]]) -> None:
+    address = RelayAddress("127.0.0.1", free_ports(1)[0])
+    party = Party(0, address)
+    while not party.refusals:
+        await asyncio.sleep(0.01)
+    assert party.refusals == [f"nobody listens at the relay 127.0.0.1:{address.port}"]
+    assert not party.links[1].unreachable
+    await party.close()
 
 
 # --- who is let in ---------------------------------------------------------------------------------------------------
@@ -209,57 +191,48 @@ def changed(**change: object) -> Callable[[Any], Any]:
     return make
 
 
-def test_only_the_owner_of_a_key_has_its_name() -> None:
-    async def work() -> None:
-        async with relay() as (server, address):
-            group = Group.of_session(roster_at(address).digest)
-            wrong = [
-                # Without the key; under the name of another member; with another member's key and the own signature.
-                changed(signature=bytes(64)),
-                changed(label=group.label(KEYS[1])),
-                changed(key=KEYS[1], label=group.label(KEYS[1])),
-                changed(relay="elsewhere.example:443"),
-            ]
-            for change in wrong:
-                assert isinstance(await answer_to(address, IDENTITIES[0], "attend", change), Turned)
-            assert server.exchange.health()["attending"] == 0
-            assert isinstance(await answer_to(address, IDENTITIES[0], "attend"), Attending)
-
-    scenario(work)
+async def test_only_the_owner_of_a_key_has_its_name() -> None:
+    async with relay() as (server, address):
+        group = Group.of_session(roster_at(address).digest)
+        wrong = [
+            # Without the key; under the name of another member; with another member's key and the own signature.
+            changed(signature=bytes(64)),
+            changed(label=group.label(KEYS[1])),
+            changed(key=KEYS[1], label=group.label(KEYS[1])),
+            changed(relay="elsewhere.example:443"),
+        ]
+        for change in wrong:
+            assert isinstance(await answer_to(address, IDENTITIES[0], "attend", change), Turned)
+        assert server.exchange.health()["attending"] == 0
+        assert isinstance(await answer_to(address, IDENTITIES[0], "attend"), Attending)
 
 
-def test_only_members_of_a_session_meet() -> None:
-    async def work() -> None:
-        stranger = Identity.generate()
-        # The port is not in the digest of a roster.
-        digest = roster_at(RelayAddress("127.0.0.1", 1)).digest
-        async with relay(admission=Admission.of({digest: frozenset(KEYS)})) as (_, address):
-            assert isinstance(await answer_to(address, IDENTITIES[0], "attend"), Attending)
-            for role in ("attend", "call", "answer"):
-                told = await answer_to(address, stranger, role)
-                assert isinstance(told, Turned)
-                assert "ask its operator" in told.reason
-            # A member with no ticket reaches nobody.
-            assert isinstance(await answer_to(address, IDENTITIES[1], "answer"), Turned)
-
-    scenario(work)
+async def test_only_members_of_a_session_meet() -> None:
+    stranger = Identity.generate()
+    # The port is not in the digest of a roster.
+    digest = roster_at(RelayAddress("127.0.0.1", 1)).digest
+    async with relay(admission=Admission.of({digest: frozenset(KEYS)})) as (_, address):
+        assert isinstance(await answer_to(address, IDENTITIES[0], "attend"), Attending)
+        for role in ("attend", "call", "answer"):
+            told = await answer_to(address, stranger, role)
+            assert isinstance(told, Turned)
+            assert "ask its operator" in told.reason
+        # A member with no ticket reaches nobody.
+        assert isinstance(await answer_to(address, IDENTITIES[1], "answer"), Turned)
 
 
-def test_a_party_that_starts_anew_takes_its_place_and_one_that_checks_does_not() -> None:
-    async def work() -> None:
-        async with relay() as (server, address):
-            first = await access(address, 0).open("attend")
-            assert isinstance(await first.message(), Attending)
-            visiting = await access(address, 0).open("visit")
-            assert isinstance(await visiting.message(), Turned)
-            second = await access(address, 0).open("attend")
-            assert isinstance(await second.message(), Attending)
-            assert isinstance(await first.message(), Turned)
-            assert server.exchange.health()["attending"] == 1
-            for stream in (first, visiting, second):
-                stream.abort()
-
-    scenario(work)
+async def test_a_party_that_starts_anew_takes_its_place_and_one_that_checks_does_not() -> None:
+    async with relay() as (server, address):
+        first = await access(address, 0).open("attend")
+        assert isinstance(await first.message(), Attending)
+        visiting = await access(address, 0).open("visit")
+        assert isinstance(await visiting.message(), Turned)
+        second = await access(address, 0).open("attend")
+        assert isinstance(await second.message(), Attending)
+        assert isinstance(await first.message(), Turned)
+        assert server.exchange.health()["attending"] == 1
+        for stream in (first, visiting, second):
+            stream.abort()
 
 
 # --- who does harm ---------------------------------------------------------------------------------------------------
@@ -294,65 +267,53 @@ async def told_by(address: RelayAddress, data: bytes) -> bytes:
         (UPGRADE + frame(BINARY, encode_message(Attending()), masked=True), b"101"),
     ],
 )
-def test_garbage_is_turned_away(data: bytes, status: bytes) -> None:
-    async def work() -> None:
-        async with relay() as (server, address):
-            told = await told_by(address, data)
-            # It may close before all was read, which takes its words back.
-            assert not told or told.startswith(b"HTTP/1.1 " + status)
-            while server.exchange.connections:
-                await asyncio.sleep(0.01)
-
-    scenario(work)
+async def test_garbage_is_turned_away(data: bytes, status: bytes) -> None:
+    async with relay() as (server, address):
+        told = await told_by(address, data)
+        # It may close before all was read, which takes its words back.
+        assert not told or told.startswith(b"HTTP/1.1 " + status)
+        while server.exchange.connections:
+            await asyncio.sleep(0.01)
 
 
-def test_the_half_open_are_cut_off() -> None:
-    async def work() -> None:
-        async with relay(RelayLimits(unproven_seconds=0.3)) as (server, address):
-            told = await asyncio.gather(
-                *(told_by(address, data) for data in (b"", b"GET", UPGRADE, UPGRADE + b"\x82") for _ in range(5))
-            )
-            assert len(told) == 20
-            assert server.exchange.counts.cut == 20
-            assert not server.exchange.connections
-
-    scenario(work)
+async def test_the_half_open_are_cut_off() -> None:
+    async with relay(RelayLimits(unproven_seconds=0.3)) as (server, address):
+        told = await asyncio.gather(
+            *(told_by(address, data) for data in (b"", b"GET", UPGRADE, UPGRADE + b"\x82") for _ in range(5))
+        )
+        assert len(told) == 20
+        assert server.exchange.counts.cut == 20
+        assert not server.exchange.connections
 
 
-def test_five_hundred_who_only_knock_keep_nobody_out() -> None:
-    async def work() -> None:
-        limits = RelayLimits(unproven=64)
-        with contextlib.ExitStack() as stack:
-            async with relay(limits) as (server, address):
-                loop = asyncio.get_running_loop()
-                for number in range(500):
-                    knocking = stack.enter_context(socket.socket())
-                    knocking.setblocking(False)
-                    await loop.sock_connect(knocking, tuple(address))
-                    if number % 3:
-                        await loop.sock_sendall(knocking, UPGRADE if number % 3 == 1 else b"GET /")
-                parties = [Party(party, address) for party in range(3)]
-                await all_ask(parties)
-                assert server.exchange.counts.evicted >= 500 - 64
-                await asyncio.gather(*(party.close() for party in parties))
-
-    scenario(work)
+async def test_five_hundred_who_only_knock_keep_nobody_out() -> None:
+    limits = RelayLimits(unproven=64)
+    with contextlib.ExitStack() as stack:
+        async with relay(limits) as (server, address):
+            loop = asyncio.get_running_loop()
+            for number in range(500):
+                knocking = stack.enter_context(socket.socket())
+                knocking.setblocking(False)
+                await loop.sock_connect(knocking, tuple(address))
+                if number % 3:
+                    await loop.sock_sendall(knocking, UPGRADE if number % 3 == 1 else b"GET /")
+            parties = [Party(party, address) for party in range(3)]
+            await all_ask(parties)
+            assert server.exchange.counts.evicted >= 500 - 64
+            await asyncio.gather(*(party.close() for party in parties))
 
 
-def test_one_address_and_one_identity_are_slowed() -> None:
-    async def work() -> None:
-        limits = RelayLimits(burst=5.0, rate=0.01)
-        async with relay(limits) as (_, address):
-            told = [await answer_to(address, IDENTITIES[0], "attend") for _ in range(8)]
-            assert [isinstance(each, Attending) for each in told] == [True] * 5 + [False] * 3
-            # Only that one.
-            assert isinstance(await answer_to(address, IDENTITIES[1], "attend"), Attending)
-        async with relay(RelayLimits(burst_of_network=5.0, rate_of_network=0.01)) as (server, address):
-            told_bytes = [await told_by(address, b"GET / HTTP/1.1\r\nHost: x" + END_OF_HEAD) for _ in range(8)]
-            assert [bool(each) for each in told_bytes] == [True] * 5 + [False] * 3
-            assert server.exchange.counts.refused >= 3
-
-    scenario(work)
+async def test_one_address_and_one_identity_are_slowed() -> None:
+    limits = RelayLimits(burst=5.0, rate=0.01)
+    async with relay(limits) as (_, address):
+        told = [await answer_to(address, IDENTITIES[0], "attend") for _ in range(8)]
+        assert [isinstance(each, Attending) for each in told] == [True] * 5 + [False] * 3
+        # Only that one.
+        assert isinstance(await answer_to(address, IDENTITIES[1], "attend"), Attending)
+    async with relay(RelayLimits(burst_of_network=5.0, rate_of_network=0.01)) as (server, address):
+        told_bytes = [await told_by(address, b"GET / HTTP/1.1\r\nHost: x" + END_OF_HEAD) for _ in range(8)]
+        assert [bool(each) for each in told_bytes] == [True] * 5 + [False] * 3
+        assert server.exchange.counts.refused >= 3
 
 
 async def joined(server: RelayServer, address: RelayAddress) -> tuple[socket.socket, socket.socket, list[RelayAccess]]:
@@ -367,54 +328,47 @@ async def joined(server: RelayServer, address: RelayAddress) -> tuple[socket.soc
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_who_reads_nothing_stops_who_sends_and_is_cut_off_at_last(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_reads_nothing_stops_who_sends_and_is_cut_off_at_last(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not waits:
         # A relay that reads on: what it holds is not bounded, which this test has to find.
         monkeypatch.setattr(RelayConnection, "read", lambda self, wanted: None)
-
-    async def work() -> None:
-        async with relay(RelayLimits(stalled_seconds=0.5, first_bytes=1)) as (server, address):
-            near, far, accesses = await joined(server, address)
-            loop, sent = asyncio.get_running_loop(), 0
-            held: list[int] = []
-            await loop.sock_sendall(far, b"x")
-            with contextlib.suppress(OSError, TimeoutError):
-                while True:
-                    async with asyncio.timeout(0.2):
-                        await loop.sock_sendall(near, bytes(65_536))
-                    sent += 65_536
-                    held += [vars(each)["_transport"].get_write_buffer_size() for each in server.exchange.connections]
-                    if sent >= 2**26:
-                        break
-            assert (max(held) <= 96 * 1024) == waits
-            while server.exchange.health()["pairs"]:
-                await asyncio.sleep(0.05)
-            assert server.exchange.counts.cut >= 1
-            near.close()
-            far.close()
-            await asyncio.gather(*(each.close() for each in accesses))
-
-    scenario(work)
+    async with relay(RelayLimits(stalled_seconds=0.5, first_bytes=1)) as (server, address):
+        near, far, accesses = await joined(server, address)
+        loop, sent = asyncio.get_running_loop(), 0
+        held: list[int] = []
+        await loop.sock_sendall(far, b"x")
+        with contextlib.suppress(OSError, TimeoutError):
+            while True:
+                async with asyncio.timeout(0.2):
+                    await loop.sock_sendall(near, bytes(65_536))
+                sent += 65_536
+                held += [vars(each)["_transport"].get_write_buffer_size() for each in server.exchange.connections]
+                if sent >= 2**26:
+                    break
+        assert (max(held) <= 96 * 1024) == waits
+        while server.exchange.health()["pairs"]:
+            await asyncio.sleep(0.05)
+        assert server.exchange.counts.cut >= 1
+        near.close()
+        far.close()
+        await asyncio.gather(*(each.close() for each in accesses))
 
 
-def test_pairs_without_a_handshake_are_cut_and_their_caller_slowed() -> None:
-    async def work() -> None:
-        async with relay(RelayLimits(first_seconds=0.2, failures=1.0, failure_rate=0.01)) as (server, address):
-            near, far, accesses = await joined(server, address)
-            while server.exchange.health()["pairs"]:
-                await asyncio.sleep(0.05)
-            with pytest.raises(RelayError, match="no handshake"):
-                await accesses[0].join(await accesses[0].open("call", peer=KEYS[1]))
-            # It may still call others, which are not there.
-            waiting = asyncio.create_task(accesses[0].join(await accesses[0].open("call", peer=KEYS[2])))
-            while not server.exchange.health()["waiting"]:
-                await asyncio.sleep(0.01)
-            waiting.cancel()
-            near.close()
-            far.close()
-            await asyncio.gather(*(each.close() for each in accesses))
-
-    scenario(work)
+async def test_pairs_without_a_handshake_are_cut_and_their_caller_slowed() -> None:
+    async with relay(RelayLimits(first_seconds=0.2, failures=1.0, failure_rate=0.01)) as (server, address):
+        near, far, accesses = await joined(server, address)
+        while server.exchange.health()["pairs"]:
+            await asyncio.sleep(0.05)
+        with pytest.raises(RelayError, match="no handshake"):
+            await accesses[0].join(await accesses[0].open("call", peer=KEYS[1]))
+        # It may still call others, which are not there.
+        waiting = asyncio.create_task(accesses[0].join(await accesses[0].open("call", peer=KEYS[2])))
+        while not server.exchange.health()["waiting"]:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        near.close()
+        far.close()
+        await asyncio.gather(*(each.close() for each in accesses))
 
 
 # --- a relay that lies -----------------------------------------------------------------------------------------------
@@ -456,26 +410,22 @@ class Liar(RelayConnection):
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["", "drop", "flip", "cut", "replay", "reorder", "reflect", "insert", "hang up"])
-def test_what_a_relay_changes_is_never_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_relay_changes_is_never_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_server, "RelayConnection", Liar)
     monkeypatch.setattr(Liar, "kind", kind)
     monkeypatch.setattr(Liar, "lies", 0)
     monkeypatch.setattr(Liar, "left", 6)
-
-    async def work() -> None:
-        async with relay() as (server, address):
-            parties = [Party(party, address) for party in range(3)]
-            await all_ask(parties)
-            assert Liar.lies == (6 if kind else 0)
-            # The harm made connections break; without any there are as many as pairs of parties.
-            assert (server.exchange.counts.joined > 3) == bool(kind)
-            for number, party in enumerate(parties):
-                assert {peer for peer, _, _ in party.handled} == {0, 1, 2} - {number}
-                # What was sent, and nothing else, however often it was sent again.
-                assert all(payload == SHARE for _, _, payload in party.handled)
-            await asyncio.gather(*(party.close() for party in parties))
-
-    scenario(work)
+    async with relay() as (server, address):
+        parties = [Party(party, address) for party in range(3)]
+        await all_ask(parties)
+        assert Liar.lies == (6 if kind else 0)
+        # The harm made connections break; without any there are as many as pairs of parties.
+        assert (server.exchange.counts.joined > 3) == bool(kind)
+        for number, party in enumerate(parties):
+            assert {peer for peer, _, _ in party.handled} == {0, 1, 2} - {number}
+            # What was sent, and nothing else, however often it was sent again.
+            assert all(payload == SHARE for _, _, payload in party.handled)
+        await asyncio.gather(*(party.close() for party in parties))
 
 
 class Nowhere:
@@ -486,86 +436,78 @@ class Nowhere:
 
 
 @pytest.mark.parametrize("kind", ["wrong party", "itself"])
-def test_a_relay_that_connects_the_wrong_ones_finds_no_belief(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relay_that_connects_the_wrong_ones_finds_no_belief(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Party 0 calls 1, and gets 2, or party 0 itself."""
     lies = [0]
+    async with relay() as (server, address):
+        find: Any = server.exchange._call
 
-    async def work() -> None:
-        async with relay() as (server, address):
-            find: Any = server.exchange._call
+        def call(connection: RelayConnection, proof: Any) -> None:
+            target = KEYS[0] if kind == "itself" else KEYS[2]
+            group = Group(proof.group)
+            if proof.key == KEYS[0] and proof.label == group.label(KEYS[1]) and lies[0] < 4:
+                lies[0] += 1
+                # Party 2 is told that somebody calls whom it knows, else it would not answer.
+                caller = KEYS[1] if kind == "itself" else KEYS[0]
+                connection.proof = proof = changed(label=group.label(target), key=caller)(proof)
+            find(connection, proof)
 
-            def call(connection: RelayConnection, proof: Any) -> None:
-                target = KEYS[0] if kind == "itself" else KEYS[2]
-                group = Group(proof.group)
-                if proof.key == KEYS[0] and proof.label == group.label(KEYS[1]) and lies[0] < 4:
-                    lies[0] += 1
-                    # Party 2 is told that somebody calls whom it knows, else it would not answer.
-                    caller = KEYS[1] if kind == "itself" else KEYS[0]
-                    connection.proof = proof = changed(label=group.label(target), key=caller)(proof)
-                find(connection, proof)
-
-            monkeypatch.setattr(server.exchange, "_call", call)
-            parties = [Party(party, address) for party in range(3)]
-            # Of 0 and 1 only 0 dials.
-            vars(parties[1].links[0])["_route"] = Nowhere()
-            answer = await parties[0].links[1].ask(share(), SHARE)
-            assert answer.status == ACCEPTED
-            assert lies[0] == 4
-            assert [(peer, payload == SHARE) for peer, _, payload in parties[1].handled] == [(0, True)]
-            assert not parties[2].handled
-            assert not parties[0].handled
-            assert "another key than the roster's answers at its address" in parties[0].refusals
-            await asyncio.gather(*(party.close() for party in parties))
-
-    scenario(work)
+        monkeypatch.setattr(server.exchange, "_call", call)
+        parties = [Party(party, address) for party in range(3)]
+        # Of 0 and 1 only 0 dials.
+        vars(parties[1].links[0])["_route"] = Nowhere()
+        answer = await parties[0].links[1].ask(share(), SHARE)
+        assert answer.status == ACCEPTED
+        assert lies[0] == 4
+        assert [(peer, payload == SHARE) for peer, _, payload in parties[1].handled] == [(0, True)]
+        assert not parties[2].handled
+        assert not parties[0].handled
+        assert "another key than the roster's answers at its address" in parties[0].refusals
+        await asyncio.gather(*(party.close() for party in parties))
 
 
-def test_a_relay_that_floods_a_party_with_calls_and_garbage() -> None:
+async def test_a_relay_that_floods_a_party_with_calls_and_garbage() -> None:
     """A false relay, which answers with whatever it likes."""
+    dialled, ended = [0], [0]
 
-    async def work() -> None:
-        dialled, ended = [0], [0]
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from quietmean.node.tunnel import Call, upgrade_answer
+        from quietmean.node.tunnel.websocket import FrameHead
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            from quietmean.node.tunnel import Call, upgrade_answer
-            from quietmean.node.tunnel.websocket import FrameHead
+        dialled[0] += 1
+        with contextlib.suppress(OSError, EOFError):
+            head = FrameHead.parse((await reader.readuntil(END_OF_HEAD))[:-4])
+            writer.write(upgrade_answer(head))
+            writer.write(frame(BINARY, encode_message(Nonce(bytes(32))), masked=False))
+            parser = FrameParser(masked=True)
+            said = b"".join(piece.content for piece in parser.feed(memoryview(await reader.read(4096))))
+            if b"attend" in said:
+                writer.write(frame(BINARY, encode_message(Attending()), masked=False))
+                # In the name of a party, and of nobody.
+                for caller in (KEYS[1], bytes(32)):
+                    writer.write(frame(BINARY, encode_message(Call(bytes(16), caller)), masked=False) * 400)
+                await writer.drain()
+                await asyncio.sleep(0.5)
+                # And then more than any message.
+                writer.write(frame(BINARY, bytes(100_000), masked=False))
+                await writer.drain()
+            await reader.read()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        ended[0] += 1
 
-            dialled[0] += 1
-            with contextlib.suppress(OSError, EOFError):
-                head = FrameHead.parse((await reader.readuntil(END_OF_HEAD))[:-4])
-                writer.write(upgrade_answer(head))
-                writer.write(frame(BINARY, encode_message(Nonce(bytes(32))), masked=False))
-                parser = FrameParser(masked=True)
-                said = b"".join(piece.content for piece in parser.feed(memoryview(await reader.read(4096))))
-                if b"attend" in said:
-                    writer.write(frame(BINARY, encode_message(Attending()), masked=False))
-                    # In the name of a party, and of nobody.
-                    for caller in (KEYS[1], bytes(32)):
-                        writer.write(frame(BINARY, encode_message(Call(bytes(16), caller)), masked=False) * 400)
-                    await writer.drain()
-                    await asyncio.sleep(0.5)
-                    # And then more than any message.
-                    writer.write(frame(BINARY, bytes(100_000), masked=False))
-                    await writer.drain()
-                await reader.read()
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-            ended[0] += 1
-
-        false = await asyncio.start_server(serve, "127.0.0.1", 0)
-        party = Party(0, RelayAddress("127.0.0.1", false.sockets[0].getsockname()[1]))
-        await asyncio.sleep(0.4)
-        # Two kinds of connection: the one that attends, and at most three answers to one party at a time.
-        assert 2 <= dialled[0] <= 4
-        await asyncio.sleep(0.4)
-        assert not party.handled
-        await party.close()
-        while ended < dialled:
-            await asyncio.sleep(0.01)
-        false.close()
-
-    scenario(work)
+    false = await asyncio.start_server(serve, "127.0.0.1", 0)
+    party = Party(0, RelayAddress("127.0.0.1", false.sockets[0].getsockname()[1]))
+    await asyncio.sleep(0.4)
+    # Two kinds of connection: the one that attends, and at most three answers to one party at a time.
+    assert 2 <= dialled[0] <= 4
+    await asyncio.sleep(0.4)
+    assert not party.handled
+    await party.close()
+    while ended < dialled:
+        await asyncio.sleep(0.01)
+    false.close()
 
 
 def test_messages_of_a_relay_are_known_ones() -> None:

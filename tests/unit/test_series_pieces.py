@@ -27,6 +27,7 @@ from quietmean.node.series.connections import _HELD, OpenRequests
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition
 from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
 from quietmean.node.storage import LAST, ROUND, Store, empty, outbox_path, remove_store, size_of
+from support.refusals import raised
 from support.virtual_time import run_virtually
 
 LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
@@ -69,14 +70,12 @@ def test_a_request_of_a_round_is_read_as_it_was_sent(request_: Any, payload: byt
 def test_what_is_inside_is_checked_before_its_payload_is_read(inside: Any, payload: bytes, said: str) -> None:
     frame = InRound(0, 3, msgspec.msgpack.encode(inside))
     limits = Limits(header=4096, dimension=3, content=0, log=100)
-    with pytest.raises(PeerError, match=said):
-        asyncio.run(FrameReader(_Bytes(encode_frame(frame, len(payload)))).next(limits))
+    raised(PeerError, said, asyncio.run, FrameReader(_Bytes(encode_frame(frame, len(payload)))).next(limits))
 
 
 def test_rubbish_inside_is_refused() -> None:
     header = msgspec.msgpack.encode(["i", 0, 3, b"\xc1\x00"])
-    with pytest.raises(PeerError, match="cannot be read"):
-        read(struct.pack(">II", len(header), 0) + header)
+    raised(PeerError, "cannot be read", read, struct.pack(">II", len(header), 0) + header)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 1000), st.integers(0, 10_000), st.integers(0, 4))
@@ -86,38 +85,35 @@ def test_places_survive_the_wire_in_order(round_: int, phase: int, step: int, ot
     assert (one < other) == (one.announced() < other.announced())
 
 
-def test_of_one_party_so_many_requests_about_a_later_round_are_kept() -> None:
-    async def story() -> None:
-        requests, begun = OpenRequests(), [False]
-        answered: list[int] = []
+async def test_of_one_party_so_many_requests_about_a_later_round_are_kept() -> None:
+    requests, begun = OpenRequests(), [False]
+    answered: list[int] = []
 
-        async def ask(number: int) -> None:
-            with requests.about(4):
-                await requests.hold(1, lambda: not begun[0])
-                answered.append(number)
+    async def ask(number: int) -> None:
+        with requests.about(4):
+            await requests.hold(1, lambda: not begun[0])
+            answered.append(number)
 
-        tasks = []
-        for number in range(_HELD + 3):
-            tasks.append(asyncio.create_task(ask(number)))
-            await asyncio.sleep(0)
-        assert requests.lost_some
-        begun[0] = True
-        requests.turn()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # The oldest were dropped without an answer.
-        assert answered == list(range(3, _HELD + 3))
-
-        begun[0] = False
-        late = asyncio.create_task(ask(99))
+    tasks = []
+    for number in range(_HELD + 3):
+        tasks.append(asyncio.create_task(ask(number)))
         await asyncio.sleep(0)
-        requests.drop(3)
-        await asyncio.sleep(0)
-        assert not late.done()
-        requests.drop(4)
-        with pytest.raises(asyncio.CancelledError):
-            await late
+    assert requests.lost_some
+    begun[0] = True
+    requests.turn()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    # The oldest were dropped without an answer.
+    assert answered == list(range(3, _HELD + 3))
 
-    asyncio.run(story())
+    begun[0] = False
+    late = asyncio.create_task(ask(99))
+    await asyncio.sleep(0)
+    requests.drop(3)
+    await asyncio.sleep(0)
+    assert not late.done()
+    requests.drop(4)
+    with pytest.raises(asyncio.CancelledError):
+        await late
 
 
 def test_patience_with_who_computes_and_none_with_who_is_away() -> None:
@@ -179,26 +175,23 @@ def test_a_wait_sees_that_a_process_has_ended() -> None:
     assert run_virtually(story()) == pytest.approx(0.3, abs=0.11)
 
 
-def test_as_many_as_may_lie_move_nobody() -> None:
-    async def story() -> None:
-        links = {peer: cast(Link, SimpleNamespace(unreachable=False)) for peer in range(1, 5)}
-        others = Others(links, colluding=1, silence=5.0)
-        assert others.place() is None
-        for peer in (1, 2, 3):
-            others.note(peer, RoundPosition(2, (1, 1)))
-        others.note(4, RoundPosition(9_999, (4, 0)))
-        assert others.place() == RoundPosition(2, (1, 1))
-        assert not others.are_past(2)
-        assert others.is_past(4, 2)
-        # Two say so: one of them is honest. What was claimed by who cannot be reached any more is old.
-        others.note(3, RoundPosition(3, (0, 0)))
-        assert others.place() == RoundPosition(3, (0, 0))
-        cast(Any, links[4]).unreachable = True
-        assert others.place() == RoundPosition(2, (1, 1))
-        assert others.silent(4)
-        assert others.not_silent() == {1, 2, 3}
-
-    asyncio.run(story())
+async def test_as_many_as_may_lie_move_nobody() -> None:
+    links = {peer: cast(Link, SimpleNamespace(unreachable=False)) for peer in range(1, 5)}
+    others = Others(links, colluding=1, silence=5.0)
+    assert others.place() is None
+    for peer in (1, 2, 3):
+        others.note(peer, RoundPosition(2, (1, 1)))
+    others.note(4, RoundPosition(9_999, (4, 0)))
+    assert others.place() == RoundPosition(2, (1, 1))
+    assert not others.are_past(2)
+    assert others.is_past(4, 2)
+    # Two say so: one of them is honest. What was claimed by who cannot be reached any more is old.
+    others.note(3, RoundPosition(3, (0, 0)))
+    assert others.place() == RoundPosition(3, (0, 0))
+    cast(Any, links[4]).unreachable = True
+    assert others.place() == RoundPosition(2, (1, 1))
+    assert others.silent(4)
+    assert others.not_silent() == {1, 2, 3}
 
 
 def test_the_record_has_one_size() -> None:
