@@ -22,6 +22,9 @@ STUDIES = {
     "half-bounds.toml": STUDY.replace("high = 100\n", ""),
     "tiny-timeout.toml": STUDY.replace("[[column]]", "round_timeout = 1e-9\n[[column]]"),
     "fraction.toml": STUDY.replace("[[column]]", "colluding = 1.5\n[[column]]"),
+    "magic.toml": STUDY.replace("local-dp", "magic"),
+    "negative.toml": STUDY.replace("[[column]]", "epsilon = -1\n[[column]]"),
+    "no-low.toml": STUDY.replace("low = 0\n", ""),
     "epsilon-text.toml": STUDY.replace("[[column]]", 'epsilon = "one"\n[[column]]'),
     "unit.toml": STUDY.replace("[[column]]", 'unit = "patient"\n[[column]]'),
     "broken.toml": STUDY.replace("[study]", "[study"),
@@ -40,6 +43,23 @@ TABLES = {
     "mixed.sql": "SELECT age - avg(age::DOUBLE) OVER () AS age FROM data",
     "twice.csv": "age,age\n1,2\n",
     "broken.parquet": "PAR1 and nothing",
+    "text.key": "not a key",
+    "list.json": "[1, 2]",
+    "open.json": "{",
+    "object.json": "{}",
+    "bytes.json": "\xff",
+}
+# What `certify` reads.
+EXECUTION: dict[str, object] = {
+    "protocol": "inca",
+    "parties": 3,
+    "rounds": 2,
+    "neighbours": [[[1], [2], [0]], [[2], [0], [1]]],
+    "online": [[True] * 3] * 3,
+    "injection": "incremental",
+    "sigma_star": 1.0,
+    "sigma_delta": 1.0,
+    "sensitivity": 1.0,
 }
 
 
@@ -59,7 +79,7 @@ def _damage(ledger: Path) -> None:
 def write_files(folder: Path) -> None:
     """All of them."""
     for name, text in {"study.toml": STUDY, **STUDIES, **TABLES}.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, "latin-1")
     keys = {}
     for name in ("ada", "bob", "eve"):
         identity = Identity.generate()
@@ -76,15 +96,4 @@ def write_files(folder: Path) -> None:
     for name, text in rosters.items():
         (folder / name).write_text(text)
     _damage(folder / "damaged.ledger")
-    execution = {
-        "protocol": "inca",
-        "parties": 3,
-        "rounds": 2,
-        "neighbours": [[[1], [2], [0]], [[2], [0], [1]]],
-        "online": [[True] * 3] * 3,
-        "injection": "incremental",
-        "sigma_star": 1.0,
-        "sigma_delta": 1.0,
-        "sensitivity": 1.0,
-    }
-    (folder / "receipt.json").write_text(json.dumps(execution))
+    (folder / "receipt.json").write_text(json.dumps(EXECUTION))

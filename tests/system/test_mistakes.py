@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import tomllib
@@ -12,7 +13,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.node import secrecy
-from support.mistakes import write_files
+from support.mistakes import EXECUTION, write_files
 
 MISTAKES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent.parent / "data" / "mistakes.toml").read_text("utf-8"))[
     "mistake"
@@ -41,18 +42,22 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {entry.name: Path(entry.path).read_bytes() for entry in os.scandir(folder) if entry.is_file()}
+    """Every file and, without what is in it, every folder but the user's own."""
+    found = [entry for entry in os.scandir(folder) if entry.name != "settings"]
+    return {entry.name: Path(entry.path).read_bytes() if entry.is_file() else b"" for entry in found}
 
 
 def test_there_are_at_least_112() -> None:
     assert len({mistake["line"] for mistake in MISTAKES}) >= 112
 
 
-@pytest.mark.sampled(22)
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["line"][:70])
+@pytest.mark.sampled(90)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake['line'][:70]} {mistake.get('execution', '')}")
 def test_a_mistake_gets_one_sentence_with_the_remedy(
     mistake: dict[str, Any], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if "execution" in mistake:
+        (here / "changed.json").write_text(json.dumps(EXECUTION | mistake["execution"]))
     before = contents(here)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(mistake["line"]))

@@ -57,9 +57,3 @@ def test_the_commands_of_the_page(
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert json.loads(Path(written[-1]).read_text()) == printed
     assert printed["$schema"].endswith("2020-12/schema")
-
-
-def test_what_has_no_schema() -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["schema", "plan"])
-    assert ended.value.code == 2
