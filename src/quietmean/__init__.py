@@ -115,6 +115,13 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("quietmean")
+    if name[:1].isupper() and name not in _PLACES:
+        # A protocol in a folder of its own, or of another distribution.
+        from quietmean.protocols import registry
+
+        for kind in registry().values():
+            if kind.__name__ == name:
+                return kind
     return _imported(name)
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quietmean.core.arrays import Mask
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, registry
+from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.traits import grid_of
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.testing import check_protocol, mixes
+from quietmean.testing import check_protocol, example_execution, mixes
+from quietmean.testing.comparison import assert_same_transcript
+from quietmean.testing.conformance import check_contributors
 from quietmean.testing.strategies import executions, values
 from support.effort import examples
 
@@ -64,3 +71,38 @@ def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: in
     rounded = grid_of(protocol) / 2 * execution.trace.online.sum()
     assert np.abs(releases.vector.sum(axis=0) - injected @ noisy).max() <= 1e-12 * scale * execution.parties + rounded
     np.testing.assert_allclose(releases.weight.sum(), injected @ execution.weights, rtol=1e-12)
+
+
+class OfMachines(CorDPDME):
+    """Nothing but its machines says what is computed."""
+
+    population = Mechanism.population
+
+
+@given(executions("cordp-dme"), st.data(), st.integers(0, 2**16))
+def test_a_protocol_without_a_program_is_traced_and_simulated_by_its_machines(
+    execution: Execution, data: st.DataObject, seed: int
+) -> None:
+    alone = replace(execution, protocol=OfMachines.read(execution.protocol.describe()).resolved(execution.parties))
+    assert_same_transcript(alone.transcript(), execution.transcript(), "machines", "program", 1e-12)
+    private, noise = data.draw(values(execution.parties)), InsecurePopulationNoise(seed, execution.parties)
+    found, expected = alone.run_batch(private, noise), execution.run_batch(private, noise)
+    np.testing.assert_array_equal(found.by, expected.by)
+    np.testing.assert_allclose(found.vector[found.by], expected.vector[found.by], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.weight[found.by], expected.weight[found.by])
+
+
+class Overstated(CorDPDME):
+    """Counts everybody, whatever got lost on the way to the collector."""
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
+        return np.ones(schedule.parties, dtype=np.bool_)
+
+
+def test_who_counts_and_is_not_in_the_result_is_found() -> None:
+    right = example_execution("cordp-dme", 4, sigma_own=1.0, sigma_pair=2.0, aggregator=0)
+    lost = right.with_trace(ExecutionTrace(np.array([[True] * 4, [True, True, False, True]])))
+    check_contributors(lost)
+    wrong = replace(lost, protocol=Overstated.read(lost.protocol.describe()).resolved(4))
+    with pytest.raises(AssertionError, match=r"parties \[2\] count as contributors"):
+        check_contributors(wrong)

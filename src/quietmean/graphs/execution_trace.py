@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
 from quietmean.graphs.schedule import NOBODY, Schedule
 from quietmean.randomness import BitStream, Seed
 
@@ -76,6 +78,13 @@ class ExecutionTrace:
         if not self.online.all():
             _leave_out_absent(arrived.reshape(-1), schedule, self.online[1:].ravel())
         return arrived if self.lost is None else arrived & ~self.lost
+
+    def arrivals(self, schedule: Schedule) -> Callable[[int, PartyId, PartyId], bool]:
+        """Did the message of (round, sender, receiver) arrive?"""
+        rounds, senders, slots = self.delivered(schedule).nonzero()
+        receivers = schedule.neighbours[rounds, senders, slots]
+        arrived = set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
+        return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
 
     def deliveries(self, schedule: Schedule) -> tuple[Mask, Mask]:
         """:meth:`delivered`, and the messages whose arrival their sender knew of when the round ended; both read only."""

@@ -27,10 +27,18 @@ from quietmean.protocols import Mechanism, Releases, get_protocol
 from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
 from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
-from quietmean.protocols.mechanism import assumptions_of, could_have, decoded, fixed_schedule, full_transcript
+from quietmean.protocols.mechanism import (
+    assumptions_of,
+    could_have,
+    decoded,
+    fixed_schedule,
+    full_transcript,
+    run_machines,
+    traced_transcript,
+)
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
-from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
+from quietmean.transcript import LockstepResult, Transcript
 
 if TYPE_CHECKING:
     from quietmean.core.assumptions import Assumption
@@ -132,17 +140,7 @@ class Execution:
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
-        public = self.protocol.traits.releases_are_public
-        traced = trace_machines(
-            self.parties,
-            self.machine,
-            self.trace,
-            self.arrivals(),
-            public_releases=public,
-            overheard=self.protocol.traits.overheard,
-            refusing=self.protocol.traits.refuses_messages,
-        )
-        return self._with_seen(traced)
+        return self._with_seen(traced_transcript(self.protocol, self.schedule, self.trace, self.weights))
 
     def error_variance(self) -> float | None:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
@@ -220,8 +218,7 @@ class Execution:
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
-        machines = [self.machine(party, values[party], noise.party(party)) for party in range(self.parties)]
-        return run_lockstep(machines, self.trace, self.arrivals(), refusing=self.protocol.traits.refuses_messages)
+        return run_machines(self.protocol, self.schedule, self.trace, values, self.weights, noise)
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """Run the batch kernel on values (n, d)."""
@@ -306,10 +303,7 @@ class Execution:
 
     def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
         """Did the message of (round, sender, receiver) arrive?"""
-        delivered = self.trace.delivered(self.schedule)
-        slots, senders = delivered.nonzero(), self.schedule.neighbours
-        arrived = {(int(t) + 1, int(i), int(senders[t, i, slot])) for t, i, slot in zip(*slots, strict=True)}
-        return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
+        return self.trace.arrivals(self.schedule)
 
     def to_json(self) -> dict[str, Any]:
         """The execution file's content (stable format)."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from quietmean.core import lazy
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
+from quietmean.core.assumptions import OVERHEARD, SHARED_KEYS, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure, named
 from quietmean.core.numbers import REAL, Numbers
@@ -22,7 +22,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript
+from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 from quietmean.transcript.numbers import NumericReading, NumericTerms, RealRows, divisible_rows
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -81,11 +81,11 @@ class Closing:
 class Mechanism(Configured, ABC):
     """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
 
-    Who writes one brings ``name`` and ``TRAITS``; ``rounds`` and :meth:`draw_schedule`; :meth:`machine` and :meth:`population`;
-    :meth:`defaults` and :meth:`with_noise`, or a formula for the noise, :meth:`design`; and, for a promise before the start,
-    :meth:`worst_coalition` and :meth:`a_priori`. All else has a default. Every value that a method takes is replaced by another
-    at L2 distance <= ``sensitivity`` at most; trusted parties do not collude; ``delta`` is where epsilon will be read. Arrays of
-    parties have shape (n,), values (n, d).
+    Who writes one brings ``name`` and ``TRAITS``; ``rounds`` and :meth:`draw_schedule`; :meth:`machine`, and where machines in
+    step are too slow :meth:`population`; :meth:`defaults` and :meth:`with_noise`, or a formula for the noise, :meth:`design`;
+    and, for a promise before the start, :meth:`worst_coalition` and :meth:`a_priori`. All else has a default. Every value that
+    a method takes is replaced by another at L2 distance <= ``sensitivity`` at most; trusted parties do not collude; ``delta``
+    is where epsilon will be read. Arrays of parties have shape (n,), values (n, d).
     """
 
     name: ClassVar[str]
@@ -155,15 +155,17 @@ class Mechanism(Configured, ABC):
     def population(
         self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
     ) -> Results[Rows]:
-        """All parties at once, linear; without it a protocol defines :meth:`transcript` and :meth:`batch`."""
-        raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
+        """All parties at once, linear and fast; a protocol without it is traced and simulated through its machines."""
+        raise TypeError(f"{self.name} has no population program: its machines are all there is")
 
     def numbers(self) -> Numbers:
         """What values and noise are, for the machines and for the population program alike."""
         return REAL
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """The program with symbols: equal to the traced one, or with the same privacy loss."""
+        """The program with symbols: equal to the traced one, or with the same privacy loss. Without a program the traced one."""
+        if not _has_program(self):
+            return traced_transcript(self, schedule, trace, np.ones(schedule.parties))
         return program_transcript(self, schedule, trace)
 
     def batch(
@@ -171,6 +173,8 @@ class Mechanism(Configured, ABC):
     ) -> Releases:
         """The program with numbers: equal to the machines on the same noise, up to rounding. Raises :class:`InputError`."""
         self.TRAITS.inputs.check(self, values)
+        if not _has_program(self):
+            return released_by_machines(self, schedule, trace, values, weights, noise)
         # What is passed on is divided and rounded as the machines do it.
         arithmetic = (divisible_rows if self.traits.transfers_mass else RealRows)(self.numbers())
         reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
@@ -256,6 +260,44 @@ def mixing_messages(protocol: Mechanism, parties: int, dimension: int) -> float:
     )
 
 
+def _has_program(protocol: Mechanism) -> bool:
+    return type(protocol).population is not Mechanism.population
+
+
+def traced_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> Transcript:
+    """The transcript traced through the party machines."""
+    return trace_machines(
+        schedule.parties,
+        lambda party, value, noise: protocol.machine(schedule, party, value, float(weights[party]), noise),
+        trace,
+        trace.arrivals(schedule),
+        public_releases=protocol.traits.releases_are_public,
+        overheard=protocol.traits.overheard,
+        refusing=protocol.traits.refuses_messages,
+    )
+
+
+def run_machines(
+    protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
+) -> LockstepResult:
+    """Run the party machines in step on values (n, d)."""
+    machines = [
+        protocol.machine(schedule, party, values[party], float(weights[party]), noise.party(party))
+        for party in range(len(values))
+    ]
+    return run_lockstep(machines, trace, trace.arrivals(schedule), refusing=protocol.traits.refuses_messages)
+
+
+def released_by_machines(
+    protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
+) -> Releases:
+    """What the party machines release, run in step."""
+    vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
+    for party, release in run_machines(protocol, schedule, trace, values, weights, noise).releases.items():
+        vector[party], weight[party], by[party] = release.vector, release.weight, True
+    return Releases(vector, weight, by)
+
+
 def full_transcript(protocol: Mechanism, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
     """The transcript equal to the traced one, also where a protocol's own leaves out what follows from the rest."""
     if protocol.traits.transcript_is_full:
@@ -308,4 +350,5 @@ def assumptions_of(protocol: Mechanism) -> tuple[Assumption, ...]:
     traits = protocol.traits
     channels = (OVERHEARD,) if protocol.rounds > 1 and traits.overheard else ()
     silent = (SILENT_WITH_GOSSIP,) if traits.transfers_mass else ()
-    return with_own(*channels, *silent, *traits.assumptions)
+    shared = (SHARED_KEYS,) if traits.shares_noise else ()
+    return with_own(*channels, *silent, *traits.assumptions, *shared)

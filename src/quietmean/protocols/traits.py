@@ -223,14 +223,14 @@ class Traits:
 
     ``releases_are_public``: if false, every party computes a result for itself. ``tolerates_dropouts``: parties may drop out
     permanently without being exposed; if false, it is planned only if it is named. ``batchable``: independent executions may be
-    run as one large one; false where party numbers carry roles.
+    run as one large one; false where party numbers carry roles, as they do where some party is ``collector`` or ``trusted``.
 
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
     ``refuses_messages``: a party may stop accepting messages of its schedule; if false, it must expect all of them.
     ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``overheard``: messages after the first round are sent over open channels, so that every party is assumed to know them.
-    ``ignores_unused``: what receivers saw and did not use tells nothing more. ``shares_noise``: pairs draw the same noise, from
-    keys that they agreed on before. ``agrees_on_keys``: messages carry keys of X25519, through one of the parties.
+    ``ignores_unused``: what receivers saw and did not use tells nothing more. ``shares_noise``: pairs draw the same noise,
+    from keys that they agreed on before. ``agrees_on_keys``: messages carry keys of X25519, through one of the parties.
     ``deals_value``: a machine needs its value for its first step alone, and has a method ``forget_value`` for when that is
     durable. ``by_file``: a release follows from a party's value, its noise and the parties' keys alone: a file can carry it.
     ``grid``: the step of the public grid of all vectors that are sent or released, by the protocol; 0 for float64.
@@ -307,6 +307,11 @@ class Traits:
     gate: ReleaseGate | None = None
     attack: Attack = Attack()
     checks: Checks = Checks()
+
+    @property
+    def stackable(self) -> bool:
+        """Whether independent executions may be run as one large one: no party number carries a role."""
+        return self.batchable and not self.indispensable
 
     @property
     def indispensable(self) -> frozenset[PartyId]:

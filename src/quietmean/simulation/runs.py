@@ -239,7 +239,7 @@ def _stack_execution(
     plan: Plan, schedules: list[Schedule], traces: list[ExecutionTrace], values: Vector, seed: Seed
 ) -> tuple[Vector, Array, Mask]:
     parties = plan.target.parties
-    if not plan.protocol.traits.batchable:
+    if not plan.protocol.traits.stackable:
         results = []
         for run, (schedule, trace) in enumerate(zip(schedules, traces, strict=True)):
             noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)

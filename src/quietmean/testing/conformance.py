@@ -45,6 +45,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     if execution.protocol.traits.linear:
         check_transcript(execution)
         check_weights(execution)
+        check_contributors(execution)
     check_batch(execution, values, seed)
     check_restarts(execution, values, seed)
     if mixes(execution):
@@ -80,6 +81,18 @@ def check_file(execution: Execution) -> None:
 def check_transcript(execution: Execution) -> None:
     """The program read with symbols equals the transcript traced through the machines: what is sent, to whom, which noise."""
     assert_same_transcript(execution.full_transcript(), execution.traced_transcript(), "program", "traced", TOLERANCE)
+
+
+def check_contributors(execution: Execution) -> None:
+    """The value of every party that counts as a contributor is in what was released, if anything was."""
+    transcript = execution.transcript()
+    if not transcript.released.any():
+        return
+    solved = np.linalg.solve(np.eye(transcript.messages) - transcript.dependence.toarray(), transcript.values.toarray())
+    missing = execution.contributors() & ~solved[transcript.released].any(axis=0)
+    assert not missing.any(), (
+        f"parties {np.flatnonzero(missing).tolist()} count as contributors, and nothing of theirs is released"
+    )
 
 
 def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:

@@ -106,7 +106,6 @@ class CentralDP(DiscreteNoise, Mechanism):
             "the curator, who sees every value"
         ),
         trust="the curator sees every value",
-        batchable=False,
         can_draw=lambda protocol, drawn: drawn.to_lists() == [to_collector(drawn.parties, protocol.aggregator)],
         exposed=True,
         grid=step_of,

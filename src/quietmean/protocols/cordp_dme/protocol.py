@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.assumptions import SHARED_KEYS
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Ball, Box, InputDomain
@@ -142,7 +141,6 @@ class CorDPDME(CordpDmeParameters, Mechanism):
         keeps_target=True,
         batchable=False,
         shares_noise=True,
-        assumptions=(SHARED_KEYS,),
         checks=Checks(own_release_variance=_own_variance, released_variance=_released_variance),
         unpromised_if_read="its messages go to a collector, and what each alone would tell is not planned for",
         grid=step_of,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
+from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
@@ -120,13 +120,13 @@ class GOPA(GopaParameters, Mechanism):
     def traits(self) -> Traits:
         if self.aggregator is None:
             # Of a party that published and then left, the number of partners that it shared noise with is not known.
-            return replace(self.TRAITS, refunds=False, already_public=_PUBLISHED, assumptions=(SHARED_KEYS, _SILENT))
+            return replace(self.TRAITS, refunds=False, already_public=_PUBLISHED, assumptions=(_SILENT,))
         sentence = f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
         return replace(
             with_collector(self.TRAITS, self.aggregator),
             keeps_target=False,
             promising_options="without aggregator",
-            assumptions=(Assumption(Key.AGGREGATOR, sentence), SHARED_KEYS),
+            assumptions=(Assumption(Key.AGGREGATOR, sentence),),
         )
 
     @property

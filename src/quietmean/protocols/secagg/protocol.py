@@ -90,7 +90,6 @@ class SecAgg(SecAggParameters, Mechanism):
         linear=False,
         unpromised_if_read="its claim takes for granted that nobody reads shares of keys",
         hides_counts=False,
-        batchable=False,
         # Schedules of all rounds, to everybody.
         planning_cost=PlanningCost(numbers=10.0),
         checks=Checks(rounding_step=_rounding_step, unnoticed=(WRAPS,)),

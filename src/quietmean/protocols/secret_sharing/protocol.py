@@ -11,18 +11,18 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
-from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, filled, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import Edges, diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.fields import EDGES_ARE_MADE
-from quietmean.protocols.mechanism import Closing, Mechanism, Releases
+from quietmean.protocols.mechanism import Closing, Mechanism
 from quietmean.protocols.secret_sharing.party import STEP_BITS, SecretSharingParameters, SecretSharingParty, SecretSharingState
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import AcceptedValues, Checks, Traits, Volume
 from quietmean.randomness import Seed
-from quietmean.transcript import Transcript, TranscriptBuilder, run_lockstep
+from quietmean.transcript import Transcript, TranscriptBuilder
 
 
 def masked_values(edges: Edges, reach: float, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
@@ -151,23 +151,6 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
         """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
         return 0.0 if self.contributors(schedule, trace).all() else math.inf
-
-    def batch(
-        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: Array, noise: PopulationNoise
-    ) -> Releases:
-        # Exact integers have no faster kernel than the machines themselves.
-        parties = range(self.parties)
-        machines = [self.machine(schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
-        delivered = trace.delivered(schedule)
-
-        def arrives(round_: int, sender: PartyId, receiver: PartyId) -> bool:
-            return bool((delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any())
-
-        done = run_lockstep(machines, trace, arrives)
-        vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
-        for party, release in done.releases.items():
-            vector[party], weight[party], by[party] = release.vector, release.weight, True
-        return Releases(vector, weight, by)
 
 
 def most_units(target: Target) -> float:
