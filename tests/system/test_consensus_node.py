@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
-from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.node.local import Kill
 from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
@@ -23,6 +23,7 @@ from quietmean.protocols.consensus.protocol import HELD_BACK
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
+from support.processes import run_processes
 
 # Beyond it no normal value lies.
 _LARGEST = 8.0
@@ -39,8 +40,7 @@ def make_values(parties: int, dimension: int) -> Vector:
     return BitStream(insecure_seed(5, "values")).standard_normal((parties, dimension))
 
 
-def run(plan: Plan, values: Vector, directory: Path, kills: list[Kill] | None = None) -> LocalOutcome:
-    return asyncio.run(run_local(plan, values, directory / "run", round_timeout=10.0, gone_timeout=0.5, kills=kills or []))
+run = partial(run_processes, round_timeout=10.0)
 
 
 def consensus_of(plan: Plan) -> Consensus:

@@ -22,6 +22,7 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecureSilentPopulation
+from support.processes import run_processes
 
 # Longer than anybody is away: every wait ends because what was waited for has come.
 ROUND_TIMEOUT = 20.0
@@ -129,26 +130,8 @@ def test_crashes_at_arbitrary_moments_lose_and_double_nothing(tmp_path: Path, se
         assert_mass_is_right(result, values)
 
 
-def run_processes(
-    tmp_path: Path,
-    plan: Plan,
-    values: Vector,
-    kills: list[Kill],
-    round_timeout: float = ROUND_TIMEOUT,
-    gone_timeout: float | None = None,
-) -> LocalOutcome:
-    """Nobody who runs is late on a slow machine either; who is gone is missed after a probe, a quarter of ``round_timeout``."""
-    return asyncio.run(
-        run_local(
-            plan,
-            values,
-            tmp_path / "run",
-            round_timeout=round_timeout,
-            start_timeout=120.0,
-            gone_timeout=gone_timeout,
-            kills=kills,
-        )
-    )
+# Nobody who runs is late on a slow machine either; who is gone is missed after a probe, a quarter of the time-out.
+PROBED: dict[str, Any] = {"round_timeout": ROUND_TIMEOUT, "gone_timeout": None}
 
 
 def assert_all_but_2_finish(outcome: LocalOutcome, values: Vector, killed: list[PartyId], last_seen: int) -> None:
@@ -172,14 +155,14 @@ def assert_all_but_2_finish(outcome: LocalOutcome, values: Vector, killed: list[
 def test_a_real_process_that_dies_for_good(tmp_path: Path) -> None:
     values = make_values(6)
     plan = make_plan(6, 6, sigma_delta=0.0)
-    outcome = run_processes(tmp_path, plan, values, [Kill(2, 3)], round_timeout=4.0, gone_timeout=0.5)
+    outcome = run_processes(plan, values, tmp_path, [Kill(2, 3)], round_timeout=4.0)
     # In round 3, at whose beginning it was killed, it may have seen something.
     assert_all_but_2_finish(outcome, values, [2], last_seen=3)
 
 
 def test_a_real_process_that_dies_and_comes_back(tmp_path: Path) -> None:
     values = make_values(6)
-    outcome = run_processes(tmp_path, make_plan(6, 6, sigma_delta=0.7), values, [Kill(4, 4, restart_after=0.3)])
+    outcome = run_processes(make_plan(6, 6, sigma_delta=0.7), values, tmp_path, [Kill(4, 4, restart_after=0.3)], **PROBED)
     assert outcome.killed == (4,)
     assert outcome.failures == {}
     assert sorted(outcome.results) == [0, 1, 2, 3, 4, 5]
@@ -194,7 +177,7 @@ def test_a_real_process_that_dies_and_comes_back(tmp_path: Path) -> None:
 def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
     values = make_values(6)
     kills = [Kill(2, 3), Kill(4, 4, restart_after=0.3)]
-    outcome = run_processes(tmp_path, make_plan(6, 6, sigma_delta=0.0), values, kills)
+    outcome = run_processes(make_plan(6, 6, sigma_delta=0.0), values, tmp_path, kills, **PROBED)
     # What comes before its round is kept in memory, so it was lost with the first process of party 4. The second one never hears
     # of party 2, and cannot know how far that went before it left: it counts as seen all that party 2 would have sent, with its
     # release. None of it is in a total.
@@ -207,7 +190,7 @@ def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
     parties, rounds = 4, 60
     values = make_values(parties)
     plan = make_plan(parties, rounds, sigma_delta=0.7)
-    outcome = run_processes(tmp_path, plan, values, [Kill(1, 2, restart_after=2.5)], round_timeout=4.0, gone_timeout=0.2)
+    outcome = run_processes(plan, values, tmp_path, [Kill(1, 2, restart_after=2.5)], round_timeout=4.0, gone_timeout=0.2)
     assert outcome.failures == {}
     for result in outcome.results.values():
         online = result.execution.trace.online
@@ -220,9 +203,7 @@ def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
 def test_a_local_run_leaves_its_files_to_the_owner_only(tmp_path: Path) -> None:
     events: list[tuple[str, dict[str, Any]]] = []
     plan = make_plan(2, 2, sigma_delta=0.7)
-    outcome = asyncio.run(
-        run_local(plan, make_values(2), tmp_path / "run", report=lambda name, event: events.append((name, event)))
-    )
+    outcome = run_processes(plan, make_values(2), tmp_path, report=lambda name, event: events.append((name, event)), **PROBED)
     np.testing.assert_allclose(outcome.results[0].mean, make_values(2).mean(axis=0), rtol=1e-9)
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "run" / "party-0.settings.json").stat().st_mode) == 0o600

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.node.local import Kill, LocalOutcome
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import Candidate
@@ -18,6 +16,7 @@ from quietmean.protocols.mechanism import mixing_messages
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
+from support.processes import require_agreement, run_processes
 
 
 def plan_of(parties: int, dimension: int, dropouts: float = 0.2) -> Plan:
@@ -33,30 +32,17 @@ def values_of(plan: Plan) -> Vector:
 
 
 def run(plan: Plan, directory: Path, kills: list[Kill], round_timeout: float = 6.0) -> LocalOutcome:
-    local = run_local(
-        plan,
-        values_of(plan),
-        directory / "run",
-        round_timeout=round_timeout,
-        gone_timeout=round_timeout / 4,
-        start_timeout=300.0,
-        kills=kills,
-    )
-    return asyncio.run(local)
+    waits = {"round_timeout": round_timeout, "gone_timeout": round_timeout / 4}
+    return run_processes(plan, values_of(plan), directory, kills, **waits)
 
 
 def check(plan: Plan, outcome: LocalOutcome, gone: set[PartyId]) -> None:
     """All that stay have the same sum, over the inputs that their receipts state, as far off as the plan says."""
     protocol, values = plan.protocol, values_of(plan)
     assert isinstance(protocol, PackedSharing)
-    assert outcome.failures == {}
-    assert sorted(outcome.results) == sorted(set(range(plan.target.parties)) - gone)
-    first = next(iter(outcome.results.values()))
+    first = require_agreement(outcome, set(range(plan.target.parties)) - gone)
     inputs = first.execution.contributors().nonzero()[0].tolist()
     assert len(inputs) >= protocol.minimum
-    for result in outcome.results.values():
-        np.testing.assert_array_equal(result.total_vector, first.total_vector)
-        assert result.execution.contributors().nonzero()[0].tolist() == inputs
     errors = (first.total_vector - values[inputs].sum(axis=0)) / math.sqrt(len(inputs) * protocol.sigma**2)
     # Rounding adds less than 10 % to the variance: the mean of so many squares is within 6 standard errors of that.
     assert (errors**2).mean() < 1.1 * (1 + 6 * math.sqrt(2 / errors.size))
