@@ -57,18 +57,13 @@ def unfinished(execution: Execution, size: int) -> Iterator[Array]:
     return (bound(execution, size, effort) for effort in (0.0, 2e7))
 
 
-def test_never_below_any_coalition() -> None:
-    assert attack(30, SEED) >= 1 - TOLERANCE
-
-
-@pytest.mark.slow
-def test_never_below_any_coalition_of_ten_thousand_executions() -> None:
-    assert attack(10_000, SEED + 1) >= 1 - TOLERANCE
-
-
-@pytest.mark.slow
-def test_never_below_any_coalition_that_is_tried_of_up_to_forty_parties() -> None:
-    assert attack(40, SEED + 2, (14, 40)) >= 1 - TOLERANCE
+@pytest.mark.parametrize(
+    "histories",
+    [(30, SEED), *(pytest.param(one, marks=pytest.mark.slow) for one in ((10_000, SEED + 1), (40, SEED + 2, (14, 40))))],
+    ids=["a few", "ten thousand", "up to forty parties"],
+)
+def test_never_below_any_coalition(histories: Any) -> None:
+    assert attack(*histories) >= 1 - TOLERANCE
 
 
 @pytest.mark.parametrize("schedule", ["uniform", "circulant"])

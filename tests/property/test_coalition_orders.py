@@ -43,18 +43,9 @@ def attack(number: int, seed: int, sizes: tuple[int, int] = (6, 13)) -> float:
 
 
 @pytest.mark.slow
-def test_never_below_any_coalition() -> None:
-    assert attack(40, SEED) >= 1 - TOLERANCE
-
-
-@pytest.mark.slow
-def test_never_below_any_coalition_of_ten_thousand_executions() -> None:
-    assert attack(10_000, SEED + 1) >= 1 - TOLERANCE
-
-
-@pytest.mark.slow
-def test_never_below_any_coalition_that_is_tried_of_up_to_forty_parties() -> None:
-    assert attack(40, SEED + 2, (14, 40)) >= 1 - TOLERANCE
+@pytest.mark.parametrize("histories", [(10_000, SEED + 1), (40, SEED + 2, (14, 40))], ids=["ten thousand", "up to forty parties"])
+def test_never_below_any_coalition(histories: Any) -> None:
+    assert attack(*histories) >= 1 - TOLERANCE
 
 
 def test_groups_that_share_a_party_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,13 +119,9 @@ def histories(seeds: range) -> None:
                 raise
 
 
-def test_a_few_histories_end_with_one_result() -> None:
-    histories(range(4))
-
-
-@pytest.mark.slow
-def test_many_histories_end_with_one_result() -> None:
-    histories(range(100, 130))
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(100, 130), marks=pytest.mark.slow)])
+def test_histories_end_with_one_result(seeds: range) -> None:
+    histories(seeds)
 
 
 def test_who_comes_late_is_told_that_the_others_started_without_it(tmp_path: Path) -> None:

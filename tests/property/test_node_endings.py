@@ -283,13 +283,9 @@ def whoever_leaves(seed: int, fault_plans: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_record_errs_on_the_safe_side() -> None:
-    whoever_leaves(seed=1, fault_plans=25)
-
-
-@pytest.mark.slow
-def test_the_record_errs_on_the_safe_side_in_many_stories() -> None:
-    whoever_leaves(seed=2, fault_plans=100)
+@pytest.mark.parametrize(("seed", "fault_plans"), [(1, 25), (2, 100)])
+def test_the_record_errs_on_the_safe_side(seed: int, fault_plans: int) -> None:
+    whoever_leaves(seed=seed, fault_plans=fault_plans)
 
 
 # --- cut off until the end --------------------------------------------------------------------------------------------------

@@ -85,22 +85,13 @@ def assert_faultless(plan: Plan, outcome: FaultOutcome) -> None:
         np.testing.assert_allclose(result.mean, values_of(parties, dimension).mean(axis=0), rtol=0, atol=1e-12)
 
 
-def test_the_invariant_under_any_faults() -> None:
-    anything_may_happen(40)
+@pytest.mark.parametrize("examples", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_invariant_under_any_faults(examples: int) -> None:
+    anything_may_happen(examples)
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_if_all_return_in_time() -> None:
-    nothing_lasts(40)
-
-
-@pytest.mark.slow
-def test_the_invariant_under_a_thousand_fault_plans() -> None:
-    anything_may_happen(1000)
-
-
-@pytest.mark.slow
-def test_nothing_is_lost_in_hundreds_of_short_stories() -> None:
     nothing_lasts(500)
 
 

@@ -94,19 +94,9 @@ def anything_may_happen(examples: int, parties: int, most: int, colluding: int =
 
 
 @pytest.mark.slow
-def test_nothing_beyond_the_target_is_published_whatever_happens() -> None:
-    anything_may_happen(40, 3, 6)
-
-
-@pytest.mark.slow
-def test_nothing_beyond_the_target_is_published_against_two_colluders() -> None:
-    anything_may_happen(20, 5, 8, colluding=2)
-
-
-@pytest.mark.slow
-def test_nothing_beyond_the_target_is_published_in_hundreds_of_stories() -> None:
-    anything_may_happen(400, 3, 7)
-    anything_may_happen(80, 8, 12, colluding=2)
+@pytest.mark.parametrize(("examples", "parties", "most", "colluding"), [(20, 5, 8, 2), (400, 3, 7, 1), (80, 8, 12, 2)])
+def test_nothing_beyond_the_target_is_published_whatever_happens(examples: int, parties: int, most: int, colluding: int) -> None:
+    anything_may_happen(examples, parties, most, colluding)
 
 
 # --- the attacks that the design is an answer to ----------------------------------------------------------------------------

@@ -32,6 +32,7 @@ SOME = (
     ("same", 0.08, CountVisibility.PUBLIC),
     ("empty", 0.0, CountVisibility.PUBLIC),
 )
+EVERY = tuple(itertools.product(TABLES, NOISES, CountVisibility))
 
 
 def answers(text: str, table: str, noise: float, draws: int, count: CountVisibility) -> Iterator[Answer]:
@@ -56,16 +57,10 @@ def found(text: str, draws: int, cases: Iterable[tuple[str, float, CountVisibili
     ]
 
 
+@pytest.mark.parametrize(("draws", "cases"), [(1, SOME), pytest.param(12, EVERY, marks=pytest.mark.slow)], ids=["some", "every"])
 @pytest.mark.parametrize("text", [one.text for one in KINDS])
-def test_nothing_is_impossible(text: str) -> None:
-    faults = found(text, 1, SOME)
-    assert not faults, f"{len(faults)}: " + "; ".join(faults[:5])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [one.text for one in KINDS])
-def test_nothing_is_impossible_in_many_studies(text: str) -> None:
-    faults = found(text, 12, itertools.product(TABLES, NOISES, CountVisibility))
+def test_nothing_is_impossible(text: str, draws: int, cases: Iterable[tuple[str, float, CountVisibility]]) -> None:
+    faults = found(text, draws, cases)
     assert not faults, f"{len(faults)}: " + "; ".join(faults[:5])
 
 

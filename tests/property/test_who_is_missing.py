@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,16 +110,17 @@ def faults(text: str, where: bool, cases: Iterable[tuple[CountVisibility, str]])
 CASES = [(text, where) for text, one in KINDS.items() for where in (False, True) if not (where and one.name == "meta-analysis")]
 
 
+@pytest.mark.parametrize(
+    "studies",
+    [
+        ((CountVisibility.PUBLIC, TOLD), (CountVisibility.PRIVATE, ALONE)),
+        pytest.param(tuple(itertools.product(CountVisibility, BESIDE)), marks=pytest.mark.slow),
+    ],
+    ids=["usual", "beside others"],
+)
 @pytest.mark.parametrize(("text", "where"), CASES)
-def test_each_number_of_records_is_theirs_or_unknown(text: str, where: bool) -> None:
-    found = faults(text, where, [(CountVisibility.PUBLIC, TOLD), (CountVisibility.PRIVATE, ALONE)])
-    assert not found, f"{len(found)}: " + "; ".join(found[:6])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("text", "where"), CASES)
-def test_each_number_of_records_is_theirs_or_unknown_beside_others(text: str, where: bool) -> None:
-    found = faults(text, where, itertools.product(CountVisibility, BESIDE))
+def test_each_number_of_records_is_theirs_or_unknown(text: str, where: bool, studies: Any) -> None:
+    found = faults(text, where, studies)
     assert not found, f"{len(found)}: " + "; ".join(found[:6])
 
 

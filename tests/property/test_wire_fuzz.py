@@ -236,14 +236,11 @@ def run_fuzz(seed: int, cases: int) -> None:
         assert outcomes[form] > 0
 
 
-def test_twenty_thousand_cases() -> None:
-    run_fuzz(seed=1, cases=20_000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 4))
-def test_a_million_cases(seed: int) -> None:
-    run_fuzz(seed, 1_000_000)
+@pytest.mark.parametrize(
+    ("seed", "cases"), [(1, 20_000), *(pytest.param(seed, 10**6, marks=pytest.mark.slow) for seed in (2, 3))]
+)
+def test_cases_at_random(seed: int, cases: int) -> None:
+    run_fuzz(seed, cases)
 
 
 def test_no_case_costs_more_memory_than_a_few_times_its_size() -> None:

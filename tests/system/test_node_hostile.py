@@ -387,10 +387,6 @@ def test_the_list_of_refusals_is_bounded_and_safe_to_print() -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, handshakes=20, floods=400, half_open=5)
-
-
-@pytest.mark.slow
-def test_many_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, handshakes=100, floods=20_000, half_open=100)
+@pytest.mark.parametrize("attacks", [(20, 400, 5), pytest.param((100, 20_000, 100), marks=pytest.mark.slow)])
+def test_attacks_cost_a_bounded_amount(tmp_path: Path, attacks: tuple[int, int, int]) -> None:
+    besiege(tmp_path, *attacks)

@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError, NotStarted
 from quietmean.ledger import Account, Ledger
 from quietmean.sessions.receipt import certified
 from support.rosters import on_this_machine, write_roster
-from support.sessions import account_of, endings, receipt_of, together
+from support.sessions import account_of, endings, receipt_of
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 D = 6
@@ -133,15 +133,6 @@ def test_four_have_all_rounds_where_the_fifth_comes_late(protocol: str) -> None:
     fewer["start"]["members"] = there[:3]
     with pytest.raises(InputError, match="may not start with so many parties"):
         certified(fewer)
-
-
-@pytest.mark.slow
-def test_all_start_at_once_when_all_are_there() -> None:
-    asked = terms(3600.0)
-    results = together(lambda name: all_rounds(name, asked), NAMES)
-    assert all(one == results[0] for one in results)
-    assert receipt("eve")["start"]["not_in_at_start"] == []
-    assert certified(receipt("eve"))["rounds"] == {"agreed": ROUNDS, "begun": ROUNDS}
 
 
 def test_too_few_end_cleanly_and_nothing_is_charged() -> None:
