@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 import support.postgresql
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Workload, parse_statistic, read_text
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.isolated import GroupedFrame
 from support.engines import spark_session
 from support.odd_cells import CELLS, COLUMNS, USUAL, arrow_table
+from support.workloads import workload_of
 
 TABLES, SOME = 300, 8
 STEP = 2.0**-20
@@ -35,7 +34,7 @@ TEXTS = (
     "histogram(share, bins=4)",
     "mean(age, where=visits >= 3)",
 )
-WORKLOAD = Workload(COLUMNS, tuple(parse_statistic(read_text(text)) for text in TEXTS), PrivacyUnit.RECORD)
+WORKLOAD = workload_of(COLUMNS, *TEXTS)
 # Zeros of both signs, and what is nearly an edge.
 ALSO = [-0.0, 0.0, 61.5, 61.50000000000001, 61.49999999999999, 2**53 + 1, -9.0, 9999, None]
 

@@ -15,14 +15,14 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 from quietmean.studies.data import read_columns, text_files, text_records
 from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.isolated import GroupedFrame
+from support.workloads import workload_of
 
 COLUMNS = Columns([Column(name="age", low=0, high=110), Column(name="arm", levels=("a", "b"))])
-WORKLOAD = Workload(COLUMNS, (parse_statistic(read_text("group-means(age, by=arm)")),), PrivacyUnit.RECORD)
+WORKLOAD = workload_of(COLUMNS, "group-means(age, by=arm)")
 NAMES = ("age", "arm", "note")
 NOTES = ["", "x", "two words", "one\nand two", "one\r\nand two", "one\rand two", 'said "so"', "x, y"]
 ENDS = ("\n", "\r\n", "\r")

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.party import Message, PartyId
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.statistics import Column, Columns, Encoded, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Encoded, Workload
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.transcript import run_lockstep
 from support.effort import examples
 from support.every_kind import with_every_kind
+from support.workloads import workload_of
 
 Array = NDArray[np.float64]
 COLUMNS = Columns(
@@ -59,10 +59,6 @@ TEXTS = list(dict.fromkeys([*MORE, *with_every_kind([], COLUMNS)]))
 PLACES = len(COLUMNS)
 
 
-def workload_of(texts: list[str]) -> Workload:
-    return Workload(COLUMNS, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
-
-
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Array, Array]:
     """Records, and the same with one cell emptied that was not empty."""
@@ -82,7 +78,7 @@ def tables(draw: st.DrawFn) -> tuple[Array, Array]:
 @settings(max_examples=examples(60))
 @given(texts=st.lists(st.sampled_from(TEXTS), min_size=1, max_size=4, unique=True), pair=tables())
 def test_only_the_vector_moves_and_no_farther_than_the_sensitivity(texts: list[str], pair: tuple[Array, Array]) -> None:
-    workload = workload_of(texts)
+    workload = workload_of(COLUMNS, *texts)
     for step in (0.0, 2.0**-12):
         before, after = (workload.encode(table, step=step) for table in pair)
         assert before.weight == after.weight == len(pair[0])
@@ -92,7 +88,7 @@ def test_only_the_vector_moves_and_no_farther_than_the_sensitivity(texts: list[s
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_each_statistic_with_every_cell_emptied_in_turn(text: str) -> None:
-    workload = workload_of([text])
+    workload = workload_of(COLUMNS, *[text])
     full = np.array([[20.0, 15.0, 0.0, 0.0, 1.0, 0.2], [100.0, 60.0, 1.0, 2.0, 0.0, 1.0], [55.0, 30.0, 1.0, 1.0, 1.0, 0.7]])
     before = workload.encode(full)
     for place in np.ndindex(full.shape):

@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
 from support.effort import examples
+from support.workloads import exact_of, workload_of
 
 Array = NDArray[np.float64]
 CUTS: tuple[dict[str, object], ...] = ({}, {"scale": "log"}, {"whole": True}, {"edges": (0, 3, 10, 11, 60)}, {"edges": (5, 20)})
@@ -18,9 +18,7 @@ CLOSE = 1e-9
 
 
 def answer(columns: list[Column], text: str, records: Array) -> Estimates:
-    workload = Workload(Columns(columns), (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(records)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload_of(Columns(columns), text), records)
 
 
 @st.composite

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.grouped import records_of
 from quietmean.studies.data.isolated import GroupedFrame
 from quietmean.studies.data.spellings import Numerals, date_of
 from support.odd_cells import WRITERS, Writer, arrow_table, read_files_in_this_process
+from support.workloads import workload_of
 
 NAN = np.nan
 LAST_OF_JANUARY, FIFTH_OF_MARCH = 30.0, 64.0
@@ -299,7 +299,7 @@ ENGINES: dict[str, Callable[[pa.Table], Any]] = {
 )
 def test_engines_that_count_groups_read_the_same(engine: str, column: Column, statistic: str, spellings: list[str]) -> None:
     columns, table = Columns([column]), arrow_table({column.name: spellings})
-    workload = Workload(columns, (parse_statistic(read_text(statistic)),), PrivacyUnit.RECORD)
+    workload = workload_of(columns, statistic)
     groups = workload.encode(records_of(GroupedFrame(ENGINES[engine](table)), columns, lambda sentence: None), step=2.0**-20)
     rows = workload.encode(read_columns(table, columns), step=2.0**-20)
     assert groups.vector.tobytes() == rows.vector.tobytes()

@@ -20,6 +20,7 @@ from quietmean.statistics.survival_curve import Curve, TimeBins
 from quietmean.testing import check_statistic
 from support.every_kind import with_every_kind
 from support.json_documents import faults
+from support.workloads import exact_of
 
 Array = NDArray[np.float64]
 
@@ -119,8 +120,7 @@ def statistic(text: str) -> Statistic:
 def exact(text: str, records: Array = RECORDS, unit: PrivacyUnit = PrivacyUnit.RECORD) -> Estimates:
     """The estimates without noise."""
     workload = Workload(COLUMNS, (statistic(text),), unit)
-    encoded = workload.encode(records)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload, records)
 
 
 @pytest.mark.sampled(1)
@@ -461,8 +461,7 @@ def test_curves_without_noise_are_kaplan_meiers() -> None:
     columns = Columns([time, Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
     records = np.column_stack([times, (times <= 10).astype(float), arm])
     workload = Workload(columns, (statistic("survival(t, e, by=arm, horizon=10, bins=10)"),), PrivacyUnit.RECORD)
-    encoded = workload.encode(records)
-    found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    found = exact_of(workload, records)
     assert [flag.code for flag in found.flags] == ["not-reached"]
     samples = []
     for place in (0, 1):

@@ -23,10 +23,11 @@ from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness.insecure import insecure_seed
-from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic
 from quietmean.statistics.conditions import RowCondition
 from quietmean.testing import check_statistic, theorem41
 from quietmean.testing.examples import certificate_of
+from support.workloads import exact_of, workload_of
 
 # -- The solver by rounds and the iterative bounds against the sparse solver and against Theorem 4.1, on random executions.
 CASES, BLOCKS = 240, 8
@@ -225,8 +226,7 @@ def asked(text: str, condition: str = CONDITION) -> Statistic:
 
 def answer(one: Statistic, records: Array, columns: Columns = INDICATED) -> Estimates:
     workload = Workload(columns, (one,), PrivacyUnit.RECORD)
-    encoded = workload.encode(records)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload, records)
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
@@ -340,7 +340,7 @@ DAY, BP, YEARS, STAGE, GRADE, TREATED = ROWS.T
     ],
 )
 def test_what_a_condition_means(text: str, holds: NDArray[np.bool_]) -> None:
-    workload = Workload(DATED, (parse_statistic(read_text(f"mean(age, where={text})")),), PrivacyUnit.RECORD)
+    workload = workload_of(DATED, f"mean(age, where={text})")
     np.testing.assert_array_equal(RowCondition(text).holds(DATED, workload.inside(ROWS)), holds)
 
 

@@ -13,8 +13,8 @@ from scipy import stats
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from statsmodels.stats.anova import anova_lm
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
+from support.workloads import exact_of, workload_of
 
 Array = NDArray[np.float64]
 DATA = ["breast cancer", "diabetes", "wine"]
@@ -39,9 +39,7 @@ def pair(name: str) -> Array:
 
 
 def exact(text: str, given: Array) -> Estimates:
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(given)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload_of(COLUMNS, text), given)
 
 
 def complete(name: str) -> Array:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.party import Vector
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.mutual_information import (
@@ -25,10 +24,11 @@ from quietmean.protocols.consensus.error import cumulative_leakage, honest_compo
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 from quietmean.statistics.block_summary import Summary
 from quietmean.studies.agreement.study import StudyTerms
 from support.programs import ROOT, module_of
+from support.workloads import workload_of
 
 # -- The differencing attack of examples/differencing.py: it finds a person in exact sums, and noise in quietmean's.
 TAIL = 1e-6
@@ -137,7 +137,7 @@ LEAST = 0.95 - 3.1 * (0.05 * 0.95 / STUDIES) ** 0.5
 def held() -> float:
     """In which part of the studies."""
     columns = Columns([Column(name="x", low=-1, high=1)])
-    workload = Workload(columns, (parse_statistic(read_text("mean(x)")),), PrivacyUnit.RECORD)
+    workload = workload_of(columns, "mean(x)")
     noise = workload.sensitivity / mu_of_budget(8.0, 1e-6) / RECORDS
     rng, found = np.random.default_rng(SEED), 0
     for _ in range(STUDIES):

@@ -16,6 +16,7 @@ from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.statistics import Answer, Column, Columns, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.table_1 import Table1
 from support.every_kind import COLUMNS, all_statistics
+from support.workloads import workload_of
 
 Array = NDArray[np.float64]
 ROWS, PARTIES = 800, 8
@@ -186,7 +187,7 @@ def test_forty_percent_missing_at_default_options_is_within_the_noise_of_the_com
         "survival(t, e, bins=5)": [2, 4],
     }
     for text, needed in asked.items():
-        workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+        workload = workload_of(columns, text)
         complete = records[~np.isnan(records[:, needed]).any(axis=1)]
         (exact,) = workload.decode(workload.of_records(complete).mean(axis=0), SILENT, float(len(complete)))
         mean, noise = workload.of_records(records).mean(axis=0), 2e-4 * workload.sensitivity
@@ -217,7 +218,7 @@ def test_the_missing_cells_of_the_lung_study() -> None:
         "linear-regression(loss ~ meal)": ("meal", fitted.params["meal"], len(pair)),
     }
     for text, (term, value, count) in expected.items():
-        workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+        workload = workload_of(columns, text)
         (answer,) = workload.decode(workload.of_records(records).mean(axis=0), SILENT, float(len(records)))
         place = answer.estimates.terms.index(term)
         assert answer.estimates.value[place] == pytest.approx(value, rel=1e-6), text

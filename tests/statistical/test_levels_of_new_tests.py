@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
+from support.workloads import released, workload_of
 
 Array = NDArray[np.float64]
 SITES = tuple("ABCDEF")
@@ -52,13 +52,11 @@ def drawn(rng: np.random.Generator, count: int) -> Array:
 )
 def test_what_is_stated_holds(text: str, term: str, truth: float | None, test: str, epsilon: float) -> None:
     size, rng = 2000, np.random.default_rng([int(epsilon), len(text)])
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    noise = math.sqrt(1.2) * workload.sensitivity / mu_of_budget(epsilon, 1e-6) / size
+    workload = workload_of(COLUMNS, text)
     known = drawn(np.random.default_rng(1), 1_000_000)[:, 3].mean() if truth is None else truth
     held, rejected = [], []
     for _ in range(STUDIES):
-        mean = workload.encode(drawn(rng, size)).vector / size
-        found = workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, float(size))[0].estimates
+        found = released(workload, drawn(rng, size), mu_of_budget(epsilon, 1e-6), rng)
         place = found.terms.index(term)
         if math.isfinite(found.value[place]) and found.of_population is not None:
             held.append(found.of_population[place, 0] <= known <= found.of_population[place, 1])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
+from support.workloads import workload_of
 
 SEED, RECORDS, EPSILON = 20, 2000, 4.0
 REPETITIONS = 300
@@ -39,7 +39,7 @@ def drawn(rng: np.random.Generator, count: int) -> np.ndarray:
 def test_intervals_of_medians_hold() -> None:
     print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
-    workload = Workload(COLUMNS, (parse_statistic(read_text("table-1(cost, stay, by=arm, medians=true)")),), PrivacyUnit.RECORD)
+    workload = workload_of(COLUMNS, "table-1(cost, stay, by=arm, medians=true)")
     deviation = math.sqrt(1.2) * workload.sensitivity / mu_of_budget(EPSILON, 1e-6) / RECORDS
     many = drawn(rng, 2_000_000)
     truth = {

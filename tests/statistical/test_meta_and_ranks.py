@@ -12,9 +12,9 @@ from scipy import optimize, stats
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from statsmodels.stats.meta_analysis import combine_effects
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
+from support.workloads import exact_of, workload_of
 
 Array = NDArray[np.float64]
 DATA = ["fair", "breast cancer", "diabetes"]
@@ -46,9 +46,7 @@ def records(name: str) -> Array:
 
 
 def exact(text: str, given: Array) -> Estimates:
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(given)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload_of(COLUMNS, text), given)
 
 
 @pytest.mark.parametrize(

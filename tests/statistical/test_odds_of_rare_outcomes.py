@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import odds_ratio
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
+from support.workloads import released, workload_of
 
 COLUMNS = Columns([Column(name="arm", boolean=True), Column(name="ill", boolean=True)])
-WORKLOAD = Workload(COLUMNS, (parse_statistic(read_text("crosstab(arm, ill)")),), PrivacyUnit.RECORD)
+WORKLOAD = workload_of(COLUMNS, "crosstab(arm, ill)")
 # Two and four in a hundred are ill.
 RISKS = (0.02, 0.04)
 TRUTH = math.prod((RISKS[1] / (1 - RISKS[1]), (1 - RISKS[0]) / RISKS[0]))
@@ -24,14 +24,13 @@ def studied(n: int, epsilon: float | None) -> tuple[int, int, int, list[float]]:
     """Of so many studies: those with an interval, those of these that hold the truth, those in which Fisher's does, and how long
     logarithms of the intervals are beside Fisher's; without noise if ``epsilon`` is None."""
     rng = np.random.default_rng([SEED, n, int(epsilon or 0)])
-    noise = math.sqrt(1.2) * WORKLOAD.sensitivity / (mu_of_budget(epsilon, 1e-6) * n) if epsilon else 0.0
+    mu = mu_of_budget(epsilon, 1e-6) if epsilon else math.inf
     known = held = fishers = 0
     widths = []
     for _ in range(STUDIES):
         arm = rng.integers(0, 2, n)
         ill = rng.random(n) < np.array(RISKS)[arm]
-        mean = WORKLOAD.encode(np.column_stack([arm, ill]).astype(np.float64)).vector / n
-        answer = WORKLOAD.decode(mean + noise * rng.standard_normal(len(mean)), noise, float(n))[0].estimates
+        answer = released(WORKLOAD, np.column_stack([arm, ill]).astype(np.float64), mu, rng)
         cells = [[int(((arm == group) & (ill == outcome)).sum()) for outcome in (1, 0)] for group in (1, 0)]
         exact = odds_ratio(np.array(cells), kind="conditional").confidence_interval(0.95)
         fishers += bool(exact.low <= TRUTH <= exact.high)

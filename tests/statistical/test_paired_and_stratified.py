@@ -13,8 +13,8 @@ from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.contingency_tables import StratifiedTable, Table, mcnemar
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
+from support.workloads import exact_of, workload_of
 
 Array = NDArray[np.float64]
 DATA = ["fair", "breast cancer", "diabetes"]
@@ -45,9 +45,7 @@ def records(name: str) -> Array:
 
 
 def exact(text: str, given: Array) -> Estimates:
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(given)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload_of(COLUMNS, text), given)
 
 
 def crossed(given: Array, *places: int) -> Array:

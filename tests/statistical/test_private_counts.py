@@ -14,13 +14,14 @@ from scipy import stats
 from quietmean.core.domain import CountVisibility, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.statistics import Column, ColumnBlock, Columns, Encoded, Released, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, ColumnBlock, Columns, Encoded, Released, Workload
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.features import Moments
 from quietmean.statistics.timed import Timed
 from quietmean.studies import StudyTerms
 from quietmean.studies.party.policy import Policy, PolicyRules
 from quietmean.testing import check_sensitivity
+from support.workloads import workload_of
 
 # -- Private numbers of records: what is estimated, what is refused, and that nothing says how many records a party has.
 Array = NDArray[np.float64]
@@ -208,7 +209,7 @@ def draw(rng: np.random.Generator, count: int) -> Array:
 
 @cache
 def study_of_statistic_wrong(text: str) -> Workload:
-    return Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    return workload_of(COLUMNS, text)
 
 
 def released(text: str, seed: int, count: int = COUNT) -> tuple[Workload, Released, Array]:

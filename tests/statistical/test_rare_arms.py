@@ -15,7 +15,7 @@ from lifelines import CoxPHFitter
 from numpy.typing import NDArray
 
 from quietmean.statistics import Column, Columns, Estimates
-from support.coverage import released, workload_of
+from support.workloads import released, workload_of
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quietmean.statistics import Column, Columns, Estimates
-from support.coverage import released, workload_of
+from support.workloads import released, workload_of
 
 # Gaussian mu at delta 1e-6 of epsilon 4, about.
 MU, COUNT, STUDIES, SEED = 0.83, 2000, 30, 20_741

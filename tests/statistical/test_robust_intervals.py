@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.datasets import engel
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy import mu_of_budget
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
+from support.workloads import workload_of
 
 Array = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ WRONG = [name for name in POPULATIONS if not name.startswith("as")]
 
 def held(population: Population, text: str, size: int) -> tuple[int, int, int]:
     """Of how many studies the intervals of the population hold its truth, those of the noise what their records say; flagged."""
-    workload = Workload(population.columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    workload = workload_of(population.columns, text)
     encoded = workload.of_records(population.table)
     noise = math.sqrt(1.2) * workload.sensitivity / mu_of_budget(EPSILON, DELTA) / size
     truth = workload.decode(encoded.mean(axis=0), 0.0, size)[0].estimates.value[-1]
@@ -137,10 +137,7 @@ def test_what_robust_intervals_cost_where_the_model_is_right(text: str, size: in
     bound = 6 * math.sqrt(1.25)
     population = Population(np.clip(table, [-6.0, -bound], [6.0, bound]), (-6.0, 6.0), (-bound, bound))
     widths: list[float] = []
-    ways = [
-        Workload(population.columns, (parse_statistic(read_text(one)),), PrivacyUnit.RECORD)
-        for one in (text, text.replace(")", ", robust=false)"))
-    ]
+    ways = [workload_of(population.columns, one) for one in (text, text.replace(")", ", robust=false)"))]
     encoded = [one.of_records(population.table) for one in ways]
     for study in range(100):
         chosen = np.random.default_rng((SEED, size, study)).integers(0, ROWS, size)

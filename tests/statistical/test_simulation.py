@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.stats import binom
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.workers import one_thread
 from quietmean.graphs import ExecutionTrace, churn
@@ -28,7 +27,8 @@ from quietmean.protocols.local_dp import LocalDP
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import NetworkModel, simulate, simulate_events
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates, Workload
+from support.workloads import workload_of
 
 # -- Batch runs against predictions, event-driven against batch. Error rates are stated; seeds are fixed and printed by pytest.
 RUNS, SEED = 10_000, 20_261_121
@@ -263,7 +263,7 @@ NUMBERS = [Column(name="y", low=-5, high=20), Column(name="age", low=20, high=90
 
 def study(text: str, levels: tuple[str, ...], by: tuple[str, ...] = ("u", "v")) -> Workload:
     columns = [*NUMBERS, Column(name="grp", levels=levels), Column(name="by", levels=by), Column(name="ill", boolean=True)]
-    return Workload(Columns(columns), (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    return workload_of(Columns(columns), text)
 
 
 def noise_of(workload: Workload, epsilon: float) -> float:

@@ -17,7 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.statistics import Column, Columns, Estimates
-from support.coverage import Coverage, exact, released, workload_of
+from support.coverage import Coverage
+from support.workloads import exact_of, released, workload_of
 
 Array = NDArray[np.float64]
 
@@ -126,7 +127,7 @@ def of_everybody(text: str, term: str) -> Callable[[], float]:
     """The population's value by the statistic itself, of a million records without noise: for what has no formula."""
 
     def found() -> float:
-        estimates = exact(workload_of(COLUMNS, text), _everybody())
+        estimates = exact_of(workload_of(COLUMNS, text), _everybody())
         return float(estimates.value[estimates.terms.index(term)])
 
     return found
@@ -269,7 +270,7 @@ def test_errors_of_the_noise_are_as_large_as_stated() -> None:
     records = draw_plain(np.random.default_rng(PLAIN_SEED), 5000)
     for name, case in OF_PLAIN.items():
         workload = workload_of(PLAIN, case.text)
-        known, scores = exact(workload, records), []
+        known, scores = exact_of(workload, records), []
         for seed in range(2000):
             found = released(workload, records, MU, np.random.default_rng((PLAIN_SEED, 1, seed)))
             scores.append(((found.value - known.value) / found.standard_error)[int(case.term)])
@@ -282,7 +283,7 @@ def test_the_noise_of_a_risk_score_is_as_large_as_stated() -> None:
     """One sample, noise drawn 500 times at epsilon 5: z-scores have a standard deviation of 1 +- 0.14, 4.4 deviations of 500."""
     workload = workload_of(COLUMNS, "logistic-regression(ill ~ risk + x)")
     records = draw(np.random.default_rng(SEED), 20_000)
-    known = exact(workload, records)
+    known = exact_of(workload, records)
     scores = []
     for seed in range(500):
         found = released(workload, records, MU_5, np.random.default_rng((SEED, 4, seed)))

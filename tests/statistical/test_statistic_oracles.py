@@ -25,6 +25,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import decimals_for
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from support.workloads import exact_of, workload_of
 
 Array = NDArray[np.float64]
 
@@ -71,9 +72,7 @@ AGE, WEIGHT, HEIGHT, ARM, SITE, RACE, ILL, RISK, FALLS, YEARS, CAUSE = RECORDS.T
 
 def exact(text: str, records: Array = RECORDS, columns: Columns = COLUMNS) -> Estimates:
     """The estimates without noise."""
-    workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(records)
-    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    return exact_of(workload_of(columns, text), records)
 
 
 def value(found: Estimates, term: str) -> float:
@@ -212,9 +211,8 @@ def test_events_beyond_the_time_s_bound_are_no_events(text: str, time: list[floa
     rows = np.full((2, len(COLUMNS)), 1.0)
     rows[:, PLACES["years"]] = time
     rows[:, PLACES["ill" if "ill" in text else "falls"]] = events
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(rows)
-    found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    workload = workload_of(COLUMNS, text)
+    found = exact_of(workload, rows)
     assert value(found, "all") == pytest.approx(rate, rel=1e-9)
 
 

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import survdiff
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import NumericalError
 from quietmean.privacy import Adversary, PrivacyAnalysis, information_matrix
 from quietmean.privacy.information import solver
 from quietmean.privacy.information.direct import direct_information
 from quietmean.protocols.execution import Execution
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
 from quietmean.testing import example_execution
 from quietmean.transcript import Transcript
-from support.coverage import workload_of
+from support.workloads import workload_of
 
 # -- Curves from binned times hold what the records give without bins, under noise; what forgets the bins or their side does
 # not.
@@ -154,7 +153,7 @@ def columns_of(name: str) -> Columns:
 
 
 def answer(name: str, text: str, given: Array, noise: float = 0.0) -> Estimates:
-    workload = Workload(columns_of(name), (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    workload = workload_of(columns_of(name), text)
     mean = workload.of_records(given).mean(axis=0)
     mean += noise * np.random.default_rng(1).standard_normal(len(mean))
     return workload.decode(mean, noise, float(len(given)))[0].estimates

@@ -17,11 +17,11 @@ from lifelines.datasets import load_gbsg2, load_lung
 from lifelines.statistics import logrank_test
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 from quietmean.statistics.estimate import Estimate
 from quietmean.statistics.estimates import Estimates
+from support.workloads import workload_of
 
 Array = NDArray[np.float64]
 
@@ -37,10 +37,6 @@ def columns_of(*, high: float = HORIZON, **time: Any) -> Columns:
             Column(name="cause", levels=("none", "heart", "other")),
         ]
     )
-
-
-def workload_of(columns: Columns, *texts: str) -> Workload:
-    return Workload(columns, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
 
 
 def exact(columns: Columns, records: Array, *texts: str) -> list[Estimates]:

@@ -19,7 +19,7 @@ from statsmodels.datasets import randhie
 from quietmean.core.domain import CountVisibility
 from quietmean.statistics import Column, Columns, Estimates, random_effects
 from quietmean.statistics.kinds import rates
-from support.coverage import released, workload_of
+from support.workloads import released, workload_of
 
 Array = NDArray[np.float64]
 

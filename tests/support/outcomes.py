@@ -14,13 +14,14 @@ from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.sessions.receipt import receipt_of
-from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Answer, Column, Columns, Workload
 from quietmean.statistics.kinds.means import Mean
 from quietmean.studies import StudyOutcome, StudyTerms, conclude
 from quietmean.studies.outcome.run import StudyRun
 from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
 from support.every_kind import with_every_kind
+from support.workloads import workload_of
 
 DELTA = 1e-6
 
@@ -103,7 +104,7 @@ def finished(
 ) -> StudyOutcome:
     """A study of these statistics between parties without a network; ``noise``: of one party, in one coordinate."""
     table = records_of() if records is None else records
-    workload = Workload(columns, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
+    workload = workload_of(columns, *texts)
     bare = example_execution("inca", PARTIES, rounds=4, sigma_star=noise, sigma_delta=2 * noise)
     execution = Execution(bare.protocol, bare.schedule, bare.trace, workload.sensitivity, np.full(PARTIES, len(table) / PARTIES))
     target = Target(PARTIES, 2.0, DELTA, workload.dimension, execution.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)

@@ -14,12 +14,12 @@ import pytest
 
 import support.postgresql
 from quietmean.cli.main import main
-from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import Column, Columns, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns
 from quietmean.studies.data import formats, postgresql, read_columns
 from quietmean.studies.data.grouped import records_of
 from support.odd_cells import WRITERS
+from support.workloads import workload_of
 
 # Cells that stand in no sentence, wherever they are from.
 SECRET = "Sentinel"  # noqa: S105
@@ -256,7 +256,7 @@ def test_a_server_that_goes_while_it_is_read_postgresql(monkeypatch: pytest.Monk
 
 def refused_by(source: str) -> str:
     """Of a database, read by rows or by groups."""
-    work = Workload(AGE, (parse_statistic(read_text("mean(age)")),), PrivacyUnit.RECORD)
+    work = workload_of(AGE, "mean(age)")
     with pytest.raises(InputError) as caught:
         work.encode(records_of(source, AGE, print))
     said = str(caught.value)
