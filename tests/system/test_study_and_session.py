@@ -221,12 +221,11 @@ def test_a_round_has_a_label_of_its_own(tmp_path: Path) -> None:
     study = {"format": "quietmean-session-1", "roster": settings.roster.digest, "plan": PLAN.digest}
     assert settings.study == digest(study)
     series = Series(settings, 2)
-    party = series._party
-    party.store = settings.open_store()
-    party.load()
+    series.store = settings.open_store()
+    series.load()
     labels = {settings.study}
     for number in (1, 2):
-        of_round = party.settings_of(number, admitted(VALUES[0]))
+        of_round = series.settings_of(number, admitted(VALUES[0]))
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
         assert (of_round.roster.digest, of_round.roster.conveners) == (label, (1, 0, 2))
         assert of_round.roster.entries == settings.roster.entries
@@ -234,7 +233,7 @@ def test_a_round_has_a_label_of_its_own(tmp_path: Path) -> None:
         assert of_round.store == tmp_path / "0.store.round"
         labels.add(of_round.study)
     assert len(labels) == 3
-    party.store.close()
+    series.store.close()
 
 
 @both

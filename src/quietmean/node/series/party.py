@@ -181,10 +181,15 @@ class SeriesParty(Party):
     # --- rounds ------------------------------------------------------------------------------------------------------
 
     @property
-    def over(self) -> bool:
+    def begins_none(self) -> bool:
         """Whether this party begins no other round."""
         progress = self.progress
         return progress.left or progress.current >= self.rounds or progress.begun >= self.most
+
+    @property
+    def over(self) -> bool:
+        """Whether no round is left for this party: none to begin, and none to end that it began before a restart."""
+        return self.begins_none and self.ended
 
     @property
     def why_over(self) -> str:
@@ -197,7 +202,7 @@ class SeriesParty(Party):
     def begin(self, number: int) -> None:
         """On disk before anything of the round exists; of what was kept of the one before, only its mean stays."""
         progress = self.progress
-        if (last := self.last) is not None:
+        if (last := self._last_ended) is not None:
             keep_last(self._last_mean, last)
         del last
         self.save(msgspec.structs.replace(progress, current=number, begun=progress.begun + 1))
@@ -206,6 +211,14 @@ class SeriesParty(Party):
 
     @property
     def last(self) -> RoundEnd | None:
+        """The last round of which this party has the mean, if no later one was begun, or only the one that goes on."""
+        if self.ended:
+            return self._last_ended
+        before = kept_last(self._last_mean, self.inside.plan)
+        return before if before is not None and before.number == self.number - 1 else None
+
+    @property
+    def _last_ended(self) -> RoundEnd | None:
         """The round that this party ended last, if none was begun after it."""
         end = self._last
         if end is None or end.result.total_vector.size:
@@ -213,12 +226,6 @@ class SeriesParty(Party):
         phase = Phase.DISSEMINATION if self.inside.plan.protocol.traits.releases_are_public else Phase.MIXING
         with contextlib.closing(self._kept()) as store:
             return replace(end, result=replace(end.result, total_vector=store.required_release(phase).vector))
-
-    @property
-    def last_before(self) -> RoundEnd | None:
-        """The mean of the round before the one that goes on, or may go on; None if this party has none of that round."""
-        before = None if self.ended else kept_last(self._last_mean, self.inside.plan)
-        return before if before is not None and before.number == self.number - 1 else None
 
     @property
     def _last_mean(self) -> Path:

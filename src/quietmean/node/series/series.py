@@ -16,9 +16,8 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.node.driver import opened
 from quietmean.node.series.by_folder import RoundsByFolder
 from quietmean.node.series.connections import RoundsOverConnections
-from quietmean.node.series.party import RoundEnd, SeriesOver, SeriesParty, SeriesProgress
+from quietmean.node.series.party import RoundEnd, SeriesOver, SeriesParty
 from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
-from quietmean.node.start import Started
 from quietmean.node.storage import Store, empty
 from quietmean.planning import Admitted
 from quietmean.randomness import Seed
@@ -49,7 +48,7 @@ class RoundCarrier(Protocol):
         """Nothing of rounds up to this one is answered any more."""
 
 
-class Series:
+class Series(SeriesParty):
     """Use it in an ``async with`` statement, which returns once all parties agreed, or soon after a restart.
 
     ``settings``: those of the party in every round, without a value; its roster is sealed with what the parties agreed on, and
@@ -60,13 +59,12 @@ class Series:
     """
 
     def __init__(self, settings: NodeSettings, rounds: int, most: int | None = None) -> None:
-        self._settings = settings
-        self._party = SeriesParty(settings, rounds, rounds if most is None else most)
-        self._carrier: RoundCarrier
+        super().__init__(settings, rounds, rounds if most is None else most)
+        self._transport: RoundCarrier
         if settings.folder is None:
-            self._carrier = RoundsOverConnections(self._party)
+            self._transport = RoundsOverConnections(self)
         else:
-            self._carrier = RoundsByFolder(self._party, settings.folder)
+            self._transport = RoundsByFolder(self, settings.folder)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -78,54 +76,30 @@ class Series:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    @property
-    def progress(self) -> SeriesProgress:
-        return self._party.progress
-
-    @property
-    def started(self) -> Started | None:
-        """Who is in, once that is settled."""
-        return self._party.started
-
-    @property
-    def last(self) -> RoundEnd | None:
-        """The last round of which this party has the mean, if no later one was begun, or only the one that goes on."""
-        return self._party.last or self._party.last_before
-
-    @property
-    def over(self) -> bool:
-        """Whether no round is left for this party: none to begin, and none to end that it began before a restart."""
-        return self._party.over and self._party.ended
-
     def retire(self) -> None:
         """Leave without taking part again, instead of the ``async with`` statement: no connection is made.
 
         Raises :class:`InputError` if another process of this party runs.
         """
-        party = self._party
-        party.store = self._settings.open_store()
-        with contextlib.closing(party.store):
-            party.load()
-            if not party.progress.left:
-                party.leave()
-
-    def leave(self) -> None:
-        """Begin no other round, ever; on disk when this returns. The secrets of the series are deleted."""
-        self._party.leave()
+        self.store = self.settings.open_store()
+        with contextlib.closing(self.store):
+            self.load()
+            if not self.progress.left:
+                self.leave()
 
     async def _open(self) -> None:
-        party, stack = self._party, self._stack
-        party.store = await stack.enter_async_context(opened(self._settings))
-        party.store.keep_journal_short()
-        party.load()
-        party.restore()
+        stack = self._stack
+        self.store = await stack.enter_async_context(opened(self.settings))
+        self.store.keep_journal_short()
+        self.load()
+        self.restore()
         if self.over:
             # Nothing is left to do with the others.
             return
-        stack.enter_context(party.monitor)
-        await self._carrier.open(stack)
-        if party.over and self._carrier.is_past(party.number):
-            party.ended = True
+        stack.enter_context(self.monitor)
+        await self._transport.open(stack)
+        if self.begins_none and self._transport.is_past(self.number):
+            self.ended = True
 
     async def mean(self, value: Admitted) -> RoundEnd:
         """Take part in the next round with ``value``, as the plan admits it.
@@ -133,64 +107,62 @@ class Series:
         Raises :class:`SeriesOver` where there is none, and :class:`ProtocolFailure` for a round without a result here, which
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
         """
-        party = self._party
         if not self.over:
-            await party.go_on()
+            await self.go_on()
         number = await self._next(value)
-        settings, goes_on = party.settings_of(number, value), number == party.progress.current
+        settings, goes_on = self.settings_of(number, value), number == self.progress.current
 
         async def begin() -> Store:
-            await party.go_on()
-            if number != party.progress.current:
-                party.begin(number)
-                self._carrier.close_round(number - 1)
-            elif party.nothing_has_left:
-                empty(party.round_store)
-            seeds = iter([party.store.seed, Seed(party.store.nonce)])
+            await self.go_on()
+            if number != self.progress.current:
+                self.begin(number)
+                self._transport.close_round(number - 1)
+            elif self.nothing_has_left:
+                empty(self.round_store)
+            seeds = iter([self.store.seed, Seed(self.store.nonce)])
             return settings.open_store(lambda: next(seeds))
 
-        before, patience = party.monitor.traffic.sent, RetryPolicy(party.monitor.event, settings)
-        with contextlib.closing(await retry(begin, party.store.path, patience)) as store:
+        before, patience = self.monitor.traffic.sent, RetryPolicy(self.monitor.event, settings)
+        with contextlib.closing(await retry(begin, self.store.path, patience)) as store:
             result = kept_result(store) or await self._run(settings, store, patience, restarted=goes_on)
-        return party.note_end(result, party.monitor.traffic.sent - before)
+        return self.note_end(result, self.monitor.traffic.sent - before)
 
     async def _run(self, settings: NodeSettings, store: Store, patience: RetryPolicy, *, restarted: bool) -> NodeResult:
-        party, attempts = self._party, itertools.count()
+        attempts = itertools.count()
 
         async def attempt() -> NodeResult:
             again = next(attempts) > 0
             if again:
                 store.reopen()
-                await party.go_on()
-            return kept_result(store) or await self._carrier.run(settings, store, restarted=restarted or again)
+                await self.go_on()
+            return kept_result(store) or await self._transport.run(settings, store, restarted=restarted or again)
 
         try:
-            result = await retry(attempt, store.path, patience, self._carrier.drop)
-            party.ended = True
+            result = await retry(attempt, store.path, patience, self._transport.drop)
+            self.ended = True
             return result
         except ProtocolFailure:
-            party.ended = True
+            self.ended = True
             raise
         finally:
-            self._carrier.close_round(party.number)
+            self._transport.close_round(self.number)
 
     async def _next(self, value: Admitted) -> int:
         """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
-        party = self._party
-        current = party.progress.current
-        await self._carrier.catch_up()
-        if not party.ended:
-            past = self._carrier.is_past(current)
-            if not past and party.goes_on(value):
+        current = self.progress.current
+        await self._transport.catch_up()
+        if not self.ended:
+            past = self._transport.is_past(current)
+            if not past and self.goes_on(value):
                 return current
-            party.ended = True
-            if party.over:
-                party.forget_round()
-                raise SeriesOver(party.why_over if past else party.why_missed)
-        if party.over:
-            raise SeriesOver(party.why_over)
-        number = await self._carrier.next_round()
-        if number > party.rounds:
-            party.pass_all()
-            raise SeriesOver(party.why_over)
+            self.ended = True
+            if self.begins_none:
+                self.forget_round()
+                raise SeriesOver(self.why_over if past else self.why_missed)
+        if self.begins_none:
+            raise SeriesOver(self.why_over)
+        number = await self._transport.next_round()
+        if number > self.rounds:
+            self.pass_all()
+            raise SeriesOver(self.why_over)
         return number
