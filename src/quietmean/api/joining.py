@@ -29,7 +29,7 @@ class KeyKeywords(TypedDict, total=False):
 
 
 class ReportKeywords(KeyKeywords, total=False):
-    """And who gets the events of a node."""
+    """Keywords of a study that is joined, and who gets the events of a node."""
 
     report: Callable[[dict[str, Any]], None] | None
 
@@ -39,11 +39,11 @@ class SiteKeywords(NodeKeywords, ReportKeywords, total=False):
 
 
 class JoinKeywords(FolderKeywords, ReportKeywords, total=False):
-    """And of a study whose messages may be files."""
+    """Keywords of a study that is joined, and of a study whose messages may be files."""
 
 
 class StudyKeywords(JoinKeywords, total=False):
-    """And of a study whose plan may be in a file."""
+    """Keywords of a study that is joined, and of a study whose plan may be in a file."""
 
     plan: str | Path | None
     no_privacy: bool

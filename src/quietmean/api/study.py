@@ -115,7 +115,7 @@ class Study:
     @classmethod
     @python_call
     def load(cls, path: str | Path) -> Study:
-        """From a study file. Raises :class:`InputError` that says what is wrong with it."""
+        """Read a study from a study file. Raises :class:`InputError` that says what is wrong with it."""
         return cls._of(rooms.study.StudyTerms.load(Path(path)))
 
     @classmethod

@@ -194,7 +194,7 @@ def _data_of(files: PartyContext, data: str | Path | None, records: int | None, 
 
 
 def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: Payer | None) -> list[Finding]:
-    """What can be found out without the others."""
+    """The findings about a session that need no other party."""
     plan, parties, rounds = contract.plan, len(contract.parties), contract.study.rounds
     findings = [
         Finding(
@@ -229,7 +229,7 @@ def _look_at_store_and_ledger(
 def _look(
     files: PartyContext, contract: Contract, data: str | Path, store: Path, payer: Payer | None, rules: Policy
 ) -> list[Finding]:
-    """What can be found out without the others."""
+    """The findings about a study that need no other party."""
     plan, fits = contract.plan, "the study fits; before it"
     findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:

@@ -142,7 +142,7 @@ class FileCheck:
         return feasible_sealed(self.sealed)
 
     def _handing_in(self, choice: Choice, data: str | Path) -> list[Finding]:
-        """Nothing is made, charged or written, but for the keys that a voucher gives."""
+        """Check what handing in a file would meet: nothing is made, charged or written, but for the keys that a voucher gives."""
         rules = Policy.load(self.node.policy)
         keys = contributor_keys(self.sealed, self.identity, self.key, self.node.store)
         own_place(self.sealed, self.identity, keys, self.key)

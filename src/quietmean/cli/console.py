@@ -69,13 +69,13 @@ def whole_words(table: Table) -> Table:
 
 
 def warn(message: str) -> None:
-    """One line on standard error, unless quiet, and in the log."""
+    """Write one line on standard error, unless quiet, and in the log."""
     note(message)
     _say(message)
 
 
 def note(message: str, level: int = logging.INFO) -> None:
-    """One line in the log, if there is one."""
+    """Write one line in the log, if there is one."""
     if output_options.log is not None:
         output_options.log.log(level, "%s", printable(message))
 
@@ -86,7 +86,7 @@ def _say(message: str) -> None:
 
 
 def tell_owner(parts: Sequence[Encoded]) -> None:
-    """What was done to values that did not fit, on standard error: no result, receipt or event of a node has these numbers."""
+    """Say on standard error what was done to values that did not fit: no result, receipt or event of a node has these numbers."""
     from quietmean.statistics import what_did_not_fit
 
     for sentence in what_did_not_fit(parts):
@@ -121,7 +121,7 @@ class Progress:
 
 
 class _Lines(logging.Handler):
-    """One line on standard error per record, above the live line if there is one."""
+    """A log handler that writes one line on standard error per record, above the live line if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         warn(record.getMessage())
@@ -175,7 +175,7 @@ def print_choice(document: dict[str, Any]) -> None:
 
 
 def print_facts(facts: Iterable[Fact]) -> None:
-    """A line each."""
+    """Print facts on standard output, a line each."""
     for fact in facts:
         out.print(fact.sentence)
 

@@ -157,7 +157,7 @@ class OwnModel:
 
 
 def show_session(document: dict[str, Any], account: Account | None, json: bool) -> None:
-    """For people, or as one JSON document."""
+    """Print the contract of a session for people, or as one JSON document."""
     if json:
         print_json(document)
         return
@@ -200,7 +200,10 @@ def take_part_as_member(
     shown: NodeDisplay,
     json: bool,
 ) -> None:
-    """From the contributions in a folder to the result. Raises :class:`InputError` for who is not a member."""
+    """Take part as a member of the committee, from the contributions in a folder to the result.
+
+    Raises :class:`InputError` for who is not a member.
+    """
     begun = time.monotonic()
     if contributions is None:
         raise InputError("a member needs --contributions, the folder with the files that contributors handed in")

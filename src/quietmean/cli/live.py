@@ -168,7 +168,7 @@ def _are_events(content: bytes) -> bool:
 
 
 def screen(view: NodeView, height: int) -> RenderableType:
-    """At most ``height`` parties: those that are waited for first, then those that were late."""
+    """The lines of the live view, of at most ``height`` parties: those that are waited for first, then those that were late."""
     peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
     shown = peers if len(peers) <= height else peers[: max(height - 1, 1)]
     table = Table(box=None, pad_edge=False)

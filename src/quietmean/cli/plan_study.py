@@ -134,7 +134,7 @@ class _PlannedStudy:
         return StudyInfluence.of_study(self.study, self.choice.plan, self.records)
 
     def document(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """What ``plan --json`` prints of a study."""
         plan = self.choice.plan
         return {
             "target": plan.target.describe(),

@@ -44,7 +44,7 @@ class PageServer(Protocol):
 
 
 async def serve(server: PageServer, ready: Callable[[], None]) -> None:
-    """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
+    """Serve until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
     # The event loop reports each broken connection.
     keep_logs_short("asyncio", "quietmean.node")
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -54,7 +54,7 @@ async def serve(server: PageServer, ready: Callable[[], None]) -> None:
 
 
 def tell_listening(json: bool, about: dict[str, Any], sentence: str) -> None:
-    """On standard output, at once: who started it waits for that."""
+    """Say on standard output, at once, where it listens: who started it waits for that."""
     if json:
         sys.stdout.write(f"{dumps(about)}\n")
     else:

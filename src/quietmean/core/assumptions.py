@@ -227,7 +227,7 @@ class QueryStatement:
         return cls(said.get("mixes_rows") is True, texts)
 
     def to_json(self) -> dict[str, Any]:
-        """Under the name ``query``; nothing where nothing is declared."""
+        """The JSON of a receipt under the name ``query``; nothing where nothing is declared."""
         return {"query": {"mixes_rows": self.mixes_rows, "codes": list(self.codes)}} if self.mixes_rows or self.codes else {}
 
     @property

@@ -78,7 +78,7 @@ class Neighbouring(StrEnum):
     ADD_REMOVE = "add-remove"
 
     def claim(self, guarantee: str) -> str:
-        """A guarantee that is worded for replacement, under this relation."""
+        """Write a guarantee that is worded for replacement for this relation."""
         if self == Neighbouring.REPLACEMENT:
             return guarantee
         return guarantee.replace("replacement of one unit's value", _ADDING).replace("under replacement", f"under {_ADDING}")

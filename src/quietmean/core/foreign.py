@@ -38,7 +38,10 @@ _READERS = {SPSS: "read_sav", STATA: "read_dta", SAS: "read_sas7bdat", XPORT: "r
 
 
 def pieces(kind: str, path: str, max_cells: int, column_names: Sequence[str]) -> Iterator[bytes]:
-    """As :func:`columnar.pieces`. Raises :class:`TooManyCellsError`, and whatever the library raises for a file."""
+    """Read a file of SPSS, Stata or SAS in pieces, as :func:`columnar.pieces` reads others.
+
+    Raises :class:`TooManyCellsError`, and whatever the library raises for a file.
+    """
     read = partial(getattr(pyreadstat, _READERS[kind]), Path(path), output_format="dict")
     _, about = read(metadataonly=True)
     heading = [str(name) for name in about.column_names]

@@ -186,7 +186,7 @@ class InputDomain:
 
     @property
     def size(self) -> int:
-        """Coordinates."""
+        """How many coordinates a vector has."""
         return sum(part.size for part in self.parts)
 
     @property
@@ -296,7 +296,7 @@ class InputDomain:
         return [(part, vector[end - part.size : end]) for part, end in zip(self.parts, ends, strict=True)]
 
     def describe(self) -> list[dict[str, Any]]:
-        """Plain JSON data."""
+        """The domain as plain JSON data."""
         return [{"kind": part.kind, **part.describe()} for part in self.parts]
 
     @classmethod

@@ -43,7 +43,7 @@ def wrong_type(function: Callable[..., object], arguments: tuple[Any, ...], keyw
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
-    """By parameter, and by keyword of a typed ``**options: Unpack[...]``; of none where a type cannot be had."""
+    """The types of parameters, and of the keywords of a typed ``**options: Unpack[...]``; of none where a type cannot be had."""
     try:
         hints = get_type_hints(function)
         typed = hints.pop(_keywords_of(function), None)

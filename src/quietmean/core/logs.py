@@ -19,7 +19,7 @@ from quietmean.core.readable import count_of
 
 
 def hide_error_texts() -> None:
-    """From now on an error that nobody handles is shown by :func:`without_text`.
+    """Let :func:`without_text` show errors that nobody handles, from now on.
 
     In the main thread and in others, in tasks and callbacks of an event loop, in destructors, and wherever one is logged.
     """
@@ -89,7 +89,7 @@ class FewLines(logging.Filter):
 
 
 def keep_logs_short(*names: str) -> None:
-    """From now on what these loggers say passes :class:`FewLines`."""
+    """Let what these loggers say pass :class:`FewLines`, from now on."""
     for name in names:
         logger = logging.getLogger(name)
         if not any(isinstance(attached, FewLines) for attached in logger.filters):

@@ -53,12 +53,12 @@ class Mixture(Configured):
 
     @property
     def low(self: _Bounded) -> float:
-        """No coordinate is less."""
+        """A lower bound of each coordinate."""
         return -self.largest
 
     @property
     def high(self: _Bounded) -> float:
-        """No coordinate is more."""
+        """An upper bound of each coordinate."""
         return self.largest
 
     def farthest(self: _Bounded, middle: float) -> float:
@@ -93,7 +93,7 @@ class Simplex(Mixture):
 
     @property
     def low(self) -> float:
-        """No coordinate is less."""
+        """A lower bound of each coordinate."""
         return 0.0
 
     @property
@@ -192,7 +192,7 @@ class Blocks(Mixture):
 
     @property
     def bias(self) -> float:
-        """By so many steps, over the steps of half the bounds, rounding of a value moves a number on average at most."""
+        """The bias by rounding: how many steps, over those of half the bounds, it moves a number on average at most."""
         return BIAS
 
     def in_steps(self, step: float) -> WholeRecord:
@@ -326,7 +326,7 @@ def _are_moments(block: Array, present: float) -> bool:
 
 
 def _nearest_moments(block: Array, present: float) -> Array:
-    """On the way from the block to that of an even spread, the first point inside, and a little further."""
+    """The first point inside on the way from the block to that of an even spread, and a little further."""
     if not present or _are_moments(block, present):
         return block if present else np.zeros_like(block)
     inside, outside = 1.0, 0.0

@@ -108,7 +108,7 @@ class RecordMoments(Products):
 
     @property
     def bias(self) -> float:
-        """By so many steps, over the steps of the least of ``halves``, rounding of columns moves a number on average at most.
+        """The bias by rounding: how many steps, over those of the least of ``halves``, it moves a number on average at most.
 
         That of u makes u^2 too large by 1/4 at most, and products of two different ones by nothing.
         """
@@ -135,7 +135,7 @@ class MomentsInSteps:
 
     @classmethod
     def of(cls, moments: RecordMoments, step: float) -> MomentsInSteps:
-        """On a grid of ``step``. Raises :class:`InputError` for one without room for products."""
+        """The moments on a grid of ``step``. Raises :class:`InputError` for one without room for products."""
         exact = [moments.scale * weight / step * (1 + _SLACK) for weight in moments.weights]
         reaches = {column: steps_within(moments.half(column) / step) for column in moments.place_of_mean}
         units, radices = [math.floor(exact[0])], [0]

@@ -219,7 +219,7 @@ REAL = RealNumbers()
 
 
 def whole_numbers(step: float, portions: int = 1) -> Numbers:
-    """Whole multiples of ``step`` with discrete noise; float64 for a step of 0.
+    """Numbers that are whole multiples of ``step`` with discrete noise; float64 for a step of 0.
 
     ``portions``: in how many equal parts values are injected.
     """

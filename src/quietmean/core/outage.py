@@ -150,7 +150,7 @@ def require_space(path: Path, size: int) -> None:
 
 
 def room_beside(path: Path, needed: int) -> str:
-    """In words: what is free for a file at ``path``, and what is missing where it grows by ``needed`` bytes at least."""
+    """Say what is free for a file at ``path``, and what is missing where it grows by ``needed`` bytes at least."""
     free = free_beside(path)
     if free is None:
         return ""

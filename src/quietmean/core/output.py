@@ -33,7 +33,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def nothing(content: bytes) -> bool:
-    """Recognises no file."""
+    """Recognise no file."""
     return False
 
 
@@ -73,7 +73,10 @@ class Output:
         self._replaced(content)
 
     def write(self, content: bytes) -> None:
-        """Whole or not at all, and durable when this returns. Raises :class:`InputError` where :meth:`require_free` does."""
+        """Write the file, whole or not at all, and durable when this returns.
+
+        Raises :class:`InputError` where :meth:`require_free` does.
+        """
         try:
             if _is_stream(self.path):
                 self.path.write_bytes(content)

@@ -139,16 +139,16 @@ class PopulationNoise(Protocol):
     """The noise of n parties at once: row i is what ``party(i)`` draws at the same address."""
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        """Shape (n, d)."""
+        """Standard normal noise of all parties, shape (n, d)."""
 
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
         """Row m is the noise that the two parties ``pairs[m]`` share. Pairs (M, 2), smaller number first; result (M, d)."""
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Shape (n, d)."""
+        """Discrete Gaussian noise of all parties, shape (n, d)."""
 
     def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """As :meth:`shared_normal`: pairs (M, 2), result (M, d)."""
+        """Discrete Gaussian noise that pairs (M, 2) of parties share, as :meth:`shared_normal`: shape (M, d)."""
 
     def party(self, party: PartyId) -> NoiseSource:
         """The source of one of these parties."""

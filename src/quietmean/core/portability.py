@@ -344,11 +344,11 @@ class GrowingFile:
         sync_data(self.handle)
 
     def keep(self) -> None:
-        """After :meth:`sync`, of this file and of all that belongs to it: what was written is certain."""
+        """Count what was written as certain, after :meth:`sync` of this file and of all that belongs to it."""
         self._certain, self._unsure = self._end, False
 
     def settle(self) -> None:
-        """Before anything is written after an error: back to what is certain, on the disk too."""
+        """Go back to what is certain, on the disk too, before anything is written after an error."""
         if self._unsure:
             self._end = self._certain
             os.ftruncate(self.handle, self._certain)

@@ -331,7 +331,10 @@ class Configured:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
-        """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
+        """Read the parameters from a JSON object; other entries are ignored, missing ones keep their default.
+
+        Raises :class:`InputError`.
+        """
         fields = {name: field.parse(raw[field.key]) for name, field in parameters_of(cls).items() if field.key in raw}
         return cls(**fields)
 

@@ -169,13 +169,13 @@ class ConsentKeywords(TypedDict, total=False):
 
 
 class NodeKeywords(ConsentKeywords, total=False):
-    """And where a party listens, of :class:`NodeOptions`."""
+    """Keywords of a site's node, and of where a party listens, as in :class:`NodeOptions`."""
 
     listen: str | None
 
 
 class FolderKeywords(NodeKeywords, total=False):
-    """And of a study whose messages may be files."""
+    """Keywords of a site's node, and of a study whose messages may be files."""
 
     folder: str | None
     once: bool

@@ -75,10 +75,13 @@ class StatedRecord(Protocol):
 
     @property
     def bias(self) -> float:
-        """By so many steps, over the steps of the least of ``halves``, rounding of columns moves a number on average at most."""
+        """The bias by rounding: how many steps, over those of the least of ``halves``, it moves a number on average at most."""
 
     def in_steps(self, step: float) -> WholeRecord:
-        """On a grid of ``step``. Raises :class:`InputError` for a grid that is too coarse or too fine."""
+        """The statement about numbers on a grid of ``step``.
+
+        Raises :class:`InputError` for a grid that is too coarse or too fine.
+        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int = 0, browser: bool = True) -> None:
-    """Until the page is left, or Ctrl-C. ``say`` gets the link.
+    """Serve the pages until the page is left, or Ctrl-C. ``say`` gets the link.
 
     Raises :class:`InputError` for a ``port`` that is taken, and a key of the node that is none.
     """
@@ -52,7 +52,10 @@ def serve(site: SiteFolder, here: Here, say: Callable[[str], None], *, port: int
 def serve_behind_proxy(
     site: SiteFolder, here: Here, access: ProxyAccess, socket_and_user: tuple[Path, str], say: Callable[[str], None]
 ) -> None:
-    """Until it is stopped. ``socket_and_user``: the path, and the proxy's account; ``say`` gets who signed what."""
+    """Serve the pages behind a proxy until it is stopped.
+
+    ``socket_and_user``: the path, and the proxy's account; ``say`` gets who signed what.
+    """
     require_no_node_key(site.folder, here.owner_key)
     path, proxy = socket_and_user
     with open_account_socket(path, proxy) as listening:

@@ -47,7 +47,7 @@ class SiteFolder:
         return {path.name.removesuffix(_STATUS): path for path in self._files() if path.name.endswith(_STATUS)}
 
     def results(self) -> dict[str, Path]:
-        """The receipts."""
+        """The receipts in the folder."""
         return {path.name.removesuffix(_RECEIPT): path for path in self._files() if path.name.endswith(_RECEIPT)}
 
     def result_of(self, sealed: Sealed) -> str:
@@ -241,7 +241,7 @@ def convener_of(sealed: Sealed) -> str:
 
 
 def decide_by(study: AnyStudy, *, member: bool = False) -> datetime | None:
-    """After it nobody waits for this site's answer; None where all are waited for.
+    """When nobody waits for this site's answer any more; None where all are waited for.
 
     Of a study with a committee contributions come until then; a ``member`` may begin later.
     """

@@ -61,7 +61,7 @@ class Here:
                 Identity.load(self.key, _ask)
 
     def options(self, study: AnyStudy) -> list[str]:
-        """For the command line."""
+        """The options of a site for the command line."""
         paths: dict[str, str | int | Path | None] = {"--data": self.data}
         if isinstance(study, SessionStudy):
             records = self.records if study.unit == PrivacyUnit.RECORD else None

@@ -81,7 +81,7 @@ class Drop:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue()
 
     def app(self) -> Starlette:
-        """For a server."""
+        """The web application of the box, for a server."""
         return Starlette(routes=[Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health)])
 
     async def health(self, request: Request) -> Response:

@@ -159,7 +159,7 @@ class DropBox:
             file.keep()
 
     def _settle(self) -> None:
-        """After an error: nothing of what was written then stays, on the disk too. The journal's word goes first."""
+        """Take back what was written before an error, on the disk too. The journal's word goes first."""
         for file in (self._journal, *self._segments):
             file.settle()
         if not self._segments:

@@ -28,7 +28,7 @@ class DropServer:
     certificate: tuple[Path, Path] | None
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-        """Until the event is set: what was begun is answered then.
+        """Serve until the event is set: what was begun is answered then.
 
         Raises :class:`InputError` for an address that it cannot listen on.
         """
@@ -72,7 +72,7 @@ class _Server(uvicorn.Server):
 
 
 def _bounded(connections: int, seconds: float) -> type[H11Protocol]:
-    """No more connections than that, and none for longer."""
+    """Bound the server's connections: no more than that many, and none for longer."""
 
     class Bounded(H11Protocol):
         end: asyncio.TimerHandle | None = None

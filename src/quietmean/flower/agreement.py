@@ -80,7 +80,10 @@ class FlowerAgreement:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a file. Raises :class:`InputError` for another file, and for a plan that does not keep the budget."""
+        """Read an agreement from a file.
+
+        Raises :class:`InputError` for another file, and for a plan that does not keep the budget.
+        """
         raw = read_json(Path(path), FileKind.FLOWER)
         require_version(raw.get("format"), FORMAT, f"file {path}")
         if raw.get("format") != FORMAT:
@@ -100,7 +103,7 @@ class FlowerAgreement:
         Output(Path(path), "the agreement", "").write_json(self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The agreement as plain JSON data."""
         return {
             "format": FORMAT,
             **self.study.tables(),
@@ -165,7 +168,7 @@ class FlowerContract(SessionContract):
 
     @classmethod
     def of(cls, agreement: FlowerAgreement, party: PartyId) -> FlowerContract:
-        """For one of the clients."""
+        """The contract for one of the clients."""
         parties = tuple(Signatory(f"client {number}", key) for number, key in enumerate(agreement.identities))
         return cls(agreement.study, parties, party, agreement=agreement)
 

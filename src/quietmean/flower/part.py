@@ -42,7 +42,10 @@ class _SiteFile(BaseModel):
 
 
 def site_options(path: Path) -> SiteOptions:
-    """From the file, or by default where there is none. Raises :class:`InputError` that names what is wrong in it."""
+    """Read a site's options from the file, or take the defaults where there is none.
+
+    Raises :class:`InputError` that names what is wrong in it.
+    """
     raw = read_tables(path, "site file") if path.exists() else {}
     try:
         stated = _SiteFile.model_validate(raw)
@@ -119,7 +122,7 @@ class FlowerAdmission(PartyAdmission):
         return Paid(dict(self.approval), (str(charge.ledger), charge.account, charge.study))
 
     def grant(self, paid: Paid) -> Grant:
-        """For the end of what was paid for; each of its entries stands in the audit log."""
+        """Make the grant for the end of what was paid for; each of its entries stands in the audit log."""
         contract, charge = self._contract, None
         if paid.charge is not None:
             ledger, account, execution = paid.charge
@@ -129,7 +132,7 @@ class FlowerAdmission(PartyAdmission):
 
 
 def tell(sentence: str) -> None:
-    """To who runs the client, in its own log: nobody else gets to see it."""
+    """Log something for the person who runs the client, in its own log: nobody else gets to see it."""
     print(f"quietmean: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -138,4 +141,4 @@ def _no_data(encoded: object, notes: Sequence[str]) -> None:
 
 
 def _no_event(event: object) -> None:
-    """No node runs."""
+    """Take an event of a node and do nothing: no node runs."""

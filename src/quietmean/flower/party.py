@@ -158,7 +158,7 @@ class StarParty:
             raise InputError("the site of this client does not take part: its own log says why") from None
 
     def _settle(self) -> Account | None:
-        """After the last round: first the session says that none follows, then ledger and receipt."""
+        """Settle the session after the last round: first it says that none follows, then ledger and receipt."""
         stored = self._stored
         begun = SessionAccount(self._agreement.terms, self._home.account).begun
         counted = tuple(stored.counted) or (0,) * self._agreement.parties
@@ -297,7 +297,7 @@ class StarParty:
         return self._plan.protocol.machine(self._agreement.schedule(stored.round), self._party, value, 1.0, noise)
 
     def _admitted(self, update: Vector) -> Vector:
-        """In the plan's domain. Raises :class:`InputError` for another shape."""
+        """Move a value into the plan's domain. Raises :class:`InputError` for another shape."""
         shape = (self._agreement.terms.dimension,)
         if update.shape != shape:
             raise InputError(f"the update has shape {update.shape} and the agreement {shape}: agree on this model")

@@ -196,7 +196,7 @@ class Seals:
         ]
 
     def _encapsulated(self, other: PartyId) -> Encapsulated | None:
-        """For one frame to ``other``; None where its key is not known, or links are not hybrid."""
+        """A fresh encapsulated key for one frame to ``other``; None where its key is not known, or links are not hybrid."""
         public = self._peers(other)
         if self._keys.encapsulation is None or public is None:
             return None
@@ -222,7 +222,7 @@ class Seals:
 
 
 def require_hello(agreement: FlowerAgreement, raw: bytes) -> SealedHello:
-    """As :func:`read_hello`. Raises :class:`InputError` for what is none."""
+    """Read a hello as :func:`read_hello` does. Raises :class:`InputError` for what is none."""
     hello = read_hello(agreement, raw)
     if hello is None:
         raise InputError("a client's greeting is not signed by a client of this agreement: give all clients the same file")

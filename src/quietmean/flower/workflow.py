@@ -114,7 +114,7 @@ class SealedMean:
         self.bytes_sent = 0
 
     def wait(self, timeout: float = 300.0) -> None:
-        """Until all clients of the agreement are there, ``timeout`` seconds at most.
+        """Wait until all clients of the agreement are there, ``timeout`` seconds at most.
 
         Raises :class:`ProtocolFailure` if fewer are there by then than the agreement plans for, with what those that refuse say.
         """

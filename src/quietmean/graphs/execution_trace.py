@@ -61,7 +61,7 @@ class ExecutionTrace:
 
     @property
     def finished(self) -> Mask:
-        """Shape (n,): online in the last round, and heard. The others have dropped out permanently."""
+        """Who was online in the last round, and heard, shape (n,). The others have dropped out permanently."""
         last: Mask = self.online[-1]
         if self.unheard:
             last = last.copy()
@@ -69,7 +69,7 @@ class ExecutionTrace:
         return last
 
     def delivered(self, schedule: Schedule) -> Mask:
-        """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?
+        """Did the message of this round, sender and neighbour slot arrive? Shape (T, n, k_max).
 
         Raises :class:`InputError` if the shapes do not fit the schedule.
         """
@@ -95,7 +95,7 @@ class ExecutionTrace:
         return delivered, acknowledged
 
     def handed(self, schedule: Schedule) -> Mask:
-        """Shape (T, n, k_max): the messages that their receiver knows, whether or not it used them."""
+        """The messages that their receiver knows, whether or not it used them, shape (T, n, k_max)."""
         delivered = self.delivered(schedule)
         if self.seen is None:
             return delivered
@@ -103,13 +103,13 @@ class ExecutionTrace:
         return delivered | (self.seen & sent)
 
     def unused(self, schedule: Schedule) -> list[tuple[int, int, int]]:
-        """(round, sender, receiver) of the messages that were seen and not used."""
+        """The messages that were seen and not used, as (round, sender, receiver)."""
         rounds, senders, slots = np.nonzero(self.handed(schedule) & ~self.delivered(schedule))
         receivers = schedule.neighbours[rounds, senders, slots]
         return list(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
 
     def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
-        """(round, sender, neighbour slot, later round) for each message in ``settled``.
+        """The place of each message in ``settled``, as (round, sender, neighbour slot, later round).
 
         Raises :class:`InputError` if one of them did not arrive.
         """
@@ -128,7 +128,7 @@ class ExecutionTrace:
         return replace(self, seen=self.undelivered(schedule))
 
     def undelivered(self, schedule: Schedule) -> Mask:
-        """Shape (T, n, k_max): what did not arrive though its sender was online and may have sent it."""
+        """The messages that did not arrive though their sender was online and may have sent them, shape (T, n, k_max)."""
         missing: Mask = (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
         return missing
 

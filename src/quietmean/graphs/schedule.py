@@ -142,7 +142,9 @@ class Schedule:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: Ints | None = None) -> Schedule:
-        """From one list of out-neighbours per party per round; lists may differ in length. ``pairs`` has shape (M, 2).
+        """Make a schedule from one list of out-neighbours per party per round; lists may differ in length.
+
+        ``pairs`` has shape (M, 2).
 
         Raises :class:`InputError` if a round does not have one list per party, and for neighbours that are no parties.
         """
@@ -187,7 +189,7 @@ def complete_pairs(parties: int) -> Ints:
 
 
 def _distinct_others(stream: BitStream, parties: int, count: int) -> NDArray[np.int32]:
-    """For each party, ``count`` distinct others in uniform random order: shape (n, count)."""
+    """Draw for each party ``count`` distinct others in uniform random order, shape (n, count)."""
     own = np.arange(parties)[:, None]
     excluded = own
     picks = np.empty((parties, count), dtype=np.int32)
@@ -302,13 +304,13 @@ class Flow:
     def of(
         cls, shape: tuple[int, int], to: NDArray[np.integer], source: NDArray[np.integer], weight: Array | float = 1.0
     ) -> Flow:
-        """From any whole numbers; one weight may be that of all."""
+        """Make a flow from any whole numbers; one weight may be that of all."""
         rows = to.astype(np.int64, copy=False)
         return cls(shape, rows, source.astype(np.int64, copy=False), np.broadcast_to(np.asarray(weight, float), rows.shape))
 
     @cached_property
     def matrix(self) -> csr_array[np.float64]:
-        """In compressed rows, with columns in rising order."""
+        """The flow as a sparse matrix in compressed rows, with columns in rising order."""
         # A node never mixes whole populations: it starts without this import.
         from scipy.sparse import csr_array
 
@@ -322,7 +324,7 @@ class Flow:
 
 
 def arrivals(schedule: Schedule, delivered: Mask, round_: int) -> tuple[Ints, Ints]:
-    """(senders, receivers) of the messages of a round that arrived, one entry for each in both arrays.
+    """The senders and receivers of the messages of a round that arrived, one entry for each in both arrays.
 
     ``delivered``, shape (T, n, k_max), is :meth:`ExecutionTrace.delivered` of the schedule.
     """

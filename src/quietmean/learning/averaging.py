@@ -126,7 +126,7 @@ class ModelAveraging:
 
     @property
     def within(self) -> float | None:
-        """With adaptive clipping: the released part of the norms of the last round that lay within the bound."""
+        """The released part of the norms of the last round that lay within the bound, with adaptive clipping."""
         return self._shared.within
 
     @property

@@ -77,7 +77,7 @@ class KeptState:
             raise self._behind(means.round - 1)
 
     def move(self, mean: RoundMean[Any]) -> None:
-        """By the mean of a round. Raises :class:`InputError` as :meth:`resume` does."""
+        """Move the state by the mean of a round. Raises :class:`InputError` as :meth:`resume` does."""
         if self._path is not None and mean.round > self._state.round + 1:
             raise self._behind(mean.round)
         self._state.move(mean)

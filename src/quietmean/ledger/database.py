@@ -65,7 +65,7 @@ class LedgerDatabase:
         self._database.close()
 
     def decoded(self) -> AbstractContextManager[None]:
-        """For whatever makes values of rows: see :func:`quietmean.core.outage.reading_rows`."""
+        """The context in which rows are made values: see :func:`quietmean.core.outage.reading_rows`."""
         return reading_rows(f"ledger {self.path}")
 
     def rows(self, query: str, *arguments: object) -> list[Any]:

@@ -126,7 +126,7 @@ class Ledger:
         return self.account(name).entries
 
     def remaining(self, name: str) -> tuple[float, float]:
-        """(mu, epsilon at the account's delta) that a further study may cost; rounded down."""
+        """The mu, and the epsilon at the account's delta, that a further study may cost; rounded down."""
         account = self.account(name)
         return account.remaining_mu, account.remaining_epsilon
 

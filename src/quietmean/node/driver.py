@@ -142,7 +142,7 @@ def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields
 
 
 async def _by_connections(party: Participant) -> NodeResult:
-    """Over TLS, at addresses of the parties' own or at a relay, as the roster says."""
+    """Take part over TLS, at addresses of the parties' own or at a relay, as the roster says."""
 
     async def attempt() -> NodeResult:
         if (before := await party.open()) is not None:
@@ -160,7 +160,7 @@ async def _by_connections(party: Participant) -> NodeResult:
 
 
 async def _by_folder(party: Participant, folder: FolderSettings) -> NodeResult:
-    """By files. It ends at once where the store proves not to be the newest of this party."""
+    """Take part by files. It ends at once where the store proves not to be the newest of this party."""
 
     async def attempt() -> NodeResult:
         async with over_folder(party.settings, folder, party, party.monitor) as (post, watching):

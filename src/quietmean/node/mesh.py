@@ -95,7 +95,7 @@ class Mesh:
             self._listening.close()
 
     def start(self, role: Presence = "attend") -> None:
-        """From now on the others reach this party, if they did not before.
+        """Let the others reach this party from now on, if they did not before.
 
         ``role``: with "visit", a study of it that has begun goes first at a relay.
         """
@@ -115,12 +115,12 @@ class Mesh:
         self._dialer.attend(self._listener, self._endpoint.refusal, role)
 
     def disconnect(self, parties: Iterable[PartyId]) -> None:
-        """See :meth:`Listener.disconnect`."""
+        """Close the connection of a party: see :meth:`Listener.disconnect`."""
         if self._listener is not None:
             self._listener.disconnect(parties)
 
     def drop(self) -> None:
-        """See :meth:`Listener.drop`."""
+        """Drop the connection of a party: see :meth:`Listener.drop`."""
         if self._listener is not None:
             self._listener.drop()
 

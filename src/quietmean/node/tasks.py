@@ -66,7 +66,7 @@ async def stop_all(*owners: Tasks) -> None:
 
 
 async def first_of(*works: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
-    """Until one of these has ended, for so long at most; the others are cancelled. Raises what one that has ended raised."""
+    """Wait until one of these has ended, for so long at most; the others are cancelled. Raises what one that has ended raised."""
     running = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -94,7 +94,7 @@ def stated_variance(execution: Execution) -> float:
 
 
 def linear_estimate(transcript: Transcript, weights: Array) -> LinearEstimate:
-    """For the sum of all released messages over their total weight. ``weights``: the parties' public weights, shape (n,)."""
+    """The sum of all released messages over their total weight. ``weights``: the parties' public weights, shape (n,)."""
     values, noise = _influence(transcript)
     noise = noise**2
     total = float(values @ weights)

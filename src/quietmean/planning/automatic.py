@@ -268,7 +268,10 @@ class Way:
 
 
 def compare_ways(ranking: Ranking, committee: Committee = USUAL, domain: InputDomain | None = None) -> list[Way]:
-    """Beside each other, for the target of a ``ranking`` of all peer-to-peer protocols. ``domain``: where values lie."""
+    """Compare ways beside each other, for the target of a ``ranking`` of all peer-to-peer protocols.
+
+    ``domain``: where values lie.
+    """
     target = ranking.target
     return [
         _way("peer to peer", lambda: _by_peers(ranking, target)),

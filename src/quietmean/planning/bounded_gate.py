@@ -71,7 +71,8 @@ class BoundedGate:
         return star
 
     def levels(self, star: float, delta: float, error: Callable[[float, float], float]) -> tuple[float, float]:
-        """(sigma_star, sigma_delta) of the least ``error`` of both, from a first guess; the guess where no ratio is better."""
+        """The (sigma_star, sigma_delta) of the least ``error`` of both, from a first guess; the guess where no ratio is
+        better."""
         found: dict[float, tuple[float, float]] = {}
 
         def at(ratio: float, first: float) -> float:

@@ -74,7 +74,7 @@ class Candidate:
 
     @property
     def epsilon_a_priori(self) -> float:
-        """As the plan has it (:attr:`Plan.epsilon_a_priori`)."""
+        """The epsilon of the plan whatever happens (:attr:`Plan.epsilon_a_priori`)."""
         return self.plan.epsilon_a_priori
 
     @property

@@ -220,7 +220,7 @@ class GateRecord:
 
     @cached_property
     def digest(self) -> str:
-        """That of the history: what parties vote on."""
+        """The digest of the history: what parties vote on."""
         return history_digest(self.execution, self.incomplete)
 
     @property

@@ -197,7 +197,7 @@ def choose_levels(
     estimates: list[LinearEstimate] | None = None,
     guards: Guards | None = None,
 ) -> tuple[float, float]:
-    """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
+    """The (sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
 
     ``estimates`` give the error from noise in executions with dropouts as planned; by default those of the scenarios. ``guards``
     add what hides values before the release. Raises :class:`InputError` if ``calibration`` is not exact and epsilon >= 1 or some
@@ -251,7 +251,7 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
 def _best_pair(
     scenarios: list[Scenario], estimates: list[LinearEstimate], largest_mu: float, guards: Guards | None
 ) -> tuple[float, float]:
-    """(sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
+    """The (sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
     information = np.array([max(s.worst_information(ratio) for s in scenarios) for ratio in _RATIOS])
     star_variance = information / largest_mu**2
     from_star = np.mean([estimate.star_variance for estimate in estimates])

@@ -54,7 +54,7 @@ class Integers(Protocol):
     """A source of random whole numbers, such as a numpy Generator."""
 
     def integers(self, low: int, /) -> Any:
-        """Uniform below ``low``."""
+        """Draw whole numbers uniformly below ``low``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -75,7 +75,7 @@ def require_possible(
 def _impossible(
     plan: Plan, execution: Execution, opened: ReleasedSum, never_negative: Callable[[], tuple[Array, Array]] | None
 ) -> str | None:
-    """Why, or None."""
+    """Why a protocol is impossible, or None."""
     if not execution.counted_weight():
         return None
     if not all_finite(opened.total):

@@ -101,7 +101,7 @@ class Eavesdropper:
     chosen: str = ""
 
     def with_corrupt(self, corrupt: Iterable[PartyId]) -> Adversary:
-        """Together with colluding parties."""
+        """The eavesdropper together with colluding parties."""
         return Adversary(frozenset(corrupt), self.observed)
 
     def describe(self) -> str:

@@ -100,7 +100,8 @@ class PrivacyAnalysis:
         return Certificate(adversary, self.terms, self.solver.against(adversary))
 
     def each(self, coalitions: Iterable[Collection[PartyId]]) -> Iterator[Certificate]:
-        """As :meth:`against` for many coalitions, by what they have in common: faster, equal up to the solver's error."""
+        """Analyse many coalitions as :meth:`against` does one, by what they have in common: faster, equal up to the
+        solver's error."""
         for coalition in coalitions:
             adversary = self.terms.eavesdropper.with_corrupt(coalition)
             yield Certificate(adversary, self.terms, self.solver.information(coalition))

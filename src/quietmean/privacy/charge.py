@@ -41,7 +41,7 @@ _SMALL_EPSILON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """(mu, beta, tv) of a study, or of several: see :mod:`quietmean.privacy.charge`.
+    """The charge (mu, beta, tv) of a study, or of several: see :mod:`quietmean.privacy.charge`.
 
     ``mu`` may be infinite: no bound is known, and no account can pay it. Raises :class:`InputError` for a negative mu, or a beta
     or tv outside 0..1.
@@ -137,7 +137,7 @@ class Charge:
         return Charge(max(self.mu, other.mu), max(self.beta, other.beta), max(self.tv, other.tv))
 
     def of_group(self, members: int, epsilon: float | None = None) -> Charge:
-        """For ``members`` units that change together, each hidden as charged here: members * mu, and the same tv.
+        """The charge for ``members`` units that change together, each hidden as charged here: members * mu, and the same tv.
 
         The event of a beta is about one change. At one ``epsilon`` of the group it takes beta (1 + e^(epsilon / members) + ...),
         as many terms as members: see docs/mathematics/ledger.md. Raises :class:`InputError` for fewer members than 1, and for a

@@ -164,14 +164,15 @@ def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterat
 
 @dataclass(frozen=True)
 class _Undecided:
-    """So many coalitions may be worse than the worst tried; what is ``proven`` of all, and what it takes to decide all."""
+    """A number of coalitions that may be worse than the worst tried; what is ``proven`` of all, and what it takes to
+    decide all."""
 
     left: int
     proven: ProvenMu
     seconds: float
 
     def better(self, other: ProvenMu) -> ProvenMu:
-        """For each party the better of two bounds."""
+        """The better of two bounds for each party."""
         if not (self.proven.mu < other.mu).any():
             return other
         mu = np.minimum(self.proven.mu, other.mu)
@@ -305,7 +306,7 @@ def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed
 
 
 def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[PartyId, ...]]:
-    """For each party the coalition of those who got most of its messages, then of those who share most noise with it."""
+    """The coalition of those who got most messages of each party, then of those who share most noise with it."""
     received = transcript.message_known.toarray().astype(np.int64)
     knowing = transcript.noise_known.astype(np.int64)
     shared = (knowing.T @ knowing).toarray()

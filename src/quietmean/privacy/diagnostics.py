@@ -67,7 +67,7 @@ class Diagnosis:
 
 
 def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
-    """For protocols whose parties send shares to each other, with equal shares to all receivers of a message."""
+    """The diagnosis of a transcript whose parties send shares to each other, equal ones to all receivers of a message."""
     honest = np.array(adversary.honest(transcript.parties), dtype=np.int64)
     index_of = np.full(transcript.parties, -1)
     index_of[honest] = np.arange(honest.size)

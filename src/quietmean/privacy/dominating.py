@@ -113,7 +113,7 @@ def _excess(variances: Array) -> Array:
 
 
 def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:
-    """At most I in nats with discrete Gaussian values and noise on a grid, from the ``nats`` of Gaussian ones.
+    """A bound of I in nats with discrete Gaussian values and noise on a grid, from the ``nats`` of Gaussian ones.
 
     ``least_variance``: of noise and values, in squared steps. For a linear view with whole coefficients whose kernel has a short
     basis (docs/mathematics/whole-numbers.md): the view follows from that of Gaussians whose variances are smaller by 8 steps

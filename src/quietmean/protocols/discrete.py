@@ -101,7 +101,7 @@ class DiscreteNoise(Configured, ABC):
             raise InputError("dimension is missing: what a grid costs depends on it, add the number of coordinates")
 
     def numbers(self) -> Numbers:
-        """Whole steps and discrete noise, or float64 without a grid."""
+        """The numbers of the protocol: whole steps and discrete noise, or float64 without a grid."""
         return whole_numbers(self.step)
 
     @property
@@ -117,7 +117,7 @@ class DiscreteNoise(Configured, ABC):
         return {"step": choose_step(min(used), max(used), target.parties), "dimension": target.dimension}
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        """On a grid the loss of a party's own noise, no matter who colludes; without one, that of the view in real arithmetic.
+        """The loss of a party's own noise on a grid, no matter who colludes; without one, that of the view in real arithmetic.
 
         What the view of the same protocol in real numbers shows proves nothing about whole numbers: x + 50 y shows x, however
         much noise is on y. A protocol whose kernel has a short whole basis overrides this. ``weights`` have shape (n,).

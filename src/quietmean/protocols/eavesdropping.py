@@ -36,7 +36,7 @@ def require_eavesdropping(given: object) -> None:
 
 
 def read_eavesdropping(text: str | None) -> Eavesdropping | None:
-    """From the text of an option; None without one. Raises :class:`InputError` for what it cannot be."""
+    """Read the text of an option; None without one. Raises :class:`InputError` for what it cannot be."""
     if text is None:
         return None
     try:

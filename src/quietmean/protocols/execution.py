@@ -133,7 +133,7 @@ class Execution:
         return self._with_seen(full_transcript(self.protocol, self.schedule, self.trace))
 
     def _with_seen(self, transcript: Transcript) -> Transcript:
-        """With all that receivers saw and did not use; see :class:`ExecutionTrace`."""
+        """The execution with all that receivers saw and did not use; see :class:`ExecutionTrace`."""
         if self.trace.seen is None or self.protocol.traits.ignores_unused:
             return transcript
         return transcript.with_seen(self.trace.unused(self.schedule))
@@ -284,7 +284,7 @@ class Execution:
 
     @property
     def _trace_of_result(self) -> ExecutionTrace:
-        """Without the releases that are left out; where shares are passed on, the shares in them are lost."""
+        """The trace without the releases that are left out; where shares are passed on, the shares in them are lost."""
         if not self.left_out:
             return self.trace
         if self.protocol.traits.transfers_mass:
@@ -354,12 +354,15 @@ class Execution:
     @classmethod
     @python_call
     def load(cls, path: str | Path) -> Execution | OneShot:
-        """From an execution file or a receipt, or from the file of a noise mechanism. Raises :class:`InputError`."""
+        """Read an execution from an execution file or a receipt, or from the file of a noise mechanism.
+
+        Raises :class:`InputError`.
+        """
         return read_execution(read_json(Path(path), FileKind.RECEIPT, FileKind.SESSION_RECEIPT))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
-        """From an execution file's content. Raises :class:`InputError` with the field that is wrong."""
+        """Read an execution from an execution file's content. Raises :class:`InputError` with the field that is wrong."""
         if str(raw.get("format", "")).startswith("quietmean-plan"):
             raise InputError("this file is a plan, of which nothing has happened yet: give a receipt or an execution file")
         kind = get_protocol(required_field(raw, "protocol", str))

@@ -87,7 +87,7 @@ class Hints(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Hints:
-        """From a receipt, which may be a stranger's. Raises :class:`InputError` for an entry of another form."""
+        """Make hints from a receipt, which may be a stranger's. Raises :class:`InputError` for an entry of another form."""
         hints = convert(raw.get("certify") or {}, cls, partial(unfit_field, "certify"))
         if hints.delta is not None and not 0 < hints.delta < 1:
             raise InputError(f"field 'certify' has delta {hints.delta:g}: a delta is between 0 and 1")
@@ -109,7 +109,7 @@ _FIELDS_OF_GRAPH = {
 
 
 def never_written(parameters: Any) -> bool:
-    """For fields that only determine how others are made."""
+    """Say no, for fields that only determine how others are made."""
     return False
 
 

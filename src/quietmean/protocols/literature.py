@@ -68,7 +68,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _authors(*names: str) -> tuple[Author, ...]:
-    """From "Family, Given"."""
+    """Read authors written as "Family, Given"."""
     parts = (name.split(", ") for name in names)
     return tuple(Author(family, given) for family, given in parts)
 

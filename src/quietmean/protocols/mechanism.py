@@ -101,7 +101,10 @@ class Mechanism(Configured, ABC):
         return {name: value for name, value in self.__dict__.items() if name != "traits"}
 
     def resolved(self, parties: int) -> Self:
-        """Complete, with defaults for what files may leave out. Raises :class:`InputError` for what is missing or unfit."""
+        """The parameters, complete, with defaults for what files may leave out.
+
+        Raises :class:`InputError` for what is missing or unfit.
+        """
         require_complete(self)
         self.TRAITS.check_parties(self, parties)
         return self
@@ -117,7 +120,7 @@ class Mechanism(Configured, ABC):
         return {}
 
     def with_noise(self, star: float, delta: float) -> Self:
-        """With other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
+        """The parameters with other noise: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
         return self
 
     def calibrate(

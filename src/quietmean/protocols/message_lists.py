@@ -28,7 +28,7 @@ EVERYBODY = "all"
 
 
 def schedule_lists(schedule: Schedule) -> list[Any]:
-    """For each round "all", or one list of out-neighbours for each party."""
+    """Write the schedule: for each round "all", or one list of out-neighbours for each party."""
     full, lists = everybody(schedule.parties), []
     for round_ in range(1, schedule.rounds + 1):
         is_full = np.array_equal(schedule.neighbours[round_ - 1], full)
@@ -70,7 +70,7 @@ def with_seen(schedule: Schedule, trace: ExecutionTrace, raw: Any) -> ExecutionT
 
 
 def _may_be_lost(schedule: Schedule, trace: ExecutionTrace) -> Mask:
-    """Shape (T, n, k_max): the messages that arrive unless they are lost."""
+    """The messages that arrive unless they are lost, shape (T, n, k_max)."""
     return replace(trace, lost=None).delivered(schedule)
 
 
@@ -108,7 +108,7 @@ def _read(raw: Any, name: str) -> list[Entry]:
 
 
 def _messages(listed: Iterable[Entry], name: str, possible: Mask, schedule: Schedule) -> Mask:
-    """Shape (T, n, k_max): the messages that are listed by ``name``. With null, only those that are ``possible``.
+    """The messages that are listed by ``name``, shape (T, n, k_max). With null, only those that are ``possible``.
 
     Raises :class:`InputError` for a message that is not in the schedule.
     """

@@ -80,7 +80,7 @@ class CorrelatedNoise:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> CorrelatedNoise:
-        """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
+        """Read the mechanism from the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
         check_entries(raw, ("protocol", "parties", "covariance", "sensitivity"))
         parties = _parties(raw)
         rows = _converted(raw, "covariance", list[list[float]])
@@ -140,7 +140,7 @@ class PairwiseNoise:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> PairwiseNoise:
-        """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
+        """Read the mechanism from the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
         check_entries(raw, ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity"))
         parties = _parties(raw)
         edges = _converted(raw, "edges", list[tuple[int, int, float]])

@@ -134,7 +134,7 @@ class Target:
         return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The target as plain JSON data."""
         return {
             "parties": self.parties,
             **({"epsilon": self.epsilon} if self.nats is None else {"nats": self.nats}),

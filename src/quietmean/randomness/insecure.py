@@ -33,7 +33,7 @@ class InsecurePopulationNoise:
         self._blocks: OrderedDict[tuple[str, int, int], Vector] = OrderedDict()
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        """Shape (n, d). The array is shared between calls and must not be written to."""
+        """Standard normal noise, shape (n, d). The array is shared between calls and must not be written to."""
         key = (purpose, index, dimension)
         block = self._blocks.pop(key, None)
         if block is None:
@@ -58,14 +58,14 @@ class InsecurePopulationNoise:
         return values[:, :dimension]
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Shape (n, d). At scales of 2**12 and more :meth:`normal` noise, rounded to whole numbers."""
+        """Discrete Gaussian noise, shape (n, d). At scales of 2**12 and more :meth:`normal` noise, rounded to whole numbers."""
         if scale >= _ROUNDED_FROM:
             return _rounded(self.normal(purpose, index, dimension) * scale)
         seed = self._seed.derive("discrete", purpose, index)
         return layered_gaussian(seed, scale, self._parties * dimension).reshape(self._parties, dimension)
 
     def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Shape (M, d), for pairs of shape (M, 2); as :meth:`discrete`."""
+        """Discrete noise that pairs of shape (M, 2) share, shape (M, d); as :meth:`discrete`."""
         if scale >= _ROUNDED_FROM:
             return _rounded(self.shared_normal(pairs, purpose, index, dimension) * scale)
         seed = self._seed.derive("shared discrete", purpose, index)
@@ -112,7 +112,7 @@ class _OneRow:
 
 
 class InsecureStackedNoise(StackedNoise):
-    """As of n real parties, from a small public number."""
+    """The noise of n parties, as of real ones, from a small public number."""
 
     def __init__(self, seed: int, parties: int) -> None:
         keys = [ExchangeKey(insecure_seed(seed, "exchange", party)) for party in range(parties)]

@@ -58,7 +58,7 @@ class ExchangeKey:
 
 
 def no_shared_seed(other: PartyId) -> Seed:
-    """For a party without key agreement. Raises ValueError."""
+    """Refuse to share a seed, for a party without key agreement. Raises ValueError."""
     raise ValueError(f"no key was agreed with party {other}")
 
 

@@ -44,7 +44,8 @@ def sobol(dimension: int, bits: int, seed: int | None = None) -> Array:
 
 
 def _directions(file: Path, dimension: int) -> Words:
-    """(dimension, bits), the highest bit first: by the recurrence of each dimension's primitive polynomial."""
+    """The direction numbers (dimension, bits), the highest bit first: by the recurrence of each dimension's primitive
+    polynomial."""
     with np.load(file, allow_pickle=False) as numbers:
         polynomials, first = numbers["poly"][:dimension].astype(np.int64), numbers["vinit"][:dimension].astype(np.int64)
     directions = np.ones((dimension, _BITS), dtype=np.int64)

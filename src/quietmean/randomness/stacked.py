@@ -24,7 +24,7 @@ class StackedNoise:
 
     @classmethod
     def from_os(cls, parties: int) -> Self:
-        """Fresh seeds and keys from the operating system."""
+        """Make noise with fresh seeds and keys from the operating system."""
         return cls([Seed.from_os() for _ in range(parties)], [ExchangeKey(Seed.from_os()) for _ in range(parties)])
 
     def _shared_seed(self, party: PartyId, other: PartyId) -> Seed:
@@ -34,7 +34,7 @@ class StackedNoise:
         return np.stack([source.normal(purpose, index, dimension) for source in self._sources])
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, dimension: int) -> Vector:
-        """Shape (M, d), for pairs of shape (M, 2)."""
+        """Standard normal noise that pairs of shape (M, 2) share, shape (M, d)."""
         drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
 
@@ -42,7 +42,7 @@ class StackedNoise:
         return np.stack([source.discrete(purpose, index, scale, dimension) for source in self._sources])
 
     def shared_discrete(self, pairs: Ints, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Shape (M, d), for pairs of shape (M, 2)."""
+        """Discrete Gaussian noise that pairs of shape (M, 2) share, shape (M, d)."""
         drawn = [self._sources[one].shared_discrete(other, purpose, index, scale, dimension) for one, other in pairs.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(pairs), dimension)
 

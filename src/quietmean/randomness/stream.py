@@ -76,7 +76,7 @@ class Seed:
 
     @classmethod
     def from_os(cls) -> Seed:
-        """Fresh from the operating system's generator."""
+        """Draw a fresh seed from the operating system's generator."""
         return cls(secrets.token_bytes(SEED_BYTES))
 
     @classmethod
@@ -107,7 +107,7 @@ def _encode_label(label: str | int | bytes) -> tuple[bytes, bytes]:
 
 
 def fresh_bytes(count: int) -> bytes:
-    """From the operating system's generator: nonces and names, which are no seeds."""
+    """Draw bytes from the operating system's generator: nonces and names, which are no seeds."""
     return secrets.token_bytes(count)
 
 

@@ -176,7 +176,7 @@ class StudyReport:
         return counted_text(self.unit, self.rows)
 
     def counted(self, number: int) -> str:
-        """So many of them in words."""
+        """So many parties in words."""
         return count_of(number, self.counts[:-1], self.counts)
 
     @property

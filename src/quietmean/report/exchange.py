@@ -74,7 +74,7 @@ class MessageTraffic:
         return quiet
 
     def between(self, shown: Sequence[PartyId]) -> MessageTraffic:
-        """Only messages between the parties shown."""
+        """The traffic with only the messages between the parties shown."""
         inside = np.isin(self.table[:, 1], shown) & np.isin(self.table[:, 2], shown)
         return MessageTraffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
 
@@ -100,7 +100,7 @@ def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
 
 
 def shown_parties(execution: Execution, coalition: Collection[PartyId]) -> list[PartyId]:
-    """At most 60: half of the places are for the coalition, the rest for the first others."""
+    """The parties that are drawn, at most 60: half of the places are for the coalition, the rest for the first others."""
     if execution.parties <= MOST_PARTIES:
         return list(range(execution.parties))
     members = sorted(coalition)[: MOST_PARTIES // 2]

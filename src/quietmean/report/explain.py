@@ -131,7 +131,7 @@ class _Explainer:
         )
 
     def _worst_off(self, certificate: Certificate) -> PartyId:
-        """Between peers one whom the protocol does not trust: its messages are the ones that matter."""
+        """The worst-off party: between peers one whom the protocol does not trust, whose messages are the ones that matter."""
         worst = certificate.max_mu
         equal = [party for party, mu in zip(certificate.honest, certificate.mu_upper, strict=True) if mu >= worst * (1 - _EQUAL)]
         return min(equal, key=lambda party: (party in self._trusted, party))

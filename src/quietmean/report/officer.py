@@ -57,7 +57,7 @@ class OfficerPage:
 
     @property
     def mu(self) -> float:
-        """As it happened, of the worst-off party; infinite if that is not bounded."""
+        """The mu as it happened, of the worst-off party; infinite if that is not bounded."""
         return self.certificate.max_mu
 
     def heading(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class OfficerPage:
 
     @cached_property
     def _nats(self) -> dict[str, Any] | None:
-        """For a target in nats, what coalitions learnt, computed from the execution alone."""
+        """What coalitions learnt, for a target in nats, computed from the execution alone."""
         if self.stated.nats is None or not isinstance(self.certificate, CoalitionCertificate):
             return None
         return self.privacy.nats_of_target(self.certificate.size, self.stated.nats)

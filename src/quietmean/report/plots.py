@@ -202,7 +202,7 @@ def _rows_at_risk(estimates: Estimates, arms: Sequence[str]) -> list[str]:
 
 
 def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
-    """Under the axis, at its ticks: who is at risk in the bin that begins there."""
+    """Write under the axis, at its ticks, who is at risk in the bin that begins there."""
     estimates = answer.estimates
     first = next((group for group, time in estimates.groups if _is_number(time)), "")
     ends = [float(time) for group, time in estimates.groups if group == first]

@@ -37,7 +37,7 @@ class Stamps:
 
     @classmethod
     def of_origin(cls, origin: Mapping[str, Any]) -> Self:
-        """From the origin of a receipt. Entries of another form count as not stated."""
+        """Read stamps from the origin of a receipt. Entries of another form count as not stated."""
         sealed, start = (origin.get(name) for name in ("sealed", "start"))
         digests = {name: origin.get(name) for name in _DIGESTS}
         if isinstance(sealed, Mapping):

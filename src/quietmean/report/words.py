@@ -27,7 +27,7 @@ UNITS = {
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
-    """To significant digits, never below the value: for epsilon."""
+    """Round to significant digits, never below the value: for epsilon."""
     if not math.isfinite(value):
         return plain(value)
     if value == 0.0:
@@ -39,7 +39,7 @@ def rounded_up(value: float, digits: int = 3) -> str:
 
 
 def factor_up(value: float) -> str:
-    """As :func:`rounded_up`; large numbers with a power of ten: "4.86 × 10⁸"."""
+    """Round up as :func:`rounded_up`; large numbers with a power of ten: "4.86 × 10⁸"."""
     if not 1e6 <= value < math.inf:
         return rounded_up(value)
     exponent = math.floor(math.log10(value))
@@ -48,7 +48,7 @@ def factor_up(value: float) -> str:
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
-    """To significant digits, never above the value: for what is left of a budget."""
+    """Round to significant digits, never above the value: for what is left of a budget."""
     if not (value > 0 and math.isfinite(value)):
         return "0" if value <= 0 else "∞"
     places = digits - 1 - math.floor(math.log10(value))
@@ -57,7 +57,7 @@ def rounded_down(value: float, digits: int = 3) -> str:
 
 
 def power(value: float) -> str:
-    """1e-6 as 10⁻⁶."""
+    """A power of ten as text: 1e-6 as 10⁻⁶."""
     if not math.isfinite(value):
         return plain(value)
     mantissa, exponent = f"{value:.2e}".split("e")
@@ -94,7 +94,7 @@ def cards_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[dict[str,
 
 
 def sentences_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[str]:
-    """The other figures, in sentences."""
+    """The figures of a certificate but the first, in sentences."""
     return [sentence(named(fact.sentence, names)) for fact in facts if not _on_card(fact)]
 
 
@@ -158,7 +158,7 @@ def named(text: str, names: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital letter and a full stop."""
+    """Write a text with a capital letter and a full stop."""
     return capital(text if text.endswith(".") else f"{text}.")
 
 

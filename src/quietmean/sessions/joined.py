@@ -310,7 +310,7 @@ class AsyncRounds(JoinedSession):
 
 
 def _scaled(mean: Vector, scale: float) -> Vector:
-    """In place where that changes no other array: vectors are large."""
+    """Scale a vector, in place where that changes no other array: vectors are large."""
     return np.multiply(mean, scale, out=mean if mean.base is None else None)
 
 

@@ -81,7 +81,7 @@ class AdversaryView:
         return self.transcript.message_round[self.rows]
 
     def maps(self, target: PartyId) -> tuple[Vector, Vector]:
-        """By the transcript: what a unit of the target's value adds to each row (R,), and the unknown noise in it (R, K)."""
+        """What a unit of the target's value adds to each row (R,), by the transcript, and the unknown noise in it (R, K)."""
         chosen = np.zeros((self.transcript.messages, len(self.rows)))
         chosen[self.rows, np.arange(len(self.rows))] = 1.0
         system = sparse.csc_array(sparse.eye_array(self.transcript.messages) - self.transcript.dependence.T)
@@ -93,7 +93,7 @@ class AdversaryView:
         return values[target], noise.T[:, unknown] * self.transcript.noise_scale[unknown]
 
     def check(self, target: PartyId, seed: int) -> None:
-        """Without noise the view must be what the transcript says; raises :class:`ProtocolFailure`."""
+        """Check that the view without noise is what the transcript says; raises :class:`ProtocolFailure`."""
         seen: list[dict[int, Vector]] = [{}, {}]
         for world in (0, 1):
             self._observe(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)

@@ -72,7 +72,7 @@ class OpenedView:
         return np.array([change / self.execution.sensitivity]), np.array([[opening.noise]])
 
     def check(self, target: PartyId, seed: int) -> None:
-        """Without noise the target's change must be read as declared; raises :class:`ProtocolFailure`."""
+        """Check that the target's change is read as declared, without noise; raises :class:`ProtocolFailure`."""
         opening = self.opening
         first, second = (self._read(target, world, 1, lambda party: InsecureSilence()) for world in (0, 1))
         if first is None or second is None:

@@ -105,7 +105,7 @@ class OfCells(Statistic, ABC):
         return CellCounts.of(released, self._table(columns))
 
     def nothing(self, terms: Sequence[SmoothTerm], flag: Flag = NOTHING_PRESENT) -> Estimates:
-        """Nothing is known about its terms; the first one is asked for first."""
+        """The estimates where nothing is known about its terms; the first one is asked for first."""
         return Estimates.of([term.unknown for term in terms], flags=(flag,), headline=(terms[0].name,) if terms[0].name else ())
 
     def two_levels(self, columns: Columns, name: str) -> Axis:

@@ -51,7 +51,8 @@ class Decoder:
         counted: bool = True,
         once: bool = False,
     ) -> Decoder:
-        """For features with these factors in the vector, rounded to grids of these ``steps``; ``parts`` are included in others.
+        """Make a decoder for features with these factors in the vector, rounded to grids of these ``steps``; ``parts``
+        are included in others.
 
         The best linear unbiased estimate under independent noise of equal size. Equalities: events that several features know
         agree, and where records are publicly ``counted``, the event of all records is 1.

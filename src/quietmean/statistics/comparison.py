@@ -99,7 +99,7 @@ class Curves:
 
 
 def _beside(matrices: Sequence[NDArray[Any]]) -> Array:
-    """One with these along its diagonal."""
+    """A matrix with these matrices along its diagonal."""
     rows, columns = (np.cumsum([0, *(matrix.shape[axis] for matrix in matrices)]) for axis in (0, 1))
     every = np.zeros((rows[-1], columns[-1]))
     for place, matrix in enumerate(matrices):
@@ -275,7 +275,7 @@ def restricted_mean(curve: Curve, term: str) -> Estimate:
 
 
 def _area(bins: TimeBins, survival: Array, times: Array) -> float:
-    """Under a curve up to the last time, if the events of each bin are at these times on average."""
+    """The area under a curve up to the last time, if the events of each bin are at these times on average."""
     return float(-np.diff(np.concatenate([[1.0], survival])) @ times + survival[-1] * bins.ends[-1])
 
 

@@ -99,7 +99,7 @@ def whole_number(number: float, most: float) -> float:
 
 
 def completeness_of(released: Released, present: tuple[float, float], weights: Array) -> Completeness:
-    """With the rest of all records, whose number may be an estimate: ``present`` weighs the quantities by ``weights``, (q,)."""
+    """Completeness with the rest of all records, whose number may be an estimate. ``weights``, (q,)."""
     if math.isnan(released.records):
         return Completeness(present[0], math.nan, present[1], math.nan)
     gradient = weights if released.whole is None else released.whole - weights

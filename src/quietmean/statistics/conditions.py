@@ -85,7 +85,7 @@ class RowCondition(Expression):
     def _pair(
         self, left: ast.expr, right: ast.expr, op: ast.cmpop, columns: Mapping[str, Column], records: Records | None
     ) -> Array:
-        """One comparison."""
+        """Read one comparison of a column with a value."""
         if isinstance(op, _MEMBER):
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 raise self._refused("has no values in brackets after in: write for example stage in ('II', 'III')")

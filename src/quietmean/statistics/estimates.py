@@ -155,7 +155,7 @@ class Estimates(TableFile):
 
     @cached_property
     def p_value(self) -> Array | None:
-        """By term, of the test of the term, from the population's error."""
+        """The p-values of the tests of terms, from the population's error."""
         values = self._array("p_value")
         return None if self.noise_only or np.isnan(values).all() else values
 
@@ -201,7 +201,7 @@ class Estimates(TableFile):
         return replace(self, entries=tuple(own.get(term) or Estimate.unknown(term) for term in terms))
 
     def in_words(self, said: Callable[[str], str]) -> Self:
-        """With every sentence as it is ``said``."""
+        """The estimates with every sentence as it is ``said``."""
         flags = tuple(replace(flag, message=said(flag.message)) for flag in self.flags)
         summary = {key: said(text) if key == "footnote" else text for key, text in self.summary.items()}
         return replace(self, flags=flags, summary=summary, reason=said(self.reason), method=said(self.method))
@@ -241,7 +241,7 @@ class Estimates(TableFile):
         return self._nested([known(number) for number in values.tolist()])
 
     def _nested(self, values: Sequence[Any]) -> Any:
-        """One of each term: one, or an object by term, or these by group."""
+        """Values of terms as JSON has them: one, or an object by term, or these by group."""
         if not self.groups:
             return values[0] if self.terms == (WHOLE,) else dict(zip(self.terms, values, strict=True))
         nested: dict[str, dict[str, Any]] = {group: {} for group, _ in self.groups}
@@ -318,7 +318,7 @@ class CurveOfTerms:
 
 
 def curves_in(groups: Sequence[str], rises: bool) -> dict[str, CurveOfTerms]:
-    """One for the terms of each group, from the group of each term."""
+    """The curves of the terms of each group, from the group of each term."""
     names = dict.fromkeys(groups)
     return {name: CurveOfTerms(tuple(at for at, other in enumerate(groups) if other == name), rises) for name in names}
 
@@ -352,7 +352,7 @@ def monotone(values: Array, errors: Array, *, rises: bool) -> Array:
 
 
 def _within_one(curves: Array) -> Array:
-    """Rising curves (curves, n), which end where the first unknown value is, that rise no more from where they add up to 1."""
+    """Curves (curves, n) that rise no more from where they add up to 1, and end where the first unknown value is."""
     known = ~np.isnan(curves).any(axis=0)
     steps = np.diff(curves[:, known], axis=1, prepend=0.0)
     total = np.cumsum(steps.sum(axis=0))

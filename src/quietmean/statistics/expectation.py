@@ -231,7 +231,7 @@ class Expectation:
         )
 
     def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
-        """Under every spread."""
+        """Does no spread leave anything to be known?"""
         return all(self.drawn(statistic, spread, more, less_noise, _FOR_HOPE).hopeless for spread in self._spreads(statistic))
 
 

@@ -127,5 +127,5 @@ def install(reader: StatisticReader) -> None:
 
 
 def statistic_reader() -> StatisticReader:
-    """That of the registry."""
+    """The reader of statistics that the registry installed."""
     return _READERS[0]

@@ -60,7 +60,7 @@ class Groups(ABC):
 
     @abstractmethod
     def at_once(self) -> AbstractContextManager[None]:
-        """In it all questions are about the rows of one moment, where a source can."""
+        """The context in which all questions are about the rows of one moment, where a source can."""
 
     @abstractmethod
     def counted(self, question: Question) -> Iterator[tuple[Array, Ints]] | None:
@@ -220,7 +220,7 @@ def _with_codes(edges: tuple[float, ...], column: Column) -> tuple[float, ...]:
 
 
 def _with_sources(names: set[str], columns: Columns) -> set[str]:
-    """And the columns that transforms are computed from."""
+    """The names of columns, with those that their transforms are computed from."""
     needed = set(names)
     for column in reversed(list(columns)):
         if column.name in needed and column.origin:

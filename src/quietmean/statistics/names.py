@@ -75,7 +75,7 @@ def in_plain_words(text: str, signs: Mapping[str, str] | None = None) -> tuple[s
 
 
 def _in_brackets(text: str) -> Iterator[tuple[str, str, int]]:
-    """Tokens by kind, and by how much each changes the depth in brackets; one that nothing closes opens nothing."""
+    """Tokens by kind, and how much each changes the depth in brackets; one that nothing closes opens nothing."""
     tokens = [(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(text)]
     opened: list[int] = []
     changes = [0] * len(tokens)

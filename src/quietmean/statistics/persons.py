@@ -131,7 +131,7 @@ def spans(starts: NDArray[np.intp], size: int) -> Iterator[tuple[int, int]]:
 
 
 def _edges(pieces: int) -> list[int]:
-    """From 0 to 2^64, so that as many hashes lie between each two."""
+    """Edges from 0 to 2^64, with as many hashes between each two."""
     return [place * 2**64 // pieces for place in range(pieces + 1)] if pieces else []
 
 

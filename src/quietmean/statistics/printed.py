@@ -61,7 +61,7 @@ class Shown:
 
 
 def shown(term: Term) -> Shown:
-    """To two digits of the standard error of the population, or of the noise where nothing is known of a population.
+    """A number to two digits of the population's standard error, or of the noise's where nothing is known of a population.
 
     An interval that is wider than its error says, as bins make it, has the digits of its width. What can only be whole, such as
     numbers of records or quantiles of whole numbers, has no decimals. Days are days of the calendar, and errors of these lengths.

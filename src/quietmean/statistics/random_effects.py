@@ -98,7 +98,8 @@ def paule_mandel(means: Array, variances: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """From k sites: the common means with ``fixed`` and with ``random`` effects, variances of these, Cochran's Q, and tau^2."""
+    """Pooled estimates of k sites: common means with ``fixed`` and ``random`` effects, their variances, Cochran's Q, and
+    tau^2."""
 
     sites: int
     fixed: float

@@ -184,7 +184,7 @@ def get_statistic(name: str, given: Sequence[str] = ()) -> type[Statistic]:
 
 
 def parse_statistic(raw: Mapping[str, Any]) -> Statistic:
-    """From a table ``[[statistic]]`` of a study file. Raises :class:`InputError`."""
+    """Read a statistic from a table ``[[statistic]]`` of a study file. Raises :class:`InputError`."""
     kind = raw.get("kind")
     if not isinstance(kind, str):
         raise InputError(f'a [[statistic]] has no kind: add kind = "mean" or another of {", ".join(registry())}')

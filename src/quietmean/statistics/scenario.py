@@ -133,7 +133,7 @@ class SyntheticRecords:
         return scores
 
     def covariate(self, column: Column, level: str | None = None) -> Array:
-        """(rows,): numbers in their units, a level as 1 and all others as 0."""
+        """The values of a covariate, (rows,): numbers in their units, a level as 1 and all others as 0."""
         values = self.values[column.name]
         if level is None:
             return values

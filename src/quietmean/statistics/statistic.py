@@ -298,7 +298,10 @@ class Statistic(Configured, ABC):
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """From the entries of a study file besides ``kind``. Raises :class:`InputError` for unknown and missing ones."""
+        """Read a statistic from the entries of a study file besides ``kind``.
+
+        Raises :class:`InputError` for unknown and missing ones.
+        """
         keys = [field.key for field in parameters_of(cls).values()]
         for name in raw:
             if name not in keys:

@@ -34,7 +34,9 @@ class TimeBins:
 
     @classmethod
     def of(cls, axis: Axis, edges: int) -> Self:
-        """From an axis with bins (a, b], whose edges are ``edges`` and, before the last one, that of its own bin."""
+        """Make time bins from an axis with bins (a, b], whose edges are ``edges`` and, before the last one, that of its
+        own bin.
+        """
         ends = np.array(axis.edges)
         first, last, numbers = ends[:-1], ends[1:], np.full(len(ends) - 1, math.inf)
         if axis.column.whole:
@@ -91,7 +93,7 @@ class TimeBins:
         )
 
     def halves(self) -> Places:
-        """For each bin its place in half as many: two neighbours are one, and bins of time 0 and of the last time stay."""
+        """The place of each bin in half as many: two neighbours are one, and bins of time 0 and of the last time stay."""
         places: Places = np.where(np.arange(len(self)) > 0, (np.arange(len(self)) + 1) // 2, 0)
         if len(self) > len(self.shown) + 1:
             places[-1] = places[-2] + 1
@@ -185,7 +187,7 @@ class Curve:
 
     @cached_property
     def survival(self) -> Array:
-        """At the end of each usable bin. Unprojected: noise may make it rise."""
+        """The part that survives the end of each usable bin. Unprojected: noise may make it rise."""
         d, a = self.events[: self.usable], self.at_risk[: self.usable]
         survival: Array = np.cumprod(1 - d / a, dtype=np.float64) + 0.0
         return survival
@@ -226,7 +228,9 @@ class Curve:
 
     @cached_property
     def extrapolated(self) -> Array:
-        """At the edges after the usable bins: never rising, without an interval. Empty if there is nothing to go on from.
+        """The curve at the edges after the usable bins: never rising, without an interval.
+
+        Empty if nothing is there to go on from.
 
         Each hazard is drawn towards the mean of the usable bins as if so many more had been at risk as make a bin usable: few
         at risk tell little, and a curve that went on level would say that nobody has the event any more.
@@ -296,7 +300,7 @@ class Curve:
         return errors
 
     def band(self, sampled: bool) -> Array:
-        """At each usable bin, (usable, 2), for the noise, or for noise and sampling.
+        """The interval at each usable bin, (usable, 2), for the noise, or for noise and sampling.
 
         Sampling has its interval on the scale of log(-log S), the noise, which is normal on that of S, one of its own; their
         distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
@@ -324,7 +328,7 @@ class Curve:
 
     @classmethod
     def of_counts(cls, bins: TimeBins, counts: Array, noise: Array) -> Curve:
-        """From events, censored and after, (2 bins + 1,), and the covariance of their noise."""
+        """Make a curve from events, censored and after, (2 bins + 1,), and the covariance of their noise."""
         own = len(bins)
         return cls(bins, counts[:own], counts[own:-1], float(counts[-1]), noise)
 

@@ -45,7 +45,7 @@ class Table1Text:
 
     @cached_property
     def _below(self) -> dict[str, str]:
-        """For terms that noise hides, the number that their counts are below."""
+        """The number that counts are below, for terms that noise hides."""
         few = [flag for flag in self.flags if flag.code == FEW]
         return {term: f"< {fixed(flag.upper, 0)}" for flag in few if flag.upper for term in flag.terms}
 

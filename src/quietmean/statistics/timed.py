@@ -54,7 +54,7 @@ def time_axis(
 
 
 def horizon_field() -> float | None:
-    """The last time."""
+    """The field of the last time."""
     horizon: float | None = parameter(
         None, help="the last time, by default the upper bound", above=0, remedy="choose a time within the bounds"
     )

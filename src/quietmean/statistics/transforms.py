@@ -164,7 +164,10 @@ class Transform(Expression):
         return isinstance(self._tree, ast.Compare)
 
     def values(self, columns: Mapping[str, Array]) -> Array:
-        """From columns of (rows,) each; NaN where a value is missing or the expression has none. A threshold is 0 or 1."""
+        """The values of the expression, from columns of (rows,) each; NaN where one is missing or it has none.
+
+        A threshold is 0 or 1.
+        """
         with np.errstate(all="ignore"):
             tree = self._tree
             if isinstance(tree, ast.Compare):

@@ -44,7 +44,7 @@ class TwoSamples:
 
     @classmethod
     def of(cls, released: Released, table: PrefixTable) -> TwoSamples:
-        """From an axis with edges by one of two levels; what is missing is left out."""
+        """The two samples of an axis with edges by one of two levels; what is missing is left out."""
         places = np.arange(table.size).reshape(table.groups, table.cells)[:2, :-1].ravel()
         cells = released.mean(table)[places] * released.weight
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2

@@ -240,7 +240,7 @@ class _Restarting:
 
 
 class _KeptNoise(InsecureSilentPopulation):
-    """Only the noise that is meant to stay in the result."""
+    """Population noise of which only the part that is meant to stay in the result is drawn."""
 
     def __init__(self, parties: int, noise: PopulationNoise) -> None:
         super().__init__(parties)

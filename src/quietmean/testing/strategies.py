@@ -144,7 +144,7 @@ def _gossip(draw: st.DrawFn, parties: int) -> dict[str, Any]:
 
 
 def _whole_grids() -> st.SearchStrategy[dict[str, Any]]:
-    """Whole numbers, with scales of some steps to some hundred million."""
+    """A strategy of whole-number grids, with scales of some steps to some hundred million."""
     return st.sampled_from([-20, -11]).map(lambda power: {"noise": "discrete", "grid": 2.0**power, "dimension": 3})
 
 

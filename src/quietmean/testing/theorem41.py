@@ -43,7 +43,7 @@ def theorem41(
 
 
 def _injection(document: Mapping[str, Any]) -> tuple[Matrix, Matrix]:
-    """(c, Z), Examples 3.1 and 3.2 and Definition 3.3."""
+    """The injection (c, Z), Examples 3.1 and 3.2 and Definition 3.3."""
     rounds, injection = document["rounds"], document["injection"]
     if injection == "early":
         return np.eye(rounds + 1)[0], np.vstack([np.ones((1, rounds)), -np.eye(rounds)])

@@ -46,7 +46,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, NumericRows | float]:
-        """See :meth:`~quietmean.transcript.population.Reading.divided`."""
+        """Divide a reading: see :meth:`~quietmean.transcript.population.Reading.divided`."""
 
     @abstractmethod
     def vectors(self, held: Array) -> Vector:
@@ -198,7 +198,7 @@ class NumericRows(Rows):
         return total
 
     def scaled(self) -> tuple[Array, float]:
-        """(array, factor) with these rows as their product, read only."""
+        """An array and a factor with these rows as their product, read only."""
         if self._later or self._array is None or isinstance(self._factor, np.ndarray):
             return self.numbers(), 1.0
         return self._array, self._factor

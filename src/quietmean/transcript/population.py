@@ -86,7 +86,7 @@ class PopulationTerms(ABC):
 
     @abstractmethod
     def normal(self, purpose: str, index: int, scale: float) -> Rows:
-        """One row for each party, known to that party alone."""
+        """Normal terms, one row for each party, known to that party alone."""
 
     @abstractmethod
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Array) -> Rows:

@@ -150,7 +150,7 @@ class SymbolicTerms(PopulationTerms):
         return sparse.csr_array((np.ones(party.size, dtype=np.bool_), party, begin), shape=(self.count, self._parties))
 
     def _new(self, group: str, scales: Array, holders: Ints) -> LinearForms:
-        """As many new terms as there are ``scales``; ``holders[k]`` is the party, or the parties, that know term k."""
+        """Make as many new terms as there are ``scales``; ``holders[k]`` is the party, or the parties, that know term k."""
         first, size = self.count, scales.size
         self.count += size
         self.groups.append((group, size))

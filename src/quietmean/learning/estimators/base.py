@@ -81,7 +81,7 @@ class FitCertificate:
 
     @cached_property
     def epsilon(self) -> float:
-        """Rounded up."""
+        """The epsilon of the fit at this delta, rounded up."""
         return self.charge.epsilon(self.delta)
 
     @property
@@ -182,7 +182,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def set_params(self, **params: Any) -> Self:
-        """As scikit-learn's. Raises :class:`InputError`, a ValueError too, for an unknown name, with the nearest known one."""
+        """Set parameters as scikit-learn does.
+
+        Raises :class:`InputError`, a ValueError too, for an unknown name, with the nearest known.
+        """
         names = sorted(self.get_params(deep=False))
         for name in params:
             if name not in names:
@@ -219,7 +222,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return parts, [None if outcome is None else outcome[holder == party] for party in range(count)]
 
     def _checked(self, X: Any, y: Any, supervised: bool, reset: bool, least: int = 1) -> tuple[Array, Any]:
-        """By scikit-learn's rules, but no message quotes a cell. ``least``: so many rows, none of one party's."""
+        """Check data by scikit-learn's rules, but no message quotes a cell. ``least``: so many rows, none of one party's."""
         more = {"dtype": np.float64, "ensure_all_finite": False, "ensure_min_samples": least, **({"y": y} if supervised else {})}
         try:
             validated = validate_data(self, X, reset=reset, **more)
@@ -280,7 +283,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return limits
 
     def _budget(self) -> dict[str, Any]:
-        """And whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
+        """The budget of a fit, and whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
         for name in ("epsilon", "delta"):
             if getattr(self, name) is None:
                 raise InvalidInput(f"{name} is not given: name the budget of one fit, for example epsilon=1.0, delta=1e-6")

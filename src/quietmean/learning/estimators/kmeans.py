@@ -64,7 +64,7 @@ class Centres:
         return vectors.reshape(len(inside), count * (1 + columns))
 
     def move(self, mean: RoundMean[Any]) -> None:
-        """To the ratios of noisy sums and counts."""
+        """Move the centres to the ratios of noisy sums and counts."""
         scale, noisy = self._reach / self._place, mean.mean.reshape(len(self.places), -1)
         self.counts = noisy[:, 0] / self._one
         self.counts_error, self.sum_error = mean.standard_error / self._one, mean.standard_error * scale
@@ -74,7 +74,7 @@ class Centres:
         self.round = mean.round
 
     def save(self, path: str | Path) -> None:
-        """Whole and durably. Raises :class:`InputError` where something else is there."""
+        """Write the centres to a file, whole and durably. Raises :class:`InputError` where something else is there."""
         errors = [self.counts_error, self.sum_error]
         content = packed(places=self.places, counts=self.counts, errors=errors, round=self.round)
         Output(Path(path), "the centres", "name", own=lambda there: self._read(there) is not None).write(content)

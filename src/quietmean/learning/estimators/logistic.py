@@ -142,7 +142,7 @@ class LogisticRegression(ClassifierMixin, OneStudy):  # type: ignore[misc]
 
     @public
     def predict_proba(self, X: Any) -> Array:
-        """Shape (N, classes)."""
+        """The probability of each class for each row, shape (N, classes)."""
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])

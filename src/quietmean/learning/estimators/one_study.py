@@ -178,7 +178,10 @@ class LinearRegression(RegressorMixin, OneStudy):  # type: ignore[misc]
 
     @public
     def predict(self, X: Any) -> Array:
-        """Shape (N,), from X (N, d). Nothing is released. Raises :class:`InputError` where the noise hides the regression."""
+        """The predicted outcomes (N,) of X (N, d).
+
+        Nothing is released. Raises :class:`InputError` where the noise hides the regression.
+        """
         rows = self._complete(X)
         predictions: Array = rows @ self._known(self.coef_, "the regression") + self.intercept_
         return predictions
@@ -229,14 +232,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStudy):  # type:
 
     @public
     def transform(self, X: Any) -> Array:
-        """Shape (N, k). Nothing is released. Raises :class:`InputError` for components that the noise hides."""
+        """The components of each row, shape (N, k).
+
+        Nothing is released. Raises :class:`InputError` for those that the noise hides.
+        """
         rows = self._complete(X)
         scores: Array = (rows - self.mean_) @ self._visible_components().T
         return scores
 
     @public
     def inverse_transform(self, X: Any) -> Array:
-        """Shape (N, d), from the components (N, k)."""
+        """The rows (N, d) with these components (N, k)."""
         restored: Array = np.asarray(X, dtype=np.float64) @ self._visible_components() + self.mean_
         return restored
 
@@ -321,7 +327,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, OneStudy):  # type:
 
     @public
     def transform(self, X: Any) -> Array:
-        """Shape (N, d). Nothing is released."""
+        """The standardised rows, shape (N, d). Nothing is released."""
         scaled: Array = (self._rows(X) - self._known(self.mean_, "the means")) / self.scale_
         return scaled
 

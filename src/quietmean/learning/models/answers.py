@@ -58,7 +58,7 @@ class Fit:
 
     @cached_property
     def _gradients(self) -> Array:
-        """By term, (terms, p): how its coefficient follows from the score."""
+        """The gradients of the coefficients of each term by the score, (terms, p)."""
         return self.scaling.T @ self._directions[0]
 
     @cached_property
@@ -153,7 +153,7 @@ class Fit:
 
     @cached_property
     def ratios(self) -> Estimates:
-        """Their exponentials."""
+        """The exponentials of the coefficients."""
         return self._estimates(ratios=True)
 
     def _estimates(self, *, ratios: bool) -> Estimates:

@@ -42,7 +42,7 @@ class Family(ABC):
     @classmethod
     @abstractmethod
     def of(cls, outcome: Column, residual: float | None, dispersion: float) -> Family:
-        """For such an outcome. Raises :class:`InputError` for one that it is not for."""
+        """The family for such an outcome. Raises :class:`InputError` for one that it is not for."""
 
     @abstractmethod
     def scores(self, eta: Array, outcome: Array) -> tuple[Array, Array]:
@@ -111,7 +111,7 @@ class Binomial(Family):
 
 
 class _Log(Family):
-    """With means that are products of the terms' effects: the predictor is the logarithm of the mean."""
+    """A family whose means are products of the terms' effects: the predictor is the logarithm of the mean."""
 
     @property
     def begin(self) -> float:
@@ -251,7 +251,7 @@ FAMILIES: dict[str, type[Family]] = {
 
 
 def _exponential(eta: Array) -> Array:
-    """Without overflow."""
+    """The exponential, without overflow."""
     means: Array = np.exp(np.minimum(eta, 700.0))
     return means
 
@@ -270,5 +270,5 @@ def _counts(outcome: Column, name: str) -> tuple[float, float]:
 
 
 def plain(family: Family) -> dict[str, Any]:
-    """In plain data, for what parties agree on."""
+    """A family in plain data, for what parties agree on."""
     return {"family": type(family).__name__, **family.__dict__}

@@ -290,7 +290,8 @@ class ModelDesign:
         )
 
     def rows(self, records: Mapping[str, Array]) -> Array:
-        """(N, p), of complete records by column; longer ones than 1, which rounding alone makes, are shortened."""
+        """The rows of the design (N, p), of complete records by column; longer ones than 1, which rounding alone makes,
+        are shortened."""
         rows = self.terms.design(records) @ self.scaling.T
         inside: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
         return inside

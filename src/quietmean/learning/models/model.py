@@ -236,7 +236,10 @@ class ModelByRounds:
 
     @property
     def ratios(self) -> Estimates:
-        """Their exponentials: odds ratios, rate ratios, hazard ratios. Raises :class:`InputError` before a fit."""
+        """The exponentials of the coefficients: odds ratios, rate ratios, hazard ratios.
+
+        Raises :class:`InputError` before a fit.
+        """
         return self._fitted.ratios
 
     def _headline(self, design: ModelDesign) -> Iterable[str]:

@@ -87,7 +87,7 @@ class Newton:
 
     @property
     def dimension(self) -> int:
-        """Coordinates of a vector."""
+        """How many coordinates a vector has."""
         return self._size + 2 * len(self._upper[0]) + 2
 
     @property
@@ -137,7 +137,7 @@ class Newton:
         self.moved(mean.round, np.asarray(mean.mean, dtype=np.float64), mean.standard_error, mean.execution.counted_weight())
 
     def moved(self, number: int, mean: Array, noise: float, records: float) -> None:
-        """By the mean of so many records in round ``number``, with so much noise in each coordinate."""
+        """Take the step by the mean of so many records in round ``number``, with so much noise in each coordinate."""
         begin = self.coefficients
         score, information = self._take(number, mean, noise, records)
         if number == 1 and self._constant is not None and self._rounds > 1:
@@ -159,7 +159,7 @@ class Newton:
         self.step, self.coefficients = begin + step - self.place, begin + step
 
     def _take(self, number: int, vector: Array, noise: float, records: float) -> tuple[Array, Array]:
-        """Into the mean of all rounds since the place is settled; the score and the information of this round alone."""
+        """Take a round into the mean since the place is settled; the score and the information of this round alone."""
         size, many, scales = self._size, len(self._upper[0]), self._scales(number)
         score, information = vector[:size] * scales[0], self._matrix(vector[size : size + many]) * scales[1]
         released: dict[str, Any] = {
@@ -242,7 +242,7 @@ def _folded(products: Array, upper: tuple[NDArray[Any], NDArray[Any]]) -> Array:
 
 
 def _summed(rows: DesignRows, values: Array) -> Array:
-    """Over the rows of each record, (records, k)."""
+    """Sum rows over each record, (records, k)."""
     total = np.zeros((rows.records, values.shape[1]))
     if len(rows.record):
         first = np.flatnonzero(np.diff(rows.record, prepend=-1))

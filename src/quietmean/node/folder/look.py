@@ -98,7 +98,8 @@ class Poller:
     def _list(
         self, round_: str, slots: Collection[Slot], own: Collection[str]
     ) -> tuple[dict[str, list[_Listed]], dict[str, _Listed]]:
-        """At most so many candidates of each slot, without those that were refused and did not change; and the ``own`` ones."""
+        """List at most so many candidates of each slot, without those that were refused and did not change; and the
+        ``own`` ones."""
         by_prefix = {slot.prefix: slot for slot in slots}
         listed: dict[str, list[_Listed]] = {}
         put: dict[str, _Listed] = {}
@@ -116,7 +117,7 @@ class Poller:
         return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in listed.items()}, put
 
     def forget(self, slot: Slot) -> None:
-        """Nothing is due there any more."""
+        """Look for no messages there any more: none is due."""
         self._refused.pop(slot, None)
 
     def _files(self, slot: Slot, there: Collection[_Listed]) -> dict[str, bytes]:

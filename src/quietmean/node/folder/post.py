@@ -249,7 +249,7 @@ class FolderTransport:
         return {party for party, peer in self._peers.items() if peer.answered}
 
     async def _once(self) -> bool:
-        """One look; whether there was anything new."""
+        """Look at the folder once; whether there was anything new."""
         outgoing, due = dict(self._outgoing), self._due()
         own = self._unknown_own() if self._first_look else []
         files = await asyncio.to_thread(self._looker.look, outgoing, due, own)
@@ -378,7 +378,7 @@ class FolderLink:
         on_answer: OnAnswer = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
     ) -> AnswerFrame:
-        """See :meth:`quietmean.node.net.Link.ask`."""
+        """Send a request to the peer by files: see :meth:`quietmean.node.net.Link.ask`."""
         if unless():
             raise WithheldError
         return await self._post.ask(self._party, request, payload, on_answer)

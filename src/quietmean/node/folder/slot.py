@@ -119,7 +119,7 @@ class OtherSession(InputError):
 
 
 class Outbox:
-    """A file beside the store. Messages whose receipt was confirmed keep number, digest of what was asked, and answer.
+    """A file beside the store with the messages that this party sends by the folder.
 
     A process that is started again, by hand or by cron, asks the same as the one before: it goes on waiting for that answer.
     """
@@ -145,7 +145,7 @@ class Outbox:
 
     @classmethod
     def of_round(cls, path: Path, session: str, party: PartyId) -> Self:
-        """In place of the one of a round before, whose files nobody waits for any more."""
+        """Make an outbox in place of that of a round before, whose files nobody waits for any more."""
         try:
             return cls(path, session, party)
         except OtherSession:

@@ -89,7 +89,8 @@ def node_settings(settings: ChildSettings, listening: socket.socket | None, repo
 
 
 def read_value(path: Path) -> Vector:
-    """Shape (d,). Read straight into the array: this process has no other copy, so that wiping this one is enough."""
+    """Read the value of a party, shape (d,), straight into the array: this process has no other copy, so wiping this one
+    is enough."""
     value = np.empty(path.stat().st_size // 8, dtype="<f8")
     with path.open("rb", buffering=0) as file:
         file.readinto(value.data.cast("B"))

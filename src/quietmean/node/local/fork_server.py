@@ -44,7 +44,7 @@ class ForkServer:
         os.set_blocking(self._wakes, False)
 
     def serve(self) -> None:
-        """Until the launcher hangs up."""
+        """Serve until the launcher hangs up."""
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         # A Ctrl-C at the terminal goes to all: the parties end by themselves, and the launcher says when this is over.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -86,7 +86,7 @@ class ForkServer:
 
 
 def _become_party(settings: Path, listening: int, output: int, log: int) -> NoReturn:
-    """In the child: what belongs to the server is left behind."""
+    """Leave behind, in the child, what belongs to the server."""
     code = 1
     try:
         # If the server is killed, so is this process.

@@ -45,7 +45,7 @@ _ROUND, _ROUND_EACH, _PREPARED, _LONGEST = 10.0, 0.1, 1.0, 30.0
 
 
 def _silent(name: str, event: dict[str, Any]) -> None:
-    """The default report."""
+    """Report nothing, which is the default."""
 
 
 @dataclass(frozen=True)

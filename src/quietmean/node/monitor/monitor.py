@@ -444,5 +444,5 @@ def traffic_text(view: NodeView) -> str:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """Between two times in ISO 8601; never below 0."""
+    """The seconds between two times in ISO 8601; never below 0."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

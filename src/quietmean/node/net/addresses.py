@@ -67,7 +67,7 @@ class RelayAddress(NamedTuple):
 
 
 def format_address(address: Address) -> str:
-    """As :func:`parse_place` reads it."""
+    """Write an address as :func:`parse_place` reads it."""
     host, port = address
     relay = _AT_RELAY if isinstance(address, RelayAddress) else ""
     return f"{relay}[{host}]:{port}" if ":" in host else f"{relay}{host}:{port}"

@@ -95,7 +95,7 @@ class KeyOffering:
         await self._connection.send(self._offer)
 
     async def finish(self, answer: AnyFrame) -> None:
-        """From here on all frames are sealed, in both directions.
+        """Seal all frames from here on, in both directions.
 
         Raises :class:`PeerError` for an answer without keys, or with some that the peer did not sign.
         """

@@ -189,12 +189,12 @@ class Roster:
         raise InputError(f"your key is not in the roster: add {identity.public_key} to it at every party, or load the right key")
 
     def to_toml(self) -> str:
-        """The file's content."""
+        """The content of the roster's file."""
         return "\n".join(map(self.table, self.entries))
 
     @staticmethod
     def table(entry: RosterEntry) -> str:
-        """One party of the file."""
+        """The table of one party in the roster's file."""
         # A JSON string is a valid TOML basic string, with every character as it is.
         name, address, key = (
             json.dumps(text, ensure_ascii=False) for text in (entry.name, format_address(entry.address), entry.public_key)

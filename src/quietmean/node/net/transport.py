@@ -115,11 +115,11 @@ class Connection:
         return self._stream.certificate
 
     def seal_sent(self, cipher: FrameCipher) -> None:
-        """From the next frame on, what is sent is sealed."""
+        """Seal what is sent, from the next frame on."""
         self._cipher = cipher
 
     def open_received(self, cipher: FrameCipher) -> None:
-        """From the next frame on, what is received has to be sealed."""
+        """Require that what is received is sealed, from the next frame on."""
         self._frames.cipher = cipher
 
     async def send(self, frame: AnyFrame, payload: Payload = b"") -> None:
@@ -226,7 +226,7 @@ class DirectRoute:
 
     @classmethod
     def to(cls, roster: Roster, party: PartyId) -> Self:
-        """To one of the roster, also where a proxy leads from its port to several studies."""
+        """Open a route to one of the roster, also where a proxy leads from its port to several studies."""
         entry = roster.entries[party]
         return cls(entry.address, Group.of_session(roster.digest).server_name(public_key_bytes(entry.public_key)))
 

@@ -83,13 +83,16 @@ class Welcome(Frame, frozen=True, tag="W"):
 
 
 class Refused(Frame, frozen=True, tag="N"):
-    """Instead of a welcome; the connection ends."""
+    """A refusal instead of a welcome; the connection ends."""
 
     reason: Text
 
 
 class Differs(Frame, frozen=True, tag="D"):
-    """Instead of a welcome, where another study is expected. ``fields``: digests of the terms of this side's study, by path."""
+    """An answer instead of a welcome, where another study is expected.
+
+    ``fields``: digests of the terms of this side's study, by path.
+    """
 
     reason: Text
     fields: Fields
@@ -161,7 +164,8 @@ class Farewell(Frame, frozen=True, tag="x"):
 
 
 class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
-    """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
+    """A question instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the
+    connection ends.
 
     These two frames keep their meaning in all versions, so that a difference of versions can be reported; fields may be added
     at the end.
@@ -252,7 +256,7 @@ class Log(Request, frozen=True, tag="l"):
 
 
 class GateLog(Request, frozen=True, tag="k"):
-    """Before a gate: the payload is the sender's log and all logs that it has, encoded. ``stage``: of the gate."""
+    """A message before a gate: the payload is the sender's log and all logs that it has, encoded. ``stage``: of the gate."""
 
     stage: Count
 

@@ -117,7 +117,7 @@ class Reply:
 
     @property
     def clock_differs(self) -> bool:
-        """By more than the tolerance, whatever the round trip hides."""
+        """Does the peer's clock differ by more than the tolerance, whatever the round trip hides?"""
         return abs(self.clock_offset) - self.clock_uncertainty > CLOCK_TOLERANCE
 
 

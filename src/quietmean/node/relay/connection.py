@@ -63,10 +63,10 @@ class Owner(Protocol):
         """The counts of all connections."""
 
     def now(self) -> float:
-        """In seconds, of a clock that never goes back."""
+        """The time in seconds, of a clock that never goes back."""
 
     def health(self) -> dict[str, Any]:
-        """Counts only."""
+        """The health of the relay: counts only."""
 
     def proved(self, connection: RelayConnection, proof: Proof) -> None:
         """Let a party do what it asks for. Raises :class:`PeerError` where it may not."""
@@ -217,7 +217,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._write(frame(BINARY, encode_message(message), masked=False))
 
     def turn_away(self, reason: str, *, absent: bool = False) -> None:
-        """Say why, and close."""
+        """Tell the party why it is refused, and close the connection."""
         if self.stage is Stage.HEAD:
             self._answer(400, f"quietmean relay: {reason}")
         elif self.stage not in (Stage.OVER, Stage.JOINED):

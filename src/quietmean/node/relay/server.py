@@ -47,7 +47,7 @@ def open_entrance(address: Address) -> socket.socket:
 
 
 def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
-    """For the ordinary TLS around everything. Raises :class:`InputError` that names the file."""
+    """The context for the ordinary TLS around everything. Raises :class:`InputError` that names the file."""
     for path in (certificate, private_key):
         try:
             path.open("rb").close()
@@ -66,7 +66,7 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
 
 
 def connections_possible(count: int) -> int:
-    """So many connections, or what the system lets this process have; its own limit is raised as far as it may."""
+    """How many connections are possible: so many, or what the system lets this process have; its own limit is raised for it."""
     return allow_descriptors(count + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS
 
 
@@ -122,7 +122,7 @@ class RelayServer:
         self.exchange = RelayExchange(admission, self.limits, names, settled=self._settled)
 
     async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Until ``stop`` is set; then everybody is informed, and the sockets are closed."""
+        """Serve until ``stop`` is set; then everybody is informed, and the sockets are closed."""
         if self._tls is not None:
             _keep_tls_buffers_small()
         self._acceptor.start()

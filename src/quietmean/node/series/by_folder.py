@@ -88,7 +88,7 @@ class RoundsByFolder:
     # --- rounds ------------------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Nothing: the clock says where the others are."""
+        """Do nothing: the clock says where the others are."""
 
     def is_past(self, number: int) -> bool:
         """Never: what the others put is there for anyone who comes late."""
@@ -126,7 +126,7 @@ class RoundsByFolder:
         return replace(folder, mailboxes=mailboxes, timetable=folder.timetable.of_round(number))
 
     def drop(self) -> None:
-        """Nothing: each attempt opens the folder anew."""
+        """Do nothing: each attempt opens the folder anew."""
 
     def close_round(self, number: int) -> None:
-        """Nothing: its conversation was closed with it."""
+        """Do nothing: the round's conversation was closed with it."""

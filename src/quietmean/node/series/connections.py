@@ -56,7 +56,7 @@ class OpenRequests:
             del self._rounds[task]
 
     async def hold(self, sender: PartyId, early: Callable[[], bool]) -> None:
-        """Until this party begins the round. Of one that it is not in, an old request is dropped for a new one.
+        """Hold a request until this party begins the round. Of one that it is not in, an old request is dropped for a new one.
 
         Without an answer its sender does not know whether it was used.
         """
@@ -247,7 +247,7 @@ class RoundsOverConnections:
             party.session.heard(index, place.position)
 
     def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
-        """Nothing: the links of a round tell the monitor, in the round's own terms."""
+        """Do nothing: the links of a round tell the monitor, in the round's own terms."""
 
     def _note_place(self, peer: PartyId, place: RoundPosition) -> None:
         party = self._party
@@ -259,7 +259,7 @@ class RoundsOverConnections:
             party.session.heard(index, CLOSING)
 
     def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
-        """To those who are in; in round 0, the start, to all."""
+        """The links of a round to those who are in; in round 0, the start, to all."""
 
         def past(peer: PartyId) -> bool:
             # Who is past the agreement still answers about it.

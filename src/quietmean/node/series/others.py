@@ -30,7 +30,7 @@ class RoundPosition(NamedTuple):
     position: Position
 
     def announced(self) -> Position:
-        """As it is announced to the others: phases are counted on over all rounds."""
+        """The position as it is announced to the others: phases are counted on over all rounds."""
         phase, round_ = self.position
         return self.round * _PHASES + phase, round_
 
@@ -79,7 +79,7 @@ class RoundLink:
         on_answer: Callable[[AnswerFrame], None] = lambda answer: None,
         unless: Callable[[], bool] = lambda: False,
     ) -> AnswerFrame:
-        """As :meth:`Link.ask`; without an end if the peer is past this round."""
+        """Send a request as :meth:`Link.ask`; without an end if the peer is past this round."""
 
         def answered(answer: AnswerFrame) -> None:
             if (inside := self._of_this_round(answer)) is not None:
@@ -102,7 +102,7 @@ class RoundLink:
         return msgspec.structs.replace(answer, phase=phase, round=round_)
 
     async def close(self) -> None:
-        """Nothing: the connection is for the next round, too."""
+        """Do nothing: the connection is for the next round, too."""
 
 
 # Where a round ends.
@@ -172,7 +172,7 @@ class RoundAhead:
         return (int(Phase.DISSEMINATION), 1) if one_shot else (int(Phase.MIXING), 1)
 
     async def _wait_for(self, number: int, *, returning: bool) -> int:
-        """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
+        """Wait until the others are about to end the round before, or do not get on with it; the number that is right then."""
         protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
         until = loop.time() + (protocol.rounds + 2) * self._settings.waits.round
         while (place := self._where.place()) is not None and place < RoundPosition(number - 1, CLOSING) and loop.time() < until:

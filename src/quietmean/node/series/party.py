@@ -78,7 +78,7 @@ class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     left: bool = False
 
     def dump(self) -> bytes:
-        """For the store."""
+        """The bytes of the progress, for the store."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
@@ -200,7 +200,7 @@ class SeriesParty(Party):
         return f"round {self.number} goes on only with the vector that it began with, and is missed: {self.why_over}"
 
     def begin(self, number: int) -> None:
-        """On disk before anything of the round exists; of what was kept of the one before, only its mean stays."""
+        """Begin a round on disk, before anything of it exists; of what was kept of the one before, only its mean stays."""
         progress = self.progress
         if (last := self._last_ended) is not None:
             keep_last(self._last_mean, last)
@@ -326,7 +326,8 @@ class SeriesParty(Party):
             self._defect = self._defect or error
 
     async def go_on(self) -> None:
-        """Before a round: raises what nobody could learn until now, and reads anew what an outage has left of the store."""
+        """Continue before a round: raises what nobody could learn until now, and reads anew what an outage has left of
+        the store."""
         at_start = self.gathering.error
         error = self._defect or at_start
         if error is not None and outage_of(error, self.store.path) is None:

@@ -45,7 +45,7 @@ class RoundCarrier(Protocol):
         """What is open, after an outage."""
 
     def close_round(self, number: int) -> None:
-        """Nothing of rounds up to this one is answered any more."""
+        """Answer nothing of rounds up to this one any more."""
 
 
 class Series(SeriesParty):

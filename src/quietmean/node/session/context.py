@@ -39,7 +39,7 @@ GRACE = 0.1
 
 
 def longest_wait(phase: int) -> float:
-    """For a party that answers heartbeats, in time-outs of a round."""
+    """The longest wait for a party that answers heartbeats, in time-outs of a round."""
     return LONGEST_WAIT * _LATER_PHASES.get(Phase(phase), 1)
 
 

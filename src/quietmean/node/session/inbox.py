@@ -159,7 +159,7 @@ class Inbox:
             self._noted[sender] = position
 
     def note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
-        """In the log, durably: their sender may tell nobody that it sent them."""
+        """Note in the log, durably, that messages were seen: their sender may tell nobody that it sent them."""
         new = {
             message
             for message in messages

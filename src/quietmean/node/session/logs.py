@@ -135,7 +135,8 @@ class Received:
 
     @classmethod
     def of(cls, state: Any) -> Received:
-        """From the last state of the machine that spread them; push-sum does not record whose are in its sums."""
+        """What was received by the last state of the machine that spread the logs; push-sum does not record whose are in
+        its sums."""
         return cls(*(getattr(state, name, ()) for name in ("heard", "impossible", "digests")))
 
     @property
@@ -186,7 +187,7 @@ class PartialLog:
 
 
 class GossipedLogs:
-    """For each party, its log up to the end of round ``until[party]``.
+    """The logs of parties, each up to the end of round ``until[party]``.
 
     ``online`` (T, n); ``sent`` (T, n, k_max) by sender and slot: the sender knows that this message arrived; ``received``
     likewise: its receiver accepted it. Bits of rounds after ``until`` are not set.
@@ -241,7 +242,7 @@ class GossipedLogs:
             self._settled[party] = other._settled.get(party, ())
 
     def logs(self) -> dict[PartyId, PartialLog]:
-        """By party, for those with at least one known round."""
+        """The logs by party, for those with at least one known round."""
         logs = {}
         for party in np.nonzero(self.until)[0].tolist():
             online = tuple((np.nonzero(self._online[:, party])[0] + 1).tolist())
@@ -254,7 +255,8 @@ class GossipedLogs:
         return logs
 
     def encode(self, own: PartyId, limit: int | None = None) -> bytes:
-        """At most ``limit`` bytes, :data:`LIMIT` by default: all logs if they fit, else that of ``own`` alone, else nothing."""
+        """Encode the logs in ``limit`` bytes, :data:`LIMIT` by default: all if they fit, else that of ``own`` alone, else
+        nothing."""
         limit, raw = LIMIT if limit is None else limit, self._packed()
         if len(raw) > limit:
             raw = self._only(own)._packed()

@@ -47,7 +47,7 @@ def reconstruct(
     transfers_mass: bool,
     before_release: bool = False,
 ) -> ExecutionTrace:
-    """Online rounds, lost messages and late settlements, from the final ``logs``.
+    """Reconstruct online rounds, lost messages and late settlements from the final ``logs``.
 
     ``before_release``: count everybody as releasing who may have sent something in the last round.
 

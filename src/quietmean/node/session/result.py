@@ -75,7 +75,8 @@ class NodeResult:
 
     @property
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
-        """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
+        """The messages whose shares stayed with the sender to the end though the receiver used them, as (round, sender,
+        receiver).
 
         Messages in doubt are left out: nothing that their receivers made of them is in this result. The execution has both,
         since a receiver may have seen the message.
@@ -88,7 +89,7 @@ class NodeResult:
 
     @property
     def counted_twice_part(self) -> float:
-        """At most this part of the result's weight is in it a second time, in 0..1.
+        """The largest part of the result's weight that may be in it a second time, in 0..1.
 
         A mean is off by no more than that part of the distance between its bounds: what counts twice is a mean of values.
         """
@@ -151,7 +152,7 @@ def _late(raw: Mapping[str, Any]) -> Late:
 
 
 class _NoNoise:
-    """For running machines whose weights alone matter."""
+    """A source of no noise, for running machines whose weights alone matter."""
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros(dimension)

@@ -34,7 +34,7 @@ class RetryPolicy:
         self._reported = ""
 
     async def wait(self, outage: StorageError) -> None:
-        """For a little while, longer each time. Raises the outage once patience is over."""
+        """Wait a little while, longer each time. Raises the outage once patience is over."""
         if self._left <= 0:
             raise outage
         if str(outage) != self._reported:

@@ -50,7 +50,7 @@ class PhaseRunner:
     deals_value: bool = field(kw_only=True, default=False)
 
     async def run(self) -> Any:
-        """From the start, or from where the store says that this party was; returns the machine's last state."""
+        """Run the phase from the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
         if self.deals_value:
             machine: Any = self.machine

@@ -149,7 +149,7 @@ class StudySession:
         self._supervisor.fail(error)
 
     async def run(self) -> NodeResult:
-        """From the first round, or from where the store says that this party was, to the result."""
+        """Run the study from the first round, or from where the store says that this party was, to the result."""
         try:
             return await self._supervisor.run(self._run())
         finally:
@@ -207,7 +207,7 @@ class StudySession:
             raise keep_refusal(self._store, record)
 
     def _forget_input(self) -> None:
-        """After mixing, neither the value nor the shared seeds are needed again."""
+        """Forget the value and the shared seeds, which are not needed again after mixing."""
         self._shared_seeds.clear()
         self._settings.brought.forget()
 

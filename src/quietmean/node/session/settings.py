@@ -69,7 +69,7 @@ class PairKeys:
 
 
 def _silent(event: Event) -> None:
-    """The default report."""
+    """Report nothing, which is the default."""
 
 
 class _MissingError(Exception):
@@ -131,7 +131,7 @@ class PlannedMachine:
         return self.make(roster, noise)
 
     def forget(self) -> None:
-        """Nothing: a member has no vector."""
+        """Do nothing: a member has no vector."""
 
 
 # What a party brings to a study, for one number of parties.
@@ -308,7 +308,10 @@ class NodeSettings:
         return Limits.of_study(len(self.roster), rounds, dimension, content, grid)
 
     def require_space(self) -> None:
-        """Before the start: what any study of this dimension stores at least finds room. Raises :class:`StorageError`."""
+        """Require before the start that what any study of this dimension stores at least finds room.
+
+        Raises :class:`StorageError`.
+        """
         require_space(self.store, self._least_stored)
 
     def room(self) -> str:

@@ -212,7 +212,7 @@ class Machine:
         return self._accept(progress, Proposal(1, everybody, b"")) if self.rules.for_all else progress
 
     def propose(self, progress: StartProgress, attempt: int, members: frozenset[PartyId]) -> StartProgress:
-        """As the attempt's convener: say who takes part, and accept that. Nothing changes where it is not allowed."""
+        """Say, as the attempt's convener, who takes part, and accept that. Nothing changes where it is not allowed."""
         may = self.rules.convener(attempt) == self.party and not self.rules.for_all
         if not may or self.party not in members or not self.rules.allows(members):
             return progress

@@ -98,7 +98,7 @@ class StartPhase:
             self._tasks.spawn(self._tell(peer))
 
     def cancel(self) -> None:
-        """As :meth:`stop`, without waiting for it."""
+        """Stop as :meth:`stop` does, without waiting for it."""
         self._tasks.cancel()
 
     async def stop(self) -> None:

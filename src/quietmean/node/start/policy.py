@@ -47,7 +47,7 @@ class StartPolicy(Protocol):
         """Whether others may have started without this party."""
 
     def start(self, tasks: Tasks) -> None:
-        """The wait begins."""
+        """Note that the wait begins."""
 
     def accepted(self) -> None:
         """This party went on to an attempt."""
@@ -95,7 +95,7 @@ class WhenAllAreThere:
         """There is one attempt."""
 
     def heard(self, sender: PartyId, announcement: Announcement, progress: StartProgress) -> None:
-        """Nothing depends on when."""
+        """Do nothing: no decision depends on when a party was heard."""
 
     def due(self, progress: StartProgress, informed: Collection[PartyId]) -> StartProgress:
         if self._closing is None or not self._closing.done() or not (missing := self.missing(progress, informed)):
@@ -191,7 +191,7 @@ class ByTime:
         return self._machine.propose(progress, attempt, self._without_stragglers(progress, there))
 
     def _without_stragglers(self, progress: StartProgress, there: frozenset[PartyId]) -> frozenset[PartyId]:
-        """After two attempts: without those who are there and did not get on in the last one, if enough others are."""
+        """Leave out, after two attempts, those who are there and did not get on in the last one, if enough others are."""
         last = progress.attempt
         if last is None or progress.latest < _FOR_ALL:
             return there

@@ -39,7 +39,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def dump_progress(party: PartyId, progress: StartProgress) -> bytes:
-    """For the store: it holds secrets, but not the seed."""
+    """The bytes of the progress for the store: it holds secrets, but not the seed."""
     attempt = progress.attempt
     inside = None
     if attempt is not None:

@@ -35,7 +35,10 @@ class Started:
 
     @classmethod
     def of(cls, settings: NodeSettings, attempt: Attempt, shared: Mapping[PartyId, Encapsulated]) -> Self:
-        """After the attempt to which the party of these settings is bound. ``shared``: with others, by place in the roster."""
+        """Make it after the attempt to which the party of these settings is bound.
+
+        ``shared``: with others, by place in the roster.
+        """
         members, start = attempt.proposal.ordered, settings.start
         agreed = StartAgreement(
             {index: attempt.openings[member] for index, member in enumerate(members)},
@@ -62,7 +65,10 @@ class Started:
 
 
 class Pairing:
-    """One party's; nothing where the study has no such keys. Raises :class:`InputError` where those of this party are gone."""
+    """The pair keys of one party; nothing where the study has none.
+
+    Raises :class:`InputError` where those of this party are gone.
+    """
 
     def __init__(self, settings: NodeSettings, store: Store) -> None:
         self._keys, self._party, self._store = settings.keys.pairs, settings.party, store

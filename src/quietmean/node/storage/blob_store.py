@@ -101,7 +101,7 @@ class BlobStore:
                 yield piece
 
     def sync(self) -> None:
-        """To be called before the transaction that names new tokens commits."""
+        """Make the strings durable: to be called before the transaction that names new tokens commits."""
         if self._dirty and not self._passing:
             sync_data(self._file)
             if not self._named:
@@ -114,7 +114,7 @@ class BlobStore:
         return self._file >= 0
 
     def keep_only(self, tokens: Iterable[bytes]) -> None:
-        """To be called after a commit: slots that its rows no longer name are free."""
+        """Free the slots that no row names any longer: to be called after a commit."""
         used = {slot for token in tokens if token[:1] == LARGE_TAG for slot in _slots_of(token)}
         self._free = set(range(self._slots)) - used
 

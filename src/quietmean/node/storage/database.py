@@ -76,7 +76,10 @@ class StoreDatabase:
         return self._outage is not None
 
     def reopen(self) -> None:
-        """After an outage: what is on the disk counts, as for a new process. Raises :class:`StorageError` if it has not ended."""
+        """Open the store again after an outage: what is on the disk counts, as for a new process.
+
+        Raises :class:`StorageError` if it has not ended.
+        """
         self.close()
         self._outage = None
         self._open()
@@ -114,7 +117,7 @@ class StoreDatabase:
 
     @contextlib.contextmanager
     def _on_disk(self) -> Iterator[None]:
-        """For whatever reads or writes: what the disk refuses is an :class:`StorageError` from here on."""
+        """The context in which it reads or writes: what the disk refuses is an :class:`StorageError` from here on."""
         if self._outage is not None:
             raise self._outage
         try:
@@ -130,7 +133,7 @@ class StoreDatabase:
         return InputError(f"store {self._path} is damaged ({reason}): {_DAMAGED}")
 
     def _decoded(self) -> AbstractContextManager[None]:
-        """For whatever makes values of rows: see :func:`quietmean.core.outage.reading_rows`."""
+        """The context in which rows are made values: see :func:`quietmean.core.outage.reading_rows`."""
         return reading_rows(f"store {self._path}", _DAMAGED)
 
     def _outage_in(self, error: Exception) -> StorageError | None:
@@ -179,11 +182,11 @@ class StoreDatabase:
                 raise
 
     def keep_journal_short(self) -> None:
-        """For a store that is changed many times and never large: the write-ahead log is used again after some 16 pages."""
+        """Use the write-ahead log again after some 16 pages, for a store that is changed many times and never large."""
         self._rows("PRAGMA wal_autocheckpoint = 16")
 
     def _forget_free_places(self, wipe: bool) -> None:
-        """After a commit: free the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
+        """Free, after a commit, the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
         with self._on_disk():
             if self._blobs.in_use:
                 self._blobs.keep_only(self._tokens())
@@ -257,7 +260,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 class KeptBesideValues(StoreDatabase):
-    """In tables of their own, and facts. Secrets of pairs are deleted with the result."""
+    """What a store keeps beside values, in tables of their own, and facts. Secrets of pairs are deleted with the result."""
 
     # --- logs --------------------------------------------------------------------------------------------------------
 
@@ -303,7 +306,7 @@ class KeptBesideValues(StoreDatabase):
     # --- votes at the gate -------------------------------------------------------------------------------------------
 
     def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
-        """(digest, passes) of all votes at the gate that are known here, the own one included."""
+        """The (digest, passes) of all votes at the gate that are known here, the own one included."""
         rows = self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
         with self._decoded():
             return {party: (bytes(digest), bool(passes)) for party, digest, passes in rows}
@@ -346,7 +349,7 @@ class KeptBesideValues(StoreDatabase):
             return {party: Encapsulated(bytes(secret), bytes(ciphertext)) for party, secret, ciphertext in rows}
 
     def save_encapsulated(self, encapsulated: Mapping[PartyId, Encapsulated]) -> None:
-        """Before any of it is sent, or before what came with it counts."""
+        """Save encapsulated keys before any of it is sent, or before what came with it counts."""
         rows = [(party, pair.secret, pair.ciphertext) for party, pair in encapsulated.items()]
         with self._transaction():
             self._database.executemany("INSERT OR REPLACE INTO encapsulated VALUES (?, ?, ?)", rows)

@@ -37,7 +37,7 @@ def outbox_path(store: Path) -> Path:
 
 
 def size_of(store: Path) -> int:
-    """Bytes of all its files."""
+    """The bytes of all files of a store."""
     return sum(path.stat().st_size for path in files_of(store))
 
 
@@ -57,7 +57,7 @@ def in_use(store: Path) -> bool:
 
 
 def remove_store(store: Path) -> list[Path]:
-    """Remove all its files, in one step for anyone who would open it. Returns what was removed.
+    """Remove all files of a store, in one step for anyone who would open it. Returns what was removed.
 
     Raises :class:`InputError` if it is not a store or in use.
     """

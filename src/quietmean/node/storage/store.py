@@ -36,7 +36,7 @@ _SHORT = 64
 
 
 class Store(KeptBesideValues):
-    """Use :meth:`open`."""
+    """The durable store of one party in one study; use :meth:`open`."""
 
     def __init__(self, path: Path, dimension: int, grid: float, passing: bool = False) -> None:
         super().__init__(path, passing)
@@ -165,7 +165,10 @@ class Store(KeptBesideValues):
     # --- rounds ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[int, int, bytes] | None:
-        """(phase, round in progress, the machine's state), or None before the first phase. :meth:`kept` has parts of it."""
+        """The state as (phase, round in progress, the machine's), or None before the first phase.
+
+        :meth:`kept` has parts of it.
+        """
         row = self._maybe("SELECT phase, round, state FROM state")
         return None if row is None else (row[0], row[1], self._content(row[2]))
 
@@ -222,7 +225,7 @@ class Store(KeptBesideValues):
         *,
         withheld: bool = False,
     ) -> None:
-        """One step: how the last round ended, which rounds were missed, the new state and what it sends.
+        """Record one step: how the last round ended, which rounds were missed, the new state and what it sends.
 
         ``withheld``: its release, if there is one, is not public, and may never be.
         """
@@ -284,7 +287,7 @@ class Store(KeptBesideValues):
         return self._outgoing(vector, message.content, message.weight)
 
     def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
-        """For each receiver, its message of the round in progress."""
+        """The message of the round in progress for each receiver."""
         if (phase, round_) in self._sent:
             return self._sent[phase, round_]
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
@@ -306,7 +309,7 @@ class Store(KeptBesideValues):
         return None if row is None else str(row[0])
 
     def in_doubt(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
-        """(round, receiver) of cancelled messages of which it is not known whether they had been used."""
+        """The cancelled messages of which it is not known whether they had been used, as (round, receiver)."""
         query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
         return tuple((row[0], row[1]) for row in self._rows(query, phase, IN_DOUBT))
 
@@ -349,7 +352,7 @@ class Store(KeptBesideValues):
         self._arrived.get((phase, round_), {}).pop(sender, None)
 
     def note_seen(self, messages: Sequence[tuple[int, int, PartyId]]) -> None:
-        """These messages, (phase, round, sender), were handed to this party, though it does not use them."""
+        """Note that these messages, (phase, round, sender), were handed to this party, though it does not use them."""
         with self._transaction():
             self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", messages)
 
@@ -382,29 +385,29 @@ class Store(KeptBesideValues):
         return tuple(row[0] for row in self._rows("SELECT round FROM round WHERE phase = ? AND online ORDER BY round", phase))
 
     def arrived_there(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
-        """(round, receiver) of own messages that were accepted."""
+        """The own messages that were accepted, as (round, receiver)."""
         query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status IN (?, ?) ORDER BY round, receiver"
         return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED, COMMITTED))
 
     def settled(self, phase: int) -> tuple[tuple[int, PartyId, int], ...]:
-        """(round, receiver, round in which it was settled, 0 if it never was) of shares kept here though used there."""
+        """The shares kept here though used there, as (round, receiver, round in which it was settled, 0 if it never was)."""
         query = """SELECT round, receiver, coalesce(settled, 0) FROM outbox WHERE phase = ? AND status = ?
                    ORDER BY round, receiver"""
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, phase, COMMITTED))
 
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
-        """(round, sender) of messages taken in."""
+        """The messages that were taken in, as (round, sender)."""
         query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
     def seen_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
-        """(round, sender) of messages that were handed to this party and not taken in."""
+        """The messages that were handed to this party and not taken in, as (round, sender)."""
         query = """SELECT round, sender FROM seen WHERE phase = ?1
                    EXCEPT SELECT round, sender FROM inbox WHERE phase = ?1 ORDER BY round, sender"""
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
     def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
-        """(phase, round, receiver) of cancelled messages that are COMMITTED and not settled, or IN_DOUBT."""
+        """The cancelled messages that are COMMITTED and not settled, or IN_DOUBT, as (phase, round, receiver)."""
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
 

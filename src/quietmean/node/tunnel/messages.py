@@ -32,13 +32,13 @@ Role: TypeAlias = Literal["attend", "visit", "call", "answer"]
 
 
 class Nonce(msgspec.Struct, frozen=True, tag="nonce", forbid_unknown_fields=True):
-    """The relay's first word."""
+    """The relay's first word: a nonce to be signed."""
 
     nonce: bytes
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof", forbid_unknown_fields=True):
-    """A party's first word.
+    """A party's first word: its signature of the nonce.
 
     ``attend``: it can be called under ``label``, its own, from now on instead of any other process of it; ``visit``: only if
     none is there. ``call``: it calls ``label``. ``answer``: it answers the call with this ``ticket``.
@@ -86,7 +86,7 @@ def encode_message(message: FromRelay | Proof) -> bytes:
 
 
 def decode_message(raw: bytes) -> FromRelay:
-    """Raises :class:`PeerError`."""
+    """Read a message of the relay. Raises :class:`PeerError`."""
     message: FromRelay = decode(raw, FromRelay, lambda reason: PeerError("it said something that no relay says"))
     return message
 

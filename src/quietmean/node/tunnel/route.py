@@ -178,7 +178,7 @@ class RelayAccess:
 
 
 class RelayRoute:
-    """To one party through the relay of its address. ``key``: 32 bytes."""
+    """A route to one party through the relay of its address. ``key``: 32 bytes."""
 
     direct = False
 
@@ -338,7 +338,7 @@ class Dialer:
         return None if isinstance(address, RelayAddress) else open_socket(address)
 
     def attend(self, listener: Listener, trouble: Callable[[str, str], None], role: Presence = "attend") -> None:
-        """From now on ``listener`` takes calls at this party's relay, if its address is at one.
+        """Let ``listener`` take calls at this party's relay from now on, if its address is at one.
 
         ``trouble``: called with the relay's name and a sentence, whenever it does not do its part.
         """

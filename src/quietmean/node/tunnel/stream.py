@@ -85,7 +85,7 @@ class RelayStream(asyncio.BufferedProtocol):
         self.send(BINARY, encode_message(proof))
 
     async def begin(self) -> socket.socket:
-        """After :class:`Joined`: the socket at which the other party is. The caller closes it."""
+        """Begin after :class:`Joined`: the socket at which the other party is. The caller closes it."""
         ours, theirs = socket.socketpair()
         try:
             for each in (ours, theirs):

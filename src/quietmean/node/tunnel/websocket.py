@@ -58,7 +58,7 @@ class FrameHead:
 
     @classmethod
     def parse(cls, raw: bytes) -> FrameHead:
-        """From all bytes before the empty line. Raises :class:`PeerError`."""
+        """Read a frame head from all bytes before the empty line. Raises :class:`PeerError`."""
         first, *lines = raw.decode("latin-1").split("\r\n")
         headers: dict[str, str] = {}
         for line in lines:

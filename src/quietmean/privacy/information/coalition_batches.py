@@ -167,7 +167,7 @@ class CoalitionBatches:
         return CoalitionBatch(given.prefix, tuple(last.tolist()), information, given.error + error)
 
     def _extended(self, given: _Given, place: int, later: Ints) -> _Given:
-        """With one more member, for some of those after it."""
+        """Coalitions with one more member, for some of those after it."""
         here, after = int(np.searchsorted(given.later, place)), np.searchsorted(given.later, later)
         triangle, error = _whitenings(given.own[here : here + 1], given.values[here : here + 1])
         common = self.common(place, later)

@@ -55,7 +55,7 @@ class TripleBounds:
 
     @classmethod
     def of(cls, batches: CoalitionBatches, able: list[PartyId], workers: Workers) -> TripleBounds:
-        """From all pairs of those who are able to collude."""
+        """Make triple bounds from all pairs of those who are able to collude."""
         parties = batches.parties
         one, two = np.zeros((parties, parties)), np.zeros((parties, parties, parties))
         clear, errors = np.ones((parties, parties), dtype=np.bool_), [0.0]

@@ -39,7 +39,9 @@ class InformationMatrix:
 
     @classmethod
     def from_parts(cls, honest: tuple[PartyId, ...], finite: Matrix, disclosed: Matrix) -> InformationMatrix:
-        """From Lambda off the disclosed combinations (n_H, n_H) and an orthonormal basis of these (r, n_H)."""
+        """Make an information matrix from Lambda off the disclosed combinations (n_H, n_H) and an orthonormal basis of
+        these (r, n_H).
+        """
         # Eigenvectors of the disclosed part come last once it outweighs everything else.
         weight = 4.0 * (1.0 + float(np.abs(finite).sum()))
         eigenvalues, basis = np.linalg.eigh(finite + weight * disclosed.T @ disclosed)
@@ -82,7 +84,8 @@ class InformationMatrix:
         return self.basis[:, self.release == 0].T
 
     def with_independent_noise(self, variance: float) -> InformationMatrix:
-        """For values with independent Gaussian noise on each: (variance I + Lambda^-1)^-1, without inverting Lambda."""
+        """The matrix for values with independent Gaussian noise on each: (variance I + Lambda^-1)^-1, without inverting
+        Lambda."""
         return replace(self, release=self.release + variance)
 
     def scaled(self, factor: float) -> InformationMatrix:

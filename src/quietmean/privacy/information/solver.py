@@ -98,7 +98,7 @@ class ViewSolver:
         return information if information is not None and information.relative_error <= _DOUBTFUL else None
 
     def sparse(self, adversary: Adversary) -> InformationMatrix:
-        """By one sparse system for the whole execution, refined; if that fails, by slower solvers, and at last by a bound."""
+        """Solve one sparse system for the whole execution, refined; if that fails, by slower solvers, and at last by a bound."""
         for solve in (_quick, direct_information, _stable):
             try:
                 information = self._solved_by(adversary, solve)

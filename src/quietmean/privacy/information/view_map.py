@@ -139,7 +139,7 @@ def _levels(hidden: Sparse) -> Ints:
 
 
 def _level_maps(hidden: Sparse, sizes: Ints) -> list[tuple[slice, Ints, Sparse, Sparse]]:
-    """For each level but the first: its rows, the rows that it uses, the map between them and its transpose."""
+    """The map of each level but the first: its rows, the rows that it uses, the map between them and its transpose."""
     ends = np.cumsum(sizes)
     maps = []
     for begin, end in itertools.pairwise(ends):

@@ -32,7 +32,7 @@ class AdmissionByVoucher:
     signature: bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
-        """72 bytes."""
+        """The admission in 72 bytes."""
         return _WEIGHT.pack(self.weight or 0.0) + self.signature
 
     @classmethod

@@ -106,7 +106,7 @@ def by_degree(packing: Packing, numbers: Residues) -> list[tuple[Packing, Residu
 
 
 def of_products(packing: Packing) -> Packing:
-    """As ``packing``, which has one number a polynomial, for products of two of its polynomials."""
+    """The packing, as ``packing`` with one number a polynomial, for products of two of its polynomials."""
     return Packing(packing.members, packing.secrets, 2 * packing.randoms, packing.prime)
 
 

@@ -219,7 +219,7 @@ def header_digest(content: bytes) -> bytes | None:
 
 
 def front_bytes(session: CommitteeSession) -> int:
-    """So many bytes of the front of a file hold all of its header, signature and admission."""
+    """How many bytes of the front of a file hold all of its header, signature and admission."""
     most = len(_LABEL) + len(session.session) + 8 + KEY_BYTES + 9 + DIGEST_BYTES * session.parameters.members + 32
     return len(_MAGIC) + _LENGTH + most + SIGNATURE_BYTES + (ADMISSION_BYTES if session.vouching is not None else 0)
 

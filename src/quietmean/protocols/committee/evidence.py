@@ -62,7 +62,7 @@ class Evidence:
         return Taken(state)
 
     def take(self, state: CommitteeState, arrived: Mapping[int, bytes]) -> Taken:
-        """The end of a later round: statements by sender. What cannot be read counts as not arrived."""
+        """Take the statements that a later round ended with, by sender. What cannot be read counts as not arrived."""
         statements: dict[int, SignedStatement] = {}
         for sender, raw in arrived.items():
             try:

@@ -33,13 +33,13 @@ class Kind(StrEnum):
 
 
 class Signer(Protocol):
-    """An identity key."""
+    """A holder of an identity key, who signs."""
 
     @property
     def public_key(self) -> str: ...
 
     def sign(self, kind: Kind, content: bytes) -> bytes:
-        """64 bytes."""
+        """The signature, 64 bytes."""
 
 
 class Verifier(Protocol):

@@ -100,7 +100,8 @@ class Layout:
         return self.slacks + (0 if self.records is None else len(self.records.relations))
 
     def of_contributor(self, seed: Seed) -> Layout:
-        """That of the contributor of this public ``seed``: where there are products, each rounds them by numbers of its own."""
+        """The layout: that of the contributor of this public ``seed``: where there are products, each rounds them by
+        numbers of its own."""
         return self if self.records is None else replace(self, lows=self.records.public_offsets(self.lows, seed))
 
     def of_record(self, value: Vector, numbers: Units, seed: Seed) -> Units:

@@ -169,7 +169,10 @@ class UsedVouchers:
 
 
 class HeldInMemory:
-    """For as many contributions as fit the memory. ``left_out``: of each file not taken the contributor, if known, and why."""
+    """What a member holds, for as many contributions as fit the memory.
+
+    ``left_out``: of each file not taken the contributor, if known, and why.
+    """
 
     def __init__(self, session: CommitteeSession, member: int, opener: Opener) -> None:
         self._session, self._member, self._opener = session, member, opener

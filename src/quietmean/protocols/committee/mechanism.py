@@ -83,7 +83,7 @@ class CommitteeFields(Configured):
     )
 
     def parameters(self, contributors: int) -> CommitteeParameters:
-        """For so many contributors. Raises :class:`InputError` where they do not go together."""
+        """The parameters for so many contributors. Raises :class:`InputError` where they do not go together."""
         values = {name: getattr(self, name) for name in DESIGNED}
         return CommitteeParameters(**values | {"size": Size(self.size)}, contributors=contributors)
 
@@ -154,13 +154,13 @@ class CommitteeSharing(CommitteeFields, Mechanism):
 
     @classmethod
     def of(cls, parameters: CommitteeParameters) -> Self:
-        """With the parameters of a design."""
+        """The protocol with the parameters of a design."""
         values = {name: getattr(parameters, name) for name in DESIGNED}
         return cls(**values | {"size": str(parameters.size)})
 
     @classmethod
     def planned(cls, target: Target, committee: Committee, domain: InputDomain | None = None) -> Design:
-        """For a target. Raises :class:`InputError` where none keeps it, or the sum has no room."""
+        """The protocol as planned for a target. Raises :class:`InputError` where none keeps it, or the sum has no room."""
         parameters = _designed(target, committee, domain)
         noise = predicted_error(parameters, target.responding)
         known, dealt = committee.colluding, committee.dealings
@@ -292,7 +292,7 @@ _USUAL_WEIGHTS = (2.0**15, 2.0**12, 2.0**9, 2.0**6, 1.0)
 
 
 def _designed(target: Target, committee: Committee, domain: InputDomain | None = None) -> CommitteeParameters:
-    """On the finest grid, for the box around ``domain``; by default for a box as wide as the sensitivity."""
+    """The design on the finest grid, for the box around ``domain``; by default for a box as wide as the sensitivity."""
     place: dict[str, Any] = {}
     if domain is not None:
         place = {"centre": (domain.low + domain.high) / 2, "clip": (domain.high - domain.low) / 2}

@@ -374,7 +374,7 @@ def _first_of_each(received: Sequence[Message], round_: int) -> dict[int, bytes]
 
 
 def warnings(parameters: CommitteeParameters, state: CommitteeState) -> tuple[str, ...]:
-    """For a member's user, from its last state: who lied, and why nobody has a result, if so."""
+    """The warnings for a member's user, from its last state: who lied, and why nobody has a result, if so."""
     if state.has_result:
         if not state.withheld:
             return state.remarks

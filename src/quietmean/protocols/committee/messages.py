@@ -77,7 +77,7 @@ class SignedStatement(msgspec.Struct, array_like=True, frozen=True, forbid_unkno
 
 
 def write_statement(statement: SignedStatement) -> bytes:
-    """Its bytes."""
+    """The bytes of a statement."""
     return msgspec.msgpack.encode(statement)
 
 
@@ -93,7 +93,7 @@ def read_statement(raw: bytes) -> SignedStatement:
 
 
 def propose(session: CommitteeSession, signer: Signer, ballot: int, choice: OpeningChoice) -> ChoiceProposal:
-    """A leader's proposal."""
+    """Sign a leader's proposal."""
     return ChoiceProposal(ballot, choice, signer.sign(Kind.PROPOSAL, _signed(session, ballot, choice.digest(session.session))))
 
 
@@ -122,7 +122,7 @@ def is_echoed(session: CommitteeSession, echo: Echo) -> bool:
 
 
 def vote(session: CommitteeSession, signer: Signer, member: int, choice: OpeningChoice, locks: tuple[Echo, ...]) -> ChoiceVote:
-    """A member's vote."""
+    """Sign a member's vote."""
     return ChoiceVote(member, choice, signer.sign(Kind.VOTE, _signed(session, choice.digest(session.session))), locks)
 
 
@@ -135,7 +135,7 @@ def is_voted(session: CommitteeSession, vote: ChoiceVote) -> bool:
 
 
 def sign_sum(session: CommitteeSession, signer: Signer, member: int, digest: bytes, share: bytes) -> MemberSum:
-    """A member's sum."""
+    """Sign a member's sum."""
     return MemberSum(member, digest, share, signer.sign(Kind.SUM, _signed(session, digest, hashlib.sha256(share).digest())))
 
 

@@ -52,7 +52,7 @@ class CommitteeOpening(CommitteeFields, Mechanism):
 
     @classmethod
     def of_session(cls, parameters: CommitteeParameters) -> CommitteeOpening:
-        """With the parameters of a design."""
+        """The protocol with the parameters of a session's design."""
         fields = {name: getattr(parameters, name) for name in DESIGNED}
         return cls(**fields | {"size": str(parameters.size)}, admitted=parameters.contributors)
 

@@ -28,7 +28,7 @@ from quietmean.randomness import BitStream, Seed
 
 @dataclass(frozen=True, eq=False)
 class RelationSums:
-    """One sum a relation: of ``factors`` times the numbers at ``columns``, from place ``begins`` on for each relation."""
+    """The sums of relations, one for each: of ``factors`` times the numbers at ``columns``, from place ``begins`` on."""
 
     begins: Ints
     columns: Ints

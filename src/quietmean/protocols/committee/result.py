@@ -47,7 +47,7 @@ class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
 
     @property
     def choice(self) -> OpeningChoice:
-        """What was chosen."""
+        """The choice of contributions that the result is of."""
         return OpeningChoice(self.members, self.noise, self.lists, hashlib.sha256(self.chosen).digest(), self.marks)
 
     @property
@@ -56,7 +56,7 @@ class Result(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
         return self.choice.digest(self.session)
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The bytes of the result's file."""
         return msgspec.msgpack.encode(self)
 
 

@@ -34,7 +34,7 @@ class ListAgreement:
 
 
 def agreement(session: CommitteeSession, lists: Sequence[CheckList], *, noise: bool = False) -> ListAgreement:
-    """By lists of different members, in rising order of these. Of a dealer with several entries the one in most lists is left."""
+    """The entries on which lists of different members, in rising order of these, agree."""
     listed = [own.noise if noise else own.values for own in lists]
     entries = _all_entries(listed)
     places = np.array([places_of(entries, own) for own in listed], dtype=np.int64).reshape(len(lists), len(entries))
@@ -127,7 +127,7 @@ def select(session: CommitteeSession, lists: Sequence[CheckList]) -> OpeningChoi
 
 
 def _best(session: CommitteeSession, values: ListAgreement, noise: ListAgreement, need: int) -> _Candidate | None:
-    """With ``need`` members at least."""
+    """The best choice with ``need`` members at least."""
     candidates = (
         _for_members(session, values, noise, rows)
         for rows in (_by_dropping(values, noise, need), _by_adding(values, noise, need))

@@ -52,7 +52,7 @@ class VotingRules:
 
     @classmethod
     def of(cls, parameters: CommitteeParameters, leaders: tuple[int, ...]) -> VotingRules:
-        """Those of a committee."""
+        """The rules of a committee."""
         return cls(parameters.members, parameters.colluding, parameters.votes_needed, parameters.ballots, leaders)
 
     @property
@@ -116,7 +116,7 @@ class HeardVotes:
 
 
 class Voter:
-    """Member number ``member``."""
+    """The votes of member number ``member``."""
 
     def __init__(self, rules: VotingRules, member: int) -> None:
         self._rules = rules
@@ -177,7 +177,7 @@ class Voter:
         return echoed
 
     def _may_echo(self, state: VotingState, ballot: int, digest: bytes, echoes: Mapping[Proposed, PartyMask]) -> bool:
-        """Not against a lock, unless the choice was certified between that lock's ballot and this one."""
+        """May it echo a proposal? Not against a lock, unless the choice was certified between that lock's ballot and this one."""
         lock, locked = max(state.locked, default=(0, b""))
         if not lock or locked == digest:
             return True

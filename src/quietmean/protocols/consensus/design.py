@@ -233,7 +233,8 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
 
 
 def _on_grid(parameters: Settings, target: Target) -> Settings:
-    """With discrete noise, and so much more of it as whole numbers need; unchanged where float64 noise is asked for."""
+    """Parameters with discrete noise, and so much more of it as whole numbers need; unchanged where float64 noise is
+    asked for."""
     from quietmean.privacy import mu_of_budget
     from quietmean.protocols.consensus.loss import ConsensusLossConversion
 

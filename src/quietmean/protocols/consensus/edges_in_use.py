@@ -43,14 +43,14 @@ class Deliveries:
         return bool(self.acknowledged.all())
 
     def opened(self) -> Mask:
-        """Shape (2m,): does the sender use the link at first?
+        """Does the sender use the link at first? Shape (2m,).
 
         It does if it received the other end's message and knows that its own arrived, of this link or of all its links.
         """
         return self._exchanged_first() & self.tells()[self.links.sender]
 
     def tells(self) -> Mask:
-        """Shape (n,): may the party send what depends on its value, and has it a result?"""
+        """May the party send what depends on its value, and has it a result? Shape (n,)."""
         parties = len(self.links.first) - 1
         if not self.all_or_none:
             return np.ones(parties, dtype=np.bool_)
@@ -63,7 +63,7 @@ class Deliveries:
         return both
 
     def exchanged(self, iteration: int, active: Mask) -> tuple[Mask, Mask]:
-        """(delivered, received), both (2m,), if the links ``active`` (2m,) are used.
+        """Which messages are delivered and received, both (2m,), if the links ``active`` (2m,) are used.
 
         For link (i, j): does i know that its message reached j, and did it receive the message of j? A party that does not use a
         link refuses messages over it.
@@ -82,7 +82,7 @@ def still_in_use(active: Mask, silent: Ints, lively: Mask, patience: int) -> tup
 
 
 def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
-    """Shape (m,), in the order of ``parameters.edges``: the edges that both ends use after the last round."""
+    """The edges that both ends use after the last round, shape (m,), in the order of ``parameters.edges``."""
     links, deliveries = parameters.links, Deliveries.of(parameters, schedule, trace)
     active, silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
     for iteration in range(1, parameters.rounds):

@@ -49,7 +49,7 @@ def error_variance(parameters: ConsensusParameters, schedule: Schedule, trace: E
 
 
 class _DrawnErrors(Quantisers):
-    """In place of the quantisers of a run: errors of the variance that theirs have on cells, drawn from a public seed."""
+    """Errors in place of the quantisers of a run, of the variance that theirs have on cells, drawn from a public seed."""
 
     def sent(self, iteration: int, target: Vector, rows: Ints, sends: Mask) -> Vector:
         drawn = BitStream(Seed.public("consensus cells", iteration)).standard_normal(
@@ -99,13 +99,13 @@ def unfinished(parameters: ConsensusParameters, half_range: float) -> float:
 
 
 def _with_results(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Mask:
-    """Shape (n,): who finished, and sent of its value."""
+    """Who finished, and sent of its value, shape (n,)."""
     ended: Mask = trace.finished & Deliveries.of(parameters, schedule, trace).tells()
     return ended
 
 
 def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vector]]:
-    """(local noise (n, m), noise on the edges (2m, m)): in each column one term, or a random draw of the right size."""
+    """The local noise (n, m) and that on the edges (2m, m): in each column one term, or a random draw of the right size."""
     parties, links = parameters.parties, parameters.links
     stream = BitStream(Seed.public("consensus error"))
     local = parties if parameters.sigma_local else 0

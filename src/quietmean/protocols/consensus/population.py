@@ -57,11 +57,11 @@ def perturbation(parameters: ConsensusParameters, noise: PopulationTerms) -> Row
 
 
 def _nobody(iteration: int, x: Rows) -> None:
-    """No observer."""
+    """Observe nothing."""
 
 
 class LinkVariables:
-    """At link (i, j): ``own`` is z_{i|j}, ``other`` the copy of z_{j|i} that i holds.
+    """The variables at link (i, j): ``own`` is z_{i|j}, ``other`` the copy of z_{j|i} that i holds.
 
     The copy equals that of j, unless i does not learn that a message of its own arrived. ``active`` (2m,): the links that their
     senders use. Values have n rows, weights the shape (n,), z has 2m rows.
@@ -198,7 +198,7 @@ class LinkVariables:
 
 
 def _flows(links: DirectedEdges, parties: int) -> tuple[Flow, Flow, Flow]:
-    """From parties to the links that start and end there, and from each link to its reverse."""
+    """The matrices from parties to the links that start and end there, and from each link to its reverse."""
     every = np.arange(len(links))
     mine, theirs = (Flow.of((every.size, parties), every, end) for end in (links.sender, links.receiver))
     return mine, theirs, Flow.of((every.size, every.size), every, links.reverse)
@@ -213,7 +213,7 @@ RowWatch = Callable[[int, Vector], None]
 
 
 def _no_rows(iteration: int, x: Vector) -> None:
-    """No observer."""
+    """Observe no rows."""
 
 
 @dataclass(frozen=True, eq=False)

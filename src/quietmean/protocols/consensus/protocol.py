@@ -41,7 +41,7 @@ HELD_BACK = (
 
 
 def _linear(protocol: Consensus) -> Consensus | None:
-    """Without a quantiser: the first differences before they are quantised determine all that is sent."""
+    """The protocol without a quantiser: the first differences before they are quantised determine all that is sent."""
     if protocol.local_noise not in ("none", "gaussian"):
         return None
     return protocol if protocol.quantisation is None else protocol.quantised(None)
@@ -199,7 +199,7 @@ class Consensus(ConsensusParameters, Mechanism):
         return together
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        """On a grid the bound for whole numbers; without one, that of the view in real arithmetic."""
+        """The loss on a grid, the bound for whole numbers; without one, that of the view in real arithmetic."""
         if not self.step:
             return self.grid_loss([], 0)
         from quietmean.protocols.consensus.loss import whole_loss

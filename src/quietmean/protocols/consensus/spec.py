@@ -73,7 +73,7 @@ def _read_sigma_z(raw: Any) -> float | Array:
 
 
 def _one_or_lists(sigma_z: float | Array) -> Any:
-    """One number where all edges have the same."""
+    """What a file says: one number where all edges have the same."""
     if isinstance(sigma_z, float | int):
         return float(sigma_z)
     same = bool(sigma_z.size) and bool((sigma_z == sigma_z[0, 0]).all())
@@ -325,12 +325,12 @@ class DirectedEdges:
 
     @property
     def degree(self) -> Ints:
-        """Shape (n,)."""
+        """How many links start at each party, shape (n,)."""
         degree: Ints = np.diff(self.first)
         return degree
 
     @property
     def slot(self) -> Ints:
-        """Shape (2m,): the place of a link in those of its sender."""
+        """The place of a link in those of its sender, shape (2m,)."""
         slot: Ints = np.arange(len(self)) - self.first[self.sender]
         return slot

@@ -77,7 +77,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
 
 
 def _tree(first: Ints, receiver: Ints) -> list[tuple[int, int]]:
-    """(child, parent) of a spanning tree, breadth first from party 0."""
+    """The edges (child, parent) of a spanning tree, breadth first from party 0."""
     seen, queue, tree = {0}, [0], []
     for parent in queue:
         for child in receiver[first[parent] : first[parent + 1]].tolist():

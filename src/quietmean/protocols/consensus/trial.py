@@ -49,7 +49,10 @@ class Trial:
 
 
 def attempt(parameters: ConsensusParameters, settings: Quantisation, value_sd: float, rate: float) -> Trial:
-    """Run on normal values of standard deviation ``value_sd``. ``rate``: how fast differences shrink by themselves."""
+    """Try the protocol on normal values of standard deviation ``value_sd``.
+
+    ``rate``: how fast differences shrink by themselves.
+    """
     shrinking = rate / settings.gamma
     before = math.ceil(math.log(_VANISHED) / math.log(shrinking)) if 0 < shrinking < 1 else _MOST
     before = min(max(before, _FEWEST), _MOST)

@@ -29,7 +29,7 @@ _MARGIN = 1e-9
 def worst_coalition(
     parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
 ) -> CoalitionBound | None:
-    """For every coalition of ``size``; None without Gaussian noise on the values, and where edges may have dropped out."""
+    """The worst coalition of ``size``; None without Gaussian noise on the values, and where edges may have dropped out."""
     if parameters.local_noise != "gaussian":
         return None
     if parameters.open_edges == ALL:

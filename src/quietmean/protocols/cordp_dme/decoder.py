@@ -72,7 +72,7 @@ class LateDecoder:
         return len(self._releases)
 
     def estimate(self) -> Vector:
-        """From all messages so far, shape (d,). Raises :class:`ProtocolFailure` if there are none."""
+        """The estimate from all messages so far, shape (d,). Raises :class:`ProtocolFailure` if there are none."""
         if not self._releases:
             raise ProtocolFailure("no message has arrived: there is nothing to decode")
         # In the order of the parties: the same messages give the same sum to the last bit, in whatever order they came.

@@ -93,7 +93,7 @@ def gaussian_variance(epsilon: float, delta: float, sensitivity: float) -> float
 
 
 def optimal_design(parties: int, responding: int, colluding: int, unit: float, excess: float = EXCESS) -> NoiseDesign:
-    """(v, b) of the least error when ``responding`` of ``parties`` publish, against ``colluding`` of them; ``unit`` is s.
+    """The (v, b) of the least error when ``responding`` of ``parties`` publish, against ``colluding`` of them; ``unit`` is s.
 
     For all parties responding the best error is an infimum: the design is ``excess`` above it (0.8 % needs a variance of
     about 100 s without colluders) and records that. With c >= t - 1 local DP is the optimum: b = 0. Raises
@@ -229,7 +229,7 @@ class SparseDesign:
 
 
 def sparse_design(parties: int, responding: int, colluding: int, unit: float, partners: int) -> SparseDesign:
-    """(v, b) of the least error on the regular graph of :func:`place_pairs`, against every coalition of places.
+    """The (v, b) of the least error on the regular graph of :func:`place_pairs`, against every coalition of places.
 
     ``unit`` is s, the variance of the Gaussian mechanism. Raises :class:`InputError` for graphs too large to be decomposed.
     """
@@ -335,7 +335,7 @@ def _all_coalitions(parties: int, size: int) -> list[tuple[PartyId, ...]] | None
 def worst_coalition(
     parameters: CordpDmeParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
 ) -> CoalitionBound:
-    """For every coalition of ``size``; exact without an aggregator where noise is shared in all pairs.
+    """The worst coalition of ``size``; exact without an aggregator where noise is shared in all pairs.
 
     A party that was online in the round has sent its message, and it counts as seen whether or not it arrived.
     """

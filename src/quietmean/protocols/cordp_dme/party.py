@@ -130,7 +130,7 @@ class CordpDmeParty(PrivateValue[CordpDmeParameters]):
 
 
 def pair_signs(parties: int, pairs: Ints) -> Flow:
-    """Shape (n, M), from pairs (M, 2): the larger number of a pair adds its term, the smaller subtracts it."""
+    """The signs (n, M) of shared terms of pairs (M, 2): the larger number of a pair adds its term, the smaller subtracts it."""
     columns = np.repeat(np.arange(len(pairs)), 2)
     return Flow((parties, len(pairs)), pairs.ravel(), columns, np.tile([-1.0, 1.0], len(pairs)))
 

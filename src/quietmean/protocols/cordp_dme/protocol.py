@@ -82,7 +82,7 @@ def _check_parties(protocol: CorDPDME, parties: int) -> None:
 
 
 def _planned_for(protocol: CorDPDME, target: Target, domain: InputDomain) -> CorDPDME:
-    """With a ball around 0 that holds any domain, unless another one was asked for."""
+    """The target with a ball around 0 that holds any domain, unless another one was asked for."""
     by_default = protocol.decoder == MeanDecoder.BIASED and protocol.radius == round_up(target.sensitivity / 2)
     held = Ball(size=target.dimension, radius=protocol.radius).contains(domain) if protocol.radius is not None else True
     return replace(protocol, radius=round_up(domain.farthest(0.0))) if by_default and not held else protocol
@@ -103,7 +103,7 @@ def _region(protocol: CorDPDME, target: Target, weight: float) -> Box | Ball | N
 
 
 def _figures(protocol: CorDPDME, target: Target) -> dict[str, Any]:
-    """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
+    """The figures in the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
     degree = protocol.degree(target.parties)
     sigma2 = protocol.sigma_own**2 + degree * protocol.sigma_pair**2
     responding = target.responding

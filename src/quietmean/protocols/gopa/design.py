@@ -50,7 +50,7 @@ def peer_design(honest: int, left_over: float, unit: float) -> PeerDesign:
 
 
 def kept_information(own: float, pair: float, honest: int) -> float:
-    """At most, in every history, of a party with so many honest partners at least: 1 / (v + h v b / (v + b))."""
+    """A bound, in every history, for a party with so many honest partners at least: 1 / (v + h v b / (v + b))."""
     hidden = own + max(honest, 0) * own * pair / (own + pair) if own else 0.0
     return 1.0 / hidden if hidden else math.inf
 

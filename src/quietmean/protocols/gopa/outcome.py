@@ -42,7 +42,7 @@ class GopaOutcome:
 
 @dataclass(frozen=True, eq=False)
 class PeerOutcome:
-    """Without a collector: ``sharing``, (M, 2), says of which pairs the smaller and the larger party add the noise.
+    """The outcome without a collector: ``sharing``, (M, 2), says of which pairs the smaller and the larger party add the noise.
 
     ``published``, shape (n,): the parties that stayed and have as many such partners as they must have.
     """
@@ -63,7 +63,7 @@ class PeerOutcome:
 
     @property
     def added(self) -> Mask:
-        """Shape (M, 2): which ends of the pairs have published what they share."""
+        """Which ends of the pairs have published what they share, shape (M, 2)."""
         added: Mask = self.sharing & self.published[self.pairs]
         return added
 
@@ -74,7 +74,7 @@ class PeerOutcome:
 
 
 def _table(schedule: Schedule, messages: Mask) -> Mask:
-    """Shape (n, n): whose message of the exchange (row) is marked for which recipient (column)."""
+    """Whose message of the exchange (row) is marked for which recipient (column), shape (n, n)."""
     table = np.zeros((schedule.parties, schedule.parties), dtype=np.bool_)
     table[arrivals(schedule, messages, EXCHANGE)] = True
     return table

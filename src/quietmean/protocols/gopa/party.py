@@ -101,7 +101,7 @@ def draw_pairs(parties: int, partners: int, seed: Seed) -> Ints:
 
 
 def exchange_schedule(parties: int, pairs: Ints) -> Schedule:
-    """Without a collector: in the first round every party sends to its partners, in the second it publishes."""
+    """The schedule without a collector: in the first round every party sends to its partners, in the second it publishes."""
     partners = neighbour_table(pairs, parties)
     return Schedule(np.stack([partners, np.full_like(partners, NOBODY)]), pairs)
 

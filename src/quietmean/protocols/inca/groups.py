@@ -64,7 +64,7 @@ def groups_bound(shares: HiddenShares, party: PartyId, size: int, effort: float)
 
 
 def _how_many(others: int, size: int, ways: int, effort: float) -> int:
-    """As many groups as can be tried: with more of them a coalition takes less away."""
+    """How many groups are tried: as many as can be; with more of them a coalition takes less away."""
 
     def cost(count: int) -> float:
         columns = min(size, count - size) * min(_MOST_COLUMNS, math.ceil(ways / count))
@@ -274,7 +274,7 @@ def _largest(information: Array, bound: Array) -> float:
 
 
 def divided(union: tuple[Group, ...]) -> Iterator[tuple[Group, ...]]:
-    """As many groups each, of fewer parties together; every choice of as many parties of the union lies in one of them."""
+    """Divide into as many groups, of fewer parties together; every choice of as many parties of the union lies in one of them."""
     largest = max(range(len(union)), key=lambda index: len(union[index]))
     others, middle = union[:largest] + union[largest + 1 :], len(union[largest]) // 2
     halves = union[largest][:middle], union[largest][middle:]

@@ -54,7 +54,7 @@ def worst_coalition(
     given: frozenset[int] = frozenset(),
     watched: frozenset[int] | None = None,
 ) -> CoalitionBound:
-    """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
+    """The worst coalition of ``size``, together with the parties ``given``; of the protocol in real numbers.
 
     Of each party the best of three, its own star of shares, one flow through it, and all shares in disjoint groups of the others;
     then the worst-off parties' bounds are made smaller by branch and bound. ``watched``: of whom it is asked; the others' are
@@ -174,7 +174,7 @@ class Stars:
         return Star(quadratic, own @ product @ portion, constant, diagonal, tuple(members))
 
     def _changes(self, ways: list[tuple[int, int, list[int]]]) -> dict[int, Array]:
-        """By party: what it injects more in each way, for f = 1; rows for the ways, columns for the rounds it was online in."""
+        """The injections of each party that change, in each way, for f = 1; rows for the ways, columns for its rounds online."""
         changes: dict[int, Array] = {}
 
         def change(party: int) -> Array:
@@ -192,7 +192,7 @@ class Stars:
         return changes
 
     def _diagonal(self, own: Array, others: Array, portion: Array) -> Array:
-        """For a party that finished: what each way adds to the variance of its value, whichever other ways there are.
+        """What each way adds to the variance of a party's value that finished, whichever other ways there are.
 
         The noise that stays takes 1 - sum_w n_w f_w of the change, n_w what the party injects more, in values; the noise that is
         cancelled makes up the rounds. What the latter and the other parties cost is at most diagonal, by the rows' sums.

@@ -220,7 +220,7 @@ class Heard:
 
 
 def is_unpublished(rules: BallotRules, state: MemberState) -> bool:
-    """After the last round: is it certain that nobody published a sum?"""
+    """Is it certain, after the last round, that nobody published a sum?"""
     return not state.decided and proves_unpublished(rules, unpack(state.abstained))
 
 
@@ -302,7 +302,7 @@ class CommitteeMember:
         return None if chosen is None else BallotProposal(ballot, *map(self._rules.pack, chosen))
 
     def _abstaining(self, state: MemberState, vote: BallotProposal | None, heard: Heard) -> PartyMask:
-        """Once no vote is cast any more: who has none."""
+        """Who has no vote, once no vote is cast any more."""
         if state.round <= self._rules.last_voting_round:
             return 0
         voters = 0

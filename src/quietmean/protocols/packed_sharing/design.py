@@ -235,7 +235,7 @@ def designed(requested: Settings, target: Target, largest: float | None = None) 
 
 
 def _of_less_error(shape: Settings, target: Target) -> Settings:
-    """Numbers of 2 bytes where they cost next to no error, else of 4."""
+    """The settings with numbers of 2 bytes where these cost next to no error, else of 4."""
     small: Settings | None
     try:
         small = _settled(replace(shape, prime=SMALL_PRIME), target)

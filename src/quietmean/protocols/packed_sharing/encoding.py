@@ -115,7 +115,7 @@ def least_mu(target: Target, points: float) -> float:
 
 
 def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settings:
-    """With ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
+    """The encoding with ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
     from quietmean.privacy.dominating import smoothing
 
     step = _short(shape.clip / fineness)
@@ -135,7 +135,7 @@ def _short(step: float) -> float:
 
 
 def wanted_fineness(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
-    """(least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
+    """The (least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
     scale, root = on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
     # Steps in the sensitivity where there is one from the centre to the bound.
     each = target.sensitivity / shape.clip

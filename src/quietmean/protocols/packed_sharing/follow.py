@@ -201,7 +201,7 @@ class ShareReader:
         return np.asarray(open_sums(Packing.of(stretched), shares, size) * stretched.step, dtype=np.float64)
 
     def _shares(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
-        """The target's shares."""
+        """The shares of the target that the coalition reads."""
         packing, shares = Packing.of(self.parameters), {}
         for message, reached in sent:
             if message.round == DEALING and message.sender == self.target:

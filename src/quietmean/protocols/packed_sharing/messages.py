@@ -65,7 +65,7 @@ class Codec:
 
     @classmethod
     def of(cls, parameters: PackedSharingParameters, rules: BallotRules) -> Codec:
-        """That of a protocol."""
+        """The codec of a protocol."""
         return cls(rules, parameters.blocks, parameters.prime, parameters.word_bytes)
 
     @property
@@ -78,7 +78,7 @@ class Codec:
         return max(SEED_BYTES, 1 + self._proposal_bytes + self.rules.set_bytes + max(self.share_bytes, self._proposal_bytes))
 
     def write_share(self, share: Elements) -> bytes:
-        """Numbers (blocks,), little-endian."""
+        """The bytes of a share, numbers (blocks,), little-endian."""
         return share.astype(f"<u{self.word_bytes}", copy=False).tobytes()
 
     def read_share(self, raw: bytes) -> Elements:
@@ -171,7 +171,7 @@ class Codec:
 
 
 class _Reader:
-    """Bytes from the front."""
+    """A reader of bytes from the front."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -188,7 +188,7 @@ class _Reader:
         return self._raw[self._place - count : self._place]
 
     def long(self, count: int) -> bytes:
-        """So many bytes where they are, as a view: a share is long."""
+        """Read so many bytes where they are, as a view: a share is long."""
         if count > self.left:
             raise ContentError(f"{self.left} bytes where {count} are due")
         self._place += count

@@ -219,7 +219,7 @@ class Packing:
 
     @classmethod
     def of(cls, parameters: PackedSharingParameters) -> Packing:
-        """That of a protocol."""
+        """The packing of a protocol."""
         return cls(parameters.members, parameters.secrets, parameters.colluding_members, parameters.prime)
 
     @property
@@ -294,7 +294,7 @@ def deal_points(packing: Packing, secrets: Elements, randoms: Elements, dealer: 
 
 @functools.lru_cache(maxsize=256)
 def _dealing_matrix(packing: Packing, dealer: int) -> Elements:
-    """From the numbers of a block and the shares of the members with seeds to the shares of all others."""
+    """The matrix from numbers of a block and the shares of members with seeds to the shares of all others."""
     nodes = np.concatenate([secret_points(packing), member_points(packing, packing.seeded(dealer))])
     return lagrange(nodes, member_points(packing, packing.unseeded(dealer)), packing.prime)
 

@@ -132,7 +132,7 @@ class PackedSharingParty:
         return Step(state, tuple(self._message((other,), DEALING, contents[other], self._weight) for other in self._others))
 
     def forget_value(self) -> None:
-        """Once what it dealt is durable: a machine that goes on from a state needs no value."""
+        """Forget the value once what it dealt is durable: a machine that goes on from a state needs none."""
         self._value = _NOTHING
 
     def end_round(
@@ -321,7 +321,7 @@ class PackedSharingParty:
 
 
 def warnings(rules: BallotRules, state: PackedSharingState) -> tuple[str, ...]:
-    """For a party's user, from its last state: whose sums disagree, and why nobody has a result, if so."""
+    """The warnings for a party's user, from its last state: whose sums disagree, and why nobody has a result, if so."""
     if state.has_result:
         return state.remarks
     if not state.inputs:

@@ -45,7 +45,7 @@ _DIMENSION = 100
 
 
 def _own_variance(protocol: PrivUnitParameters, schedule: Schedule) -> Array:
-    """Nothing is added to a report."""
+    """The variance of added noise: none is added to a report."""
     return np.zeros(schedule.parties)
 
 
@@ -108,7 +108,7 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         return filled(self, probability=best_probability(self.epsilon, _DIMENSION)) if self.probability is OPEN else self
 
     def design(self, target: Target) -> Design:
-        """For the epsilon of the target; its delta is not used, since this guarantee is pure.
+        """Design it for the epsilon of the target; its delta is not used, since this guarantee is pure.
 
         Raises :class:`InputError` unless the sensitivity is 2, that of unit vectors.
         """

@@ -66,7 +66,7 @@ class Injection:
 
     @cached_property
     def rows(self) -> tuple[Terms, ...]:
-        """For each online round, the noise terms to add, as (index from 1, coefficient)."""
+        """The noise terms to add in each online round, as (index from 1, coefficient)."""
         return tuple(_terms(row) for row in self.noise)
 
     @cached_property
@@ -127,7 +127,10 @@ class Injection:
 
     @classmethod
     def parse(cls, raw: object) -> Injection:
-        """From JSON: {"c": [...], "Z": [[...]], "sigma": [...] (relative scales, optional)}. Raises :class:`InputError`."""
+        """Read an injection from JSON: {"c": [...], "Z": [[...]], "sigma": [...] (relative scales, optional)}.
+
+        Raises :class:`InputError`.
+        """
         if not (isinstance(raw, Mapping) and {"c", "Z"} <= set(raw) <= {"c", "Z", "sigma"}):
             raise InputError(f'injection {raw!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
         try:

@@ -227,7 +227,7 @@ def _late_settlements(schedule: Schedule, trace: ExecutionTrace) -> list[_Late]:
 
 
 def next_online(trace: ExecutionTrace) -> Ints:
-    """Shape (T + 1, n); entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
+    """The first round after t in which i is online, entry (t, i) of shape (T + 1, n); T + 1 if there is none."""
     rounds = len(trace.online) - 1
     upcoming = np.full(trace.online.shape, rounds + 1)
     for round_ in range(rounds - 1, -1, -1):
@@ -236,7 +236,7 @@ def next_online(trace: ExecutionTrace) -> Ints:
 
 
 def forgotten(trace: ExecutionTrace) -> Mask:
-    """Shape (T + 1, n): is what a party holds after a round never sent or released, since it left?"""
+    """Is what a party holds after a round never sent or released, since it left? Shape (T + 1, n)."""
     is_forgotten: Mask = next_online(trace) >= len(trace.online)
     # What it holds after the last round is its release.
     is_forgotten[-1] = False

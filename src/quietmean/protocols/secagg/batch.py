@@ -64,7 +64,7 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
 
 
 def _share_holders(schedule: Schedule) -> Ints:
-    """(n, n): 1 where one party holds a share of the other, and on the diagonal."""
+    """Who holds a share of whom, (n, n): 1 where one party holds one of the other, and on the diagonal."""
     holders = np.eye(schedule.parties, dtype=np.int64)
     low, high = schedule.pairs.T
     holders[low, high] = holders[high, low] = 1

@@ -50,7 +50,7 @@ class ClientRules:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """After the key list: the parties ``listed`` (a set as bytes), and the public keys of the listed neighbours."""
+    """The state after the key list: the parties ``listed`` (a set as bytes), and the public keys of the listed neighbours."""
 
     listed: bytes
     keys: bytes
@@ -58,7 +58,7 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """After the shares: the parties that shared (a set as bytes), and the shares that they sealed for this party."""
+    """The state after the shares: the parties that shared (a set as bytes), and the shares that they sealed for this party."""
 
     sharing: bytes
     inbox: bytes
@@ -179,7 +179,7 @@ class Client:
         return wire.split_items(keyed.keys, self._others(wire.read_set(keyed.listed, self._rules.parties)), KEYS_BYTES)
 
     def _own_shares(self, holders: tuple[PartyId, ...]) -> dict[PartyId, tuple[int, int]]:
-        """(share of s_u, share of b_u) for each holder; party p has point p + 1."""
+        """The shares of s_u and b_u for each holder; party p has point p + 1."""
         secrets, threshold = self._secrets, self._rules.parameters.threshold
         points = [holder + 1 for holder in holders]
         mask_seed, self_seed = (Seed(secrets.polynomials.derive(name).secret) for name in ("mask key", "self mask"))

@@ -108,7 +108,7 @@ def around(designed_for: Settings, target: Target, domain: InputDomain, graph_fa
 
 
 def _usual_balls(target: Target) -> list[tuple[float, float]]:
-    """(clip, centre) of plans that are asked for none: around a cube from 0 up, or around the origin."""
+    """The (clip, centre) of plans that are asked for none: around a cube from 0 up, or around the origin."""
     half = target.sensitivity / 2
     return [(half, half / math.sqrt(target.dimension)), (half, 0.0)]
 

@@ -130,7 +130,7 @@ def commitment(self_mask: bytes) -> bytes:
 
 
 def own_mask(self_mask: bytes) -> BitStream:
-    """PRG(b_u)."""
+    """The client's own mask, PRG(b_u)."""
     return BitStream(Seed(self_mask).derive("mask"))
 
 
@@ -173,7 +173,7 @@ def seal(
 def unseal(
     own: ExchangeKey, other: bytes, sender: PartyId, receiver: PartyId, label: str, sealed: bytes
 ) -> tuple[bytes, bytes] | None:
-    """(share of s_u, share of b_u) in bytes; None for what the sender has not written for this receiver and study."""
+    """Open the shares of s_u and b_u in bytes; None for what the sender has not written for this receiver and study."""
     try:
         plain = _cipher(own, other, sender, receiver, label).decrypt(_NONCE, sealed, _associated(sender, receiver, label))
     except (InvalidTag, ValueError):
@@ -257,7 +257,7 @@ def read_words(raw: bytes, bits: int, length: int) -> Words:
 
 
 def write_shares(shares: Mapping[PartyId, bytes], owners: Sequence[PartyId]) -> bytes:
-    """For each owner in order whether there is a share, and the share."""
+    """Write for each owner in order whether there is a share, and the share."""
     return b"".join(b"\1" + shares[owner] if owner in shares else bytes(1 + SHARE_BYTES) for owner in owners)
 
 

@@ -15,7 +15,7 @@ LEAST_BITS = 39.0
 
 
 def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int, size: int) -> tuple[int, float]:
-    """(shares of noise that no coalition of ``size`` knows, chance over the random graph that this fails).
+    """The shares of noise that no coalition of ``size`` knows, and the chance over the random graph that this fails.
 
     ``counted`` parties are in the sum. Fewer colluders than the threshold open no mask, and masks connect all honest parties: for
     certain where all pairs share one, else but for that chance, for coalitions that were fixed before the graph was drawn. What

@@ -106,7 +106,10 @@ class SecretSharing(SecretSharingParameters, Mechanism):
     )
 
     def resolved(self, parties: int) -> Self:
-        """Complete, for this number of parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
+        """The parameters, complete, for this number of parties.
+
+        Raises :class:`InputError` for a missing field, or for too few iterations.
+        """
         require_complete(self)
         placed = replace(self, edges=self.graph_edges(parties), parties=parties, **EDGES_ARE_MADE)
         needed = iterations_needed(placed)

@@ -332,7 +332,7 @@ class Moments(Feature):
         return events | {("level", self.by.name, level): value for level, value in levels}
 
     def never_negative(self) -> Array:
-        """In each group what :func:`signs_of_powers` says of each number that has its mean."""
+        """What :func:`signs_of_powers` says, in each group, of each number that has its mean."""
         rows = [np.zeros((0, self.block))]
         for vertex in self.numbers:
             mean, square = self.place_of({vertex: 1}), self.place_of({vertex: 2})

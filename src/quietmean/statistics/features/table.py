@@ -62,7 +62,7 @@ def _equal(first: float, last: float, bins: int) -> Array:
 
 
 def _by_factors(first: float, last: float, bins: int) -> Array:
-    """From 0 or less on, the first bin holds all that is more than six decades below the last number."""
+    """Edges of equal factors. From 0 or less on, the first bin holds all that is more than six decades below the last number."""
     return np.geomspace(first, last, bins + 1) if first > 0 else np.geomspace(_LEAST_OF_LOG * last, last, max(bins, 1))
 
 
@@ -131,7 +131,8 @@ class Axis:
         closed: str = "left",
         scale: str = LINEAR,
     ) -> Axis:
-        """By the given edges, else in the given number of bins, else as the column declares or in the ``usual`` number.
+        """Make an axis by the given edges, else in the given number of bins, else as the column declares or in the
+        ``usual`` number.
 
         ``scale``: of bins where the column states none. Of a column with levels, by these.
         """

@@ -300,7 +300,7 @@ class _Incidence:
 
     @classmethod
     def of(cls, bins: TimeBins, counts: Array, noise: Array, kinds: int) -> _Incidence:
-        """From cells: each event by bin, censored by bin, then what is after the last bin."""
+        """Make an incidence from cells: each event by bin, censored by bin, then what is after the last bin."""
         count = len(bins)
         join = np.zeros((2 * count + 1, len(counts)))
         join[:count, : kinds * count] = np.tile(np.eye(count), kinds)

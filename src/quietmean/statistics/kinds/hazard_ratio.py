@@ -187,7 +187,7 @@ class _Fit:
 
     @property
     def score(self) -> Array:
-        """(arms - 1,)."""
+        """The score of the partial likelihood, (arms - 1,)."""
         score: Array = self._terms.sum(axis=1)[1:]
         return score
 

@@ -243,7 +243,8 @@ def _along(directions: Array, terms: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _to_units(outcome: Vertex, covariates: tuple[Vertex, ...]) -> Array:
-    """From intercept and slopes of scaled columns to those in units, but for the outcome's centre: shape (k + 1, k + 1)."""
+    """The map from intercept and slopes of scaled columns to those in units, but for the outcome's centre: shape (k + 1,
+    k + 1)."""
     rates = np.array([outcome.half / vertex.half for vertex in covariates])
     change = np.diag([outcome.half, *rates])
     change[0, 1:] = -rates * np.array([vertex.centre for vertex in covariates])

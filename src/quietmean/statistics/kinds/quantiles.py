@@ -162,7 +162,10 @@ class Quantiles(Statistic):
 
 
 def _quantile(distribution: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Estimate, tuple[Flag, ...]]:
-    """One row. ``by_record``: the variance of sampling is probability (1 - probability) present times that."""
+    """The estimate of one quantile.
+
+    ``by_record``: the variance of sampling is probability (1 - probability) present times that.
+    """
     column = distribution.axis.column
     low, high, value = _bin_of(distribution.axis, smooth, probability)
     noise, of_noise, _ = _interval(distribution, probability, 0.0)

@@ -242,7 +242,7 @@ class KruskalWallis(Statistic):
 
 
 def _compared(counts: Array, noise: Array, single: Mask, names: list[str]) -> tuple[list[Estimate], HypothesisTest]:
-    """From the counts of groups in cells, (groups, cells), and the covariance of their noise."""
+    """Compare groups by their counts in cells, (groups, cells), and the covariance of their noise."""
     groups, cells = counts.shape
     sizes, together = counts.sum(axis=1), counts.sum(axis=0)
     total = float(together.sum())

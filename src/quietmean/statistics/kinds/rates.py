@@ -58,7 +58,7 @@ class _Group:
 
     @property
     def noise_of_events(self) -> float:
-        """The standard deviation."""
+        """The standard deviation of the noise in the number of events."""
         return math.sqrt(max(float(self.noise[0, 0]), 0.0))
 
     @property

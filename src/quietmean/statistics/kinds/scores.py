@@ -163,7 +163,8 @@ def _labels(axis: Axis, places: Ints, declared: bool) -> list[str]:
 
 
 def _at(sums: Released, table: PrefixTable, places: Ints, edge: str, flags: list[Flag], parties: bool) -> list[Estimate]:
-    """At one threshold, from the places of four sums: without the outcome below and above, with it below and above."""
+    """The figures at one threshold, from the places of four sums: without the outcome below and above, with it below and
+    above."""
     low_no, high_no, low_yes, high_yes = np.eye(len(sums.quantities))[places]
     pairs = (
         (high_yes, low_yes + high_yes),

@@ -19,13 +19,13 @@ AnyStudy: TypeAlias = StudyTerms | SessionStudy
 
 
 def load_any(path: Path) -> AnyStudy:
-    """From a study file or a session file. Raises :class:`InputError` if it cannot be read or is not right."""
+    """Read a study file or a session file. Raises :class:`InputError` if it cannot be read or is not right."""
     raw = read_tables(path, "study file", FileKind.STUDY, FileKind.SESSION)
     return any_of_tables(raw, f"{'session' if TABLE in raw else 'study'} file {path.name}")
 
 
 def any_of_tables(raw: Mapping[str, Any], source: str) -> AnyStudy:
-    """From the tables of such a file, which is at ``source``. Raises :class:`InputError` for what is not right."""
+    """Read the tables of such a file, which is at ``source``. Raises :class:`InputError` for what is not right."""
     return (SessionStudy if TABLE in raw else StudyTerms).from_tables(raw, source)
 
 

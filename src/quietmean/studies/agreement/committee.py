@@ -51,7 +51,7 @@ class CommitteeTerms(BaseModel):
 
     @property
     def committee(self) -> Committee:
-        """For the target. Raises :class:`InputError` for numbers that no result can come of."""
+        """The committee for the target. Raises :class:`InputError` for numbers that no result can come of."""
         numbers = self.members, self.colluding, self.gone, self.size, self.minimum, self.largest_weight
         return Committee(*numbers, verified=self.verified, products=bool(self.products))
 

@@ -69,7 +69,10 @@ class Contribution:
 
     @classmethod
     def load(cls, path: Path, sealed: Sealed, plan: Plan) -> Contribution:
-        """From a file. Raises :class:`InputError` as :meth:`verified` does, and for a file that is none or not whole."""
+        """Read a contribution from a file.
+
+        Raises :class:`InputError` as :meth:`verified` does, and for a file that is none or not whole.
+        """
         # As large as float64 in base64, twice over for the escapes of JSON.
         return cls.verified(read_signed(Purpose.CONTRIBUTION, path, _MOST_BESIDES + 24 * plan.target.dimension), sealed, plan)
 
@@ -163,7 +166,7 @@ class DropReceipt:
 
     @property
     def came(self) -> str:
-        """When, in words."""
+        """When the contribution came, in words."""
         return in_words(self.time)
 
 

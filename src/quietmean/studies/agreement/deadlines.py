@@ -74,7 +74,7 @@ class Deadlines(BaseModel):
             )
 
     def start_timeout(self, start_by: datetime) -> float:
-        """In seconds, of all attempts to start: one more has room before the first deadline."""
+        """The seconds of all attempts to start: one more has room before the first deadline."""
         return (self.first - start_by).total_seconds() * ATTEMPTS / (ATTEMPTS + 1)
 
     def require_ahead(self, now: datetime) -> None:

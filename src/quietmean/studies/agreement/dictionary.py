@@ -71,7 +71,7 @@ class Dictionary:
         return cls(columns, codes, left_out)
 
     def chosen(self, names: Sequence[str]) -> Dictionary:
-        """With the columns of these ``names`` only."""
+        """The dictionary with the columns of these ``names`` only."""
         return Dictionary(
             {name: self.columns[name] for name in names}, {name: self.codes[name] for name in names if name in self.codes}, {}
         )

@@ -68,7 +68,7 @@ class Invitation:
 
     @classmethod
     def load(cls, source: str | Path) -> Invitation:
-        """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
+        """Read an invitation from a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
         return cls.verified(read_signed(Purpose.INVITATION, source))
 
     @classmethod
@@ -198,7 +198,7 @@ class Entry:
 
     @classmethod
     def load(cls, source: str | Path) -> Entry:
-        """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
+        """Read an entry from a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
         return cls.verified(read_signed(Purpose.ENTRY, source))
 
     @classmethod

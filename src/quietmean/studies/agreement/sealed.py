@@ -73,7 +73,7 @@ class Sealed:
 
     @classmethod
     def load(cls, source: str | Path) -> Sealed:
-        """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
+        """Read a sealed study from a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
         return _verified(read_signed(Purpose.SEAL, source, _LARGEST))
 
     @classmethod
@@ -233,7 +233,7 @@ def _computing(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry,
 
 
 def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Who exchanges messages.
+    """Require that parties have the roles by which messages are exchanged.
 
     Raises :class:`InputError` for another number of members than the study has, and for keys that do not fit an entry's role.
     """

@@ -53,7 +53,10 @@ class SessionStudy(JointTerms):
 
     @classmethod
     def from_tables(cls, raw: Mapping[str, Any], source: str) -> Self:
-        """From the tables of a session file, which is at ``source``. Raises :class:`InputError` for what is not right."""
+        """Read a session study from the tables of a session file, which is at ``source``.
+
+        Raises :class:`InputError` for what is not right.
+        """
         if set(raw) != {TABLE} or not isinstance(raw[TABLE], Mapping):
             raise InputError(f"{source} must have one table, [{TABLE}], and nothing else: mend it")
         return cls.parse(raw[TABLE])
@@ -67,7 +70,7 @@ class SessionStudy(JointTerms):
         self.terms(parties_that_could(colluding=self.colluding, minimum=self.minimum))
 
     def terms(self, parties: int) -> SessionTerms:
-        """For so many parties. Raises :class:`InputError` for terms that nobody can keep."""
+        """The terms for so many parties. Raises :class:`InputError` for terms that nobody can keep."""
         return SessionTerms(
             parties=parties,
             dimension=self.dimension,
@@ -83,7 +86,7 @@ class SessionStudy(JointTerms):
         )
 
     def terms_by_size(self, parties: int) -> dict[int, SessionTerms]:
-        """For all numbers of parties with which it may start, of so many in all; all of them first.
+        """The terms for all numbers of parties with which it may start, of so many in all; all of them first.
 
         Raises :class:`InputError` for terms that nobody can keep, or with which two results could be made.
         """

@@ -99,7 +99,7 @@ class SessionTerms:
 
     @classmethod
     def stated(cls, parties: int, **terms: Unpack[TermsKeywords]) -> Self:
-        """As a person states them. Raises :class:`InputError` for terms that nobody can keep."""
+        """The terms as a person states them. Raises :class:`InputError` for terms that nobody can keep."""
         unit, fields = terms.get("unit", str(PrivacyUnit.PARTY)), dict[str, Any](terms)
         if unit not in list(PrivacyUnit):
             raise InputError(f"unit is {unit!r}: choose party or record")
@@ -121,7 +121,7 @@ class SessionTerms:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, hexadecimal."""
+        """The SHA-256 digest of the terms, hexadecimal."""
         return digest(self.describe())
 
     @cached_property

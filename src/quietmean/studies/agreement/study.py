@@ -94,7 +94,10 @@ class StudyTerms(JointTerms):
 
     @classmethod
     def from_tables(cls, raw: Mapping[str, Any], source: str) -> Self:
-        """From the tables of a study file, which is at ``source``. Raises :class:`InputError` where :meth:`parse` does."""
+        """Read study terms from the tables of a study file, which is at ``source``.
+
+        Raises :class:`InputError` where :meth:`parse` does.
+        """
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown == {"session"}:
             raise InputError(

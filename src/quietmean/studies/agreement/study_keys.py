@@ -103,7 +103,7 @@ class StudyKeys:
         member: bool = False,
         voucher: Voucher | None = None,
     ) -> StudyKeys:
-        """Fresh keys in a file with mode 0600, which is durable when this returns, and an entry with them.
+        """Make fresh keys in a file with mode 0600, which is durable when this returns, and an entry with them.
 
         Where the file is there already, with an entry that says the same, that is the answer. Another one is replaced, unless
         its keys are bound to a seal. ``member``: of the committee, of a study that has one; a contributor to one gets no keys

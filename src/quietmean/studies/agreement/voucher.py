@@ -58,7 +58,7 @@ class Voucher:
 
     @classmethod
     def load(cls, source: str | Path) -> Self:
-        """From a file or the line. Raises :class:`InputError` that says what is wrong with it."""
+        """Read a voucher from a file or the line. Raises :class:`InputError` that says what is wrong with it."""
         return cls.verified(read_signed(Purpose.COMMITTEE_VOUCHER, source))
 
     @classmethod

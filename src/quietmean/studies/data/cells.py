@@ -147,7 +147,7 @@ def _read_one_by_one(cells: Cells, column: Column, numerals: Numerals, location:
 
 
 def _recoded(cells: Cells, codes: Mapping[str, str], numerals: Numerals) -> Cells:
-    """By spelling, else by the number or day that a code is, unless two are the same one."""
+    """Recode a cell by spelling, else by the number or day that a code is, unless two are the same one."""
     by_meaning = _by_meaning(codes)
 
     def text(cell: Any) -> Any:

@@ -58,7 +58,7 @@ class Listed:
 
     @property
     def called(self) -> str:
-        """As statements of its source call it."""
+        """The name of a table as statements of its source call it."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     @property
@@ -164,7 +164,7 @@ def open_database(location: Location, kind: str) -> Iterator[DatabaseTables]:
 
 
 class DatabaseTables(Tables):
-    """Those of an open database of this ``kind``."""
+    """The tables of an open database of this ``kind``."""
 
     def __init__(self, base: Any, kind: str, location: Location) -> None:
         self._base, self._kind, self._location = base, kind, location

@@ -60,7 +60,7 @@ class FileTables(Tables):
 
 
 def _types_of_parquet(location: Location) -> dict[str, str]:
-    """As the file declares them; of one that the database cannot open none, so that all cells are texts."""
+    """The types that a file declares; of one that the database cannot open none, so that all cells are texts."""
     duckdb = import_extra("duckdb", "sql", f"a query over {location.name}")
     path = str(location.path.absolute())
     with failing(location, duckdb.Error), closing(duckdb.connect()) as base:

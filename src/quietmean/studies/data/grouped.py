@@ -49,7 +49,7 @@ class CountingEngine(ABC):
     location: Location
 
     def at_once(self) -> AbstractContextManager[None]:
-        """In it all is asked of the table as it is at one moment, and by one connection, where an engine can."""
+        """The context in which all is asked of the table as it is at one moment, and by one connection, where an engine can."""
         return nullcontext()
 
     @abstractmethod
@@ -78,7 +78,7 @@ class GroupedRows(Groups):
     persons = None
 
     def wipe(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no row is kept."""
 
     def __len__(self) -> int:
         if self._count is None:

@@ -67,7 +67,7 @@ def pieces_apart(module: ModuleType, arguments: Sequence[str]) -> Iterator[bytes
 
 
 def _exactly(running: subprocess.Popen[bytes], size: int) -> bytes:
-    """So many bytes. Raises :class:`EndedError` where fewer come."""
+    """Read so many bytes. Raises :class:`EndedError` where fewer come."""
     assert running.stdout is not None  # noqa: S101
     content = running.stdout.read(size)
     if len(content) < size:
@@ -80,7 +80,7 @@ def _command(module: ModuleType, arguments: Sequence[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing is computed there that needs threads of linear algebra, whose start is a good part of the process's own."""
+    """The environment of a reading process: nothing there needs threads of linear algebra, whose start is long."""
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 

@@ -55,7 +55,10 @@ class SiteMapping:
 
     @classmethod
     def parse(cls, raw: object, place: str) -> Self:
-        """From the table [mapping] of the file ``place``. Raises :class:`InputError` for anything else in it."""
+        """Read a site mapping from the table [mapping] of the file ``place``.
+
+        Raises :class:`InputError` for anything else in it.
+        """
         table = _table(raw, "mapping", place)
         _only(table, ("person", "date", "rows_per_person", "columns"), "mapping", place)
         for name, usual in (("person", "patient_id"), ("date", "visit_date")):
@@ -189,7 +192,7 @@ class Location:
 
     @classmethod
     def of(cls, source: Path | str) -> Location:
-        """From ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is.
+        """Make a location from ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is.
 
         Raises :class:`InputError` for impossible settings, and for an address with a password in it, which is not shown.
         """
@@ -370,7 +373,7 @@ _Said: TypeAlias = tuple[dict[str, str], SiteMapping, Mapping[str, tuple[str, ..
 
 
 def _with_format_file(settings: dict[str, str], path: Path | None) -> _Said:
-    """And what a file of settings says, where one is named or stands beside; what stands behind the # comes first."""
+    """The settings with those of a file, where one is named or stands beside; what stands behind the # comes first."""
     named = settings.get("format")
     if named is not None:
         beside = Path(named)
@@ -406,7 +409,7 @@ def _in_format_file(beside: Path, must_be: bool) -> _Said:
 
 
 def _codes(raw: object, place: str) -> dict[str, tuple[str, ...]]:
-    """From the table [codes] of a file of settings. Raises :class:`InputError` for anything but names of columns."""
+    """Read the table [codes] of a file of settings. Raises :class:`InputError` for anything but names of columns."""
     usual = 'concept = ["concept_id"]'
     if not isinstance(raw, Mapping):
         raise InputError(f"codes of {place} is not a table. Write [codes], and below it {usual}")

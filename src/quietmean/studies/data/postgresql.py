@@ -61,7 +61,7 @@ _LARGEST, _SMALLEST = "1e308", "1e-307"
 
 
 class PostgresqlTables(Tables):
-    """Those of a database, of which ``rows`` hold what is known; ``cursor``: in a transaction that writes nothing."""
+    """The tables: those of a database, of which ``rows`` hold what is known; ``cursor``: in a transaction that writes nothing."""
 
     def __init__(self, cursor: Any, location: Location) -> None:
         self.cursor, self._location, self._rows = cursor, location, _rows(cursor, _TABLES)

@@ -116,7 +116,7 @@ class Levels:
 
 
 class _Select:
-    """One SELECT."""
+    """A level of a query: one SELECT."""
 
     def __init__(self, levels: Levels, node: Node, named: Mapping[str, Relation]) -> None:
         self._levels, self._query, self._node, self._named = levels, levels.query, node, named

@@ -125,7 +125,10 @@ class Declared:
     def all_records(
         self, pieces: Pieces, tell: Notify, seen: Callable[[Table], None] = lambda table: None
     ) -> tuple[Array, Table]:
-        """Those of all pieces, (rows, columns), and the last piece; ``seen`` gets each. Raises :class:`InputError`."""
+        """The records: those of all pieces, (rows, columns), and the last piece; ``seen`` gets each.
+
+        Raises :class:`InputError`.
+        """
         records, cells = [np.empty((0, len(self._columns)))], 0
         for table in pieces:
             if table.height:
@@ -156,7 +159,7 @@ class Declared:
 
 
 def values_of(table: Table, columns: Columns, location: Location) -> Array:
-    """As :func:`read_columns`, of a table that was read. Raises :class:`InputError` without a column of it."""
+    """The values of a table that was read, as :func:`read_columns`. Raises :class:`InputError` without a column of it."""
     declared = Declared(columns, location)
     records = declared.records(table)
     declared.end(table, _ignore)

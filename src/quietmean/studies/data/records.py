@@ -65,7 +65,7 @@ class RowLimit:
 
     @classmethod
     def of(cls, pieces: Iterable[PersonRows], most: int) -> RowLimit:
-        """From all rows, of each of which 16 bytes are kept meanwhile."""
+        """Make a row limit from all rows, of each of which 16 bytes are kept meanwhile."""
         words, hashes = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
         for piece in pieces:
             somebody = piece.persons.any(axis=1)
@@ -148,7 +148,10 @@ class KeptRows:
             self._ends.append(self._size)
 
     def fill(self, pieces: Iterator[PersonRows], first: int, last: int) -> int:
-        """Only the rows of the persons in these ranges, as far as there is room; what was here is gone. How many there are."""
+        """Keep only the rows of the persons in these ranges, as far as there is room; what was here is gone.
+
+        How many there are.
+        """
         self._size = there = 0
         for piece in pieces:
             rows = of_ranges(piece, first, last)
@@ -359,7 +362,7 @@ class Records:
         return state_of(location.path) if location.path.is_file() and not location.database else None
 
     def wipe(self) -> None:
-        """Nothing reads the values any more."""
+        """Overwrite the values: nothing reads them any more."""
         for kept in (self._kept, self._first):
             if kept is not None:
                 kept.wipe()

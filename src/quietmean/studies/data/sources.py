@@ -137,7 +137,7 @@ def _names(parties: int) -> list[str]:
 
 
 def _of_persons(rows: PersonRows, persons: Persons) -> Grouped:
-    """Without rows of nobody."""
+    """The rows without those of nobody."""
     return rows.chosen(persons.rows)
 
 

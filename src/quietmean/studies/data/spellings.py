@@ -39,7 +39,7 @@ class Numerals:
 
     @classmethod
     def of(cls, location: Location, delimiter: str = "") -> Self:
-        """By the settings of the source, else by what is between its columns."""
+        """Make numerals by the settings of the source, else by what is between its columns."""
         decimal, thousands = location.settings.get("decimal"), location.settings.get("thousands")
         if decimal is None and thousands is None:
             return cls("," if delimiter == ";" else ".")

@@ -109,7 +109,7 @@ class Forecast:
         return [term.to_json() | self._remedies(term) | self._bins(term) for term in self.expected]
 
     def sentences(self) -> list[str]:
-        """One for each statistic."""
+        """The sentences of the forecast, one for each statistic."""
         return [self._sentence(term) for term in self.expected]
 
     def require_hope(self) -> None:
@@ -219,7 +219,7 @@ class Forecast:
         return high
 
     def _bins(self, term: Expected) -> dict[str, int]:
-        """For a histogram with a number of bins: which one serves best."""
+        """Which number of bins serves best, for a histogram with one."""
         statistic, columns = term.statistic, self.study.workload.columns
         if not isinstance(statistic, Histogram) or statistic.edges is not None or not cut_evenly(columns[statistic.column]):
             return {}
@@ -245,6 +245,6 @@ def _range(pair: tuple[float, float]) -> str:
 
 
 def _round_up(value: float) -> float:
-    """With two digits."""
+    """Round up to two digits."""
     step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
     return math.ceil(value / step) * step

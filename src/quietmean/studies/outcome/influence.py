@@ -64,7 +64,7 @@ class StudyInfluence:
 
     @classmethod
     def planned(cls, workload: Workload, plan: Plan, records: float | None, share: float | None = None) -> Self | None:
-        """Before the start, as if no cell were missing; None where nobody said how many records there are, or for many parties.
+        """The influence before the start, as if no cell were missing; None without a number of records, or for many parties.
 
         ``share``: the most of all records that one party may have, by default as many as every other one.
         """
@@ -91,7 +91,7 @@ class StudyInfluence:
         return bounds[0] if len(bounds) == 1 else None
 
     def sentences(self) -> list[str]:
-        """For people: one for each term of few, else the largest of a statistic's."""
+        """The sentences for people: one for each term of few, else the largest of a statistic's."""
         sentences = []
         by_statistic: dict[str, list[Move]] = {}
         for move in self.moves:

@@ -47,7 +47,7 @@ class OpenedByVoucher:
 
     @property
     def note(self) -> str:
-        """In a sentence."""
+        """The note on who was admitted by voucher, in a sentence."""
         return (
             f"{self.used} of these contributions came by vouchers of the registrar {self.registrar}, who could certify up to "
             f"{self.number}: if it lies, they may all be its own"
@@ -144,7 +144,7 @@ class OpenedStudy:
 
     @property
     def notes(self) -> list[str]:
-        """In sentences, for people."""
+        """The notes of the study for people, in sentences."""
         notes = [f"the sum of {name} was wrong and is corrected: that member, or its machine, lies" for name in self.wrong]
         notes += [] if self.by_voucher is None else [self.by_voucher.note]
         notes += [f"left out {name}: {why}" for name, why in self.left_out]

@@ -50,7 +50,7 @@ class StudyRun:
     remark: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``quietmean run --json`` prints it, without what only a command knows."""
+        """The run as ``quietmean run --json`` prints it, without what only a command knows."""
         begun = {} if self.absent is None else {"not_in_at_start": list(self.absent)}
         return self.outcome.to_json() | {"not_counted": self.outcome.missing(self.names), **begun}
 

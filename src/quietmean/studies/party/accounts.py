@@ -53,7 +53,7 @@ class People:
 
     @property
     def limit(self) -> int | None:
-        """So many rows of one person have values in a study of records; None: not said."""
+        """How many rows of one person have values in a study of records; None: not said."""
         return self.mapping.rows_per_person
 
     @property
@@ -67,7 +67,7 @@ class People:
 
     @cached_property
     def sketch(self) -> Sketch | None:
-        """By the identifiers, else by whole rows; None where nothing tells data sets apart."""
+        """The sketch of people by the identifiers, else by whole rows; None where nothing tells data sets apart."""
         key = self._key
         if key is None:
             return None
@@ -139,7 +139,7 @@ def people_key(folder: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all: another process may be making it, too."""
+    """Make the file whole or not at all: another process may be making it, too."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
@@ -183,7 +183,7 @@ class AccountQuestion(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Accounts:
-    """Those of an open ledger at ``place``, for a study that would be charged to ``account``."""
+    """The accounts: those of an open ledger at ``place``, for a study that would be charged to ``account``."""
 
     book: Ledger
     place: Path
@@ -256,7 +256,10 @@ class Accounts:
         return f"account {opening.name!r} for new people beside {self.account!r} ({how})"
 
     def require_one(self, charged: str) -> None:
-        """For a policy that wants nobody in two accounts. Raises :class:`InputError` where another one has some of the people."""
+        """Require one account, for a policy that wants nobody in two.
+
+        Raises :class:`InputError` where another has some of the people.
+        """
         others = [name for name in self._recognised() if name != charged] if self.named else []
         if others:
             raise InputError(

@@ -167,7 +167,7 @@ class PartyAdmission:
         self.approval = {**consent.to(self.contract), **self.contract.query.to_json()}
 
     def use_approvals(self, execution: Callable[[], str]) -> None:
-        """Before the charge: an approval pays nothing that another execution used up. Raises :class:`InputError` for such one."""
+        """Use approvals before the charge. Raises :class:`InputError` for one that another execution used up."""
         import_ahead()
         if approvals := self.approval.get("approval", {}).get("approvals", ()):
             self.auditor.use(approvals, execution())
@@ -318,7 +318,7 @@ def require_number(records: int, study: StudyTerms, plans: Iterable[Plan], polic
 
 
 def require_places(places: Sequence[Output], store: Path) -> None:
-    """Before the charge: what it is paid for has to be kept."""
+    """Require places before the charge: what it is paid for has to be kept."""
     require_apart(places, store)
     require_store(store)
     for output in places:

@@ -73,7 +73,7 @@ class OwnerApproval:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """From a file. Raises :class:`InputError` unless it is as its approver signed it."""
+        """Read an owner approval from a file. Raises :class:`InputError` unless it is as its approver signed it."""
         signed = read_signed(Purpose.APPROVAL, path)
         terms = signed.decode(Terms)
         if not signed.is_by(terms.approver):
@@ -179,10 +179,10 @@ class NobodyToAsk:
         return False
 
     def show(self, contract: Agreement) -> None:
-        """Nobody sees it."""
+        """Show nothing: nobody sees it."""
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        """With nobody."""
+        """Compare words with nobody."""
         return []
 
     def yes(self) -> bool:
@@ -209,7 +209,7 @@ class ConsentInAdvance:
 
     @classmethod
     def of(cls, options: ConsentOptions) -> ConsentInAdvance:
-        """With the approvals that are in files. Raises :class:`InputError` for one that cannot be read."""
+        """The consent with the approvals that are in files. Raises :class:`InputError` for one that cannot be read."""
         approvals = [OwnerApproval.load(path) for path in options.approval or ()]
         compared = tuple(options.compared or ())
         return cls(options.accept, compared, options.yes, approvals, options.a_priori_above_target)

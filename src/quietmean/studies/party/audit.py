@@ -82,7 +82,7 @@ class LogHead:
         return {"entries": self.entries, "digest": self.digest, "key": self.key}
 
     def to_bytes(self) -> bytes:
-        """For the other parties, who know the key."""
+        """The bytes of the head for the other parties, who know the key."""
         return struct.pack(">Q", self.entries) + bytes.fromhex(self.digest)
 
     @classmethod
@@ -349,7 +349,10 @@ def _from(handle: int, start: int) -> bytes:
 
 
 def _append(handle: int, place: int, content: bytes) -> None:
-    """Durably, and not at all where that fails. The entry relies on the one before, at ``place``, which is written anew."""
+    """Append an entry durably, and not at all where that fails.
+
+    It relies on the one before, at ``place``, which is written anew.
+    """
     file = GrowingFile(handle, os.fstat(handle).st_size)
     file.write_anew(place)
     try:

@@ -140,7 +140,7 @@ class Combined:
 
     @property
     def notes(self) -> list[str]:
-        """For people, beside the figures."""
+        """The notes for people, beside the figures."""
         seen = "the privacy figures count the missing contributions as seen: they may still come"
         return [seen] if self.missing else []
 
@@ -258,7 +258,7 @@ class Submission:
 
     @property
     def digest(self) -> str:
-        """That of its header, hexadecimal: what members list and results name."""
+        """The digest of its header, hexadecimal: what members list and results name."""
         return (header_digest(self.content) or b"").hex()
 
     @property

@@ -97,7 +97,7 @@ class CommitteeWords:
         )
 
     def lines(self) -> list[tuple[str, str]]:
-        """For people."""
+        """The words on the committee for people, in lines."""
         terms = self.terms
         holders = f"the {terms.members} members" if self.members is None else ", ".join(self.members)
         return [
@@ -116,7 +116,7 @@ class CommitteeWords:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The words on the committee as plain JSON data."""
         members = {} if self.members is None else {"names": list(self.members)}
         checked = {"checked": self.checked} if self.checked else {}
         admits = {"admits": self.admits} if self.admits else {}
@@ -140,7 +140,7 @@ class Contract(Agreement):
 
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster], choice: Choice) -> Self:
-        """For the party of this name. Raises :class:`InputError` if there is none."""
+        """The contract for the party of this name. Raises :class:`InputError` if there is none."""
         study, parties, sealed = signatories(agreed)
         return cls(require_study(study), parties, place_of(name, parties), sealed, choice=choice)
 

@@ -138,7 +138,8 @@ def origin_of(
     result: NodeResult | None = None,
     start: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """For the receipt: which software, study, plan and parties this execution belongs to, and what its ``result`` left open.
+    """The origin for the receipt: which software, study, plan and parties this execution is of, and what its ``result``
+    left open.
 
     ``start``: who was in at it, of a study that did not wait for all.
     """

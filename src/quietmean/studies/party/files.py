@@ -126,7 +126,9 @@ class PartyContext:
 
     @classmethod
     def of(cls, terms: AnyStudy, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Self:
-        """For a study that is in no file: its other files are named after it, in the folder where the process is."""
+        """Make a party context for a study that is in no file: its other files are named after it, in the folder where
+        the process is.
+        """
         members, identity = _roster_of(terms, roster), unlock(key)
         party = members.find(identity)
         stem = Path(f"{file_name(terms.name)}-{file_name(members.name(party))}").absolute()
@@ -173,7 +175,8 @@ class PartyContext:
         return PairKeys(self.keys.encapsulation, public)
 
     def forget_opening_keys(self) -> None:
-        """After the result nothing opens any more what the folder, or somebody who recorded the links, may keep for ever."""
+        """Forget the keys after the result: nothing opens any more what the folder, or somebody who recorded the links,
+        may keep."""
         if self.keys is None:
             return
         opens = self.keys.encapsulation is not None or (self.terms.by_folder and self.keys.mailbox is not None)

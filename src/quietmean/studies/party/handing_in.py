@@ -124,7 +124,7 @@ def look_at_drop(url: str, sealed: Sealed) -> DropThere:
 
 
 def require_drop_for(sealed: Sealed, url: str) -> None:
-    """Before anything is charged. Raises :class:`InputError` for a study to which nobody sends anything, or no address."""
+    """Require a drop before anything is charged. Raises :class:`InputError` for a study to which nobody sends, or no address."""
     if not has_committee(sealed.terms):
         raise InputError(
             f"a drop takes contributions to a study with a committee, and this one has none: leave {named('drop')} out"

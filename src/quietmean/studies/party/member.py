@@ -113,7 +113,7 @@ class MemberFiles:
         return True
 
     def other_store(self) -> InputError:
-        """For a store that is not the one with which this member began."""
+        """The error for a store that is not the one with which this member began."""
         return InputError(
             f"{self.files.name} began this study with another store than {self.store}, which is new, restored or copied: it "
             "takes no part any more, the others go on without it"

@@ -116,7 +116,7 @@ class _PartySoFar:
         self.settings = replace(ready.settings, site=site)
 
     def start(self, started: Started) -> None:
-        """It is settled."""
+        """Take over the settled start: who is in, and what it changes in the settings."""
         self._started, self.settings = started, started.settings
 
     @property
@@ -150,7 +150,7 @@ class _PartySoFar:
 
     @property
     def _start_json(self) -> dict[str, Any]:
-        """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
+        """The start for the receipt: who was in; places are those of all parties, whose roster has this digest."""
         started = self._started
         if started is None or self.absent is None:
             return {}

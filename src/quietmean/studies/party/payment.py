@@ -79,7 +79,7 @@ class Payer:
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
     def of(self, records: Iterable[Array], people: People, cost: StudyCost) -> Payer:
-        """For a study of these records, pieces of shape (records, columns), and of these people.
+        """The payer for a study of these records, pieces of shape (records, columns), and of these people.
 
         Raises :class:`InputError` for a study of records where a person may have any number of them.
         """
@@ -182,7 +182,10 @@ class Payer:
         return book.check(account, _attempt(book, study), cost.charge, people=sketch, opening=opening, **stated)
 
     def _opening_account(self, budget: PolicyBudget, plan: Plan) -> Account:
-        """One that counts replacement: what is hidden under add-remove is charged to it as two each. Nothing is made."""
+        """The opening account that counts replacement: what is hidden under add-remove is charged to it as two each.
+
+        Nothing is made.
+        """
         return opening_account(self.account, self._counts(plan), budget.epsilon, budget.delta)
 
     def _counts(self, plan: Plan) -> PrivacyUnit:
@@ -340,7 +343,7 @@ class ChargedStudy:
         return self.settle(replace(planned, mu=record.before_release), f"no result, the gate was closed: {record.reason}")
 
     def settle_unpublished(self, planned: Charge) -> Account:
-        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
+        """Settle that nothing was published, for certain: no noise was used up, but what hid the dealt shares stays charged."""
         return self.settle(replace(planned, mu=0.0, beta=0.0), "ended without a result: nobody published anything")
 
     def bind(self, attempt: str) -> None:
@@ -355,7 +358,7 @@ class ChargedStudy:
 
 
 def _any_rows(cost: StudyCost, people: People) -> InputError:
-    """For the owner alone: it has the largest number of rows of a person."""
+    """The error where rows of a person are not limited, for the owner alone: it has the largest number of rows of a person."""
     rows, delta, charge = max(people.most_rows(), 1), cost.plan.target.delta, cost.charge
     of_record = epsilon_text(charge.epsilon(delta))
     of_person = "inf" if charge.beta or not charge.bounded else epsilon_text(charge.of_group(rows).epsilon(delta))

@@ -119,7 +119,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
-        """From a file; by default policy.toml in the user's folder for settings, if there is one.
+        """Read a policy from a file; by default policy.toml in the user's folder for settings, if there is one.
 
         Raises :class:`InputError` for a file that cannot be read, that others may write, or with an unknown field.
         """

@@ -46,13 +46,16 @@ class SessionContract(Agreement):
 
     @classmethod
     def for_party(cls, name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> Self:
-        """For the party of this name. Raises :class:`InputError` if there is none, and where a study is agreed on."""
+        """The contract for the party of this name.
+
+        Raises :class:`InputError` if there is none, and where a study is agreed on.
+        """
         study, parties, sealed = signatories(agreed)
         return cls(require_session(study), parties, place_of(name, parties), sealed)
 
     @cached_property
     def terms_by_size(self) -> dict[int, SessionTerms]:
-        """For each number of parties with which it may start; of all of them first. Raises as :func:`feasible`."""
+        """The terms for each number of parties with which it may start; of all of them first. Raises as :func:`feasible`."""
         terms = self.study.terms_by_size(len(self.parties))
         plans = {size: each.plan for size, each in terms.items()}
         feasible(self.study, len(self.parties), planned=Choice(plans.pop(len(self.parties)), smaller=plans))
@@ -159,7 +162,7 @@ class PartOfSession:
         return self.contract.against_all_others(self.terms.plan, party, self.contract.study.delta, rounds)
 
     def start_json(self) -> dict[str, Any]:
-        """For the receipt, of a session that does not wait for all: who was in at the start."""
+        """The start for the receipt, of a session that does not wait for all: who was in."""
         if self.started is None or not self.contract.study.starts_with_quorum:
             return {}
         start = {"attempt": self.started.attempt, "members": list(self.names), "not_in_at_start": list(self.started.absent)}

@@ -35,7 +35,7 @@ _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 
 
 def clean(text: str) -> str:
-    """On one line, without characters that are invisible or change the direction: names come from study files."""
+    """Write a name on one line, without characters that are invisible or change the direction: it comes from a study file."""
     seen = (
         " " if character.isspace() else "\ufffd" if unicodedata.category(character) in _UNSEEN else character
         for character in text
@@ -118,7 +118,7 @@ _FACTS = {
 
 
 def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
-    """One for each statistic of a result, and for its ratios, with what the study cost below.
+    """The tables of a result, one for each statistic, and for its ratios, with what the study cost below.
 
     Raises :class:`InputError` for anything but a result.
     """
@@ -132,7 +132,7 @@ def tables_of(result: Mapping[str, Any]) -> list[ResultTable]:
 
 
 def _tables(document: Mapping[str, Any], cost: str, counted: str) -> list[ResultTable]:
-    """One; of a cross table also one of its ratios."""
+    """The table of a statistic; of a cross table also one of its ratios."""
     summary = document.get("summary", {})
     printed, crossed = printed_table(summary), {"rows", "columns"} <= set(summary)
     notes = [*TidyTests((document,)).sentences()] if printed is None else []

@@ -76,7 +76,7 @@ def latex_text(tables: Sequence[ResultTable], made_by: str) -> str:
 
 
 class _Ready(str):
-    """LaTeX already."""
+    """A text that is LaTeX already."""
 
 
 def _finished(value: Any) -> str:
@@ -247,5 +247,5 @@ def tables_bytes(result: Mapping[str, Any], path: Path) -> bytes:
 
 
 def write_tables(result: Mapping[str, Any], path: Path, force: bool = False) -> None:
-    """From Python. Raises :class:`InputError` as :func:`tables_bytes`, and for another file that is there."""
+    """Write tables from Python. Raises :class:`InputError` as :func:`tables_bytes`, and for another file that is there."""
     tables_at(path, force, option="", saying_so=FROM_PYTHON).write(tables_bytes(result, path))
