@@ -145,7 +145,7 @@ class Study:
 
     @property
     def statistics(self) -> tuple[rooms.statistics.Statistic, ...]:
-        """Those that are asked for; of every column, if none were named."""
+        """The statistics that are asked for; of every column, if none were named."""
         return self._terms.workload.statistics
 
     @python_call

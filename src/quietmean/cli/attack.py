@@ -94,7 +94,7 @@ class AdversaryOptions:
         return Effort(EFFORT if self.effort is None else self.effort, 1 if self.workers is None else self.workers)
 
     def adversary(self, analysis: PrivacyAnalysis, names: Sequence[str] = ()) -> Adversary:
-        """The one that was named; ``names``: of the parties, where the file has them.
+        """The adversary that was named; ``names``: of the parties, where the file has them.
 
         Messages that are named, or drawn, stand in place of those that the target says are read.
         """

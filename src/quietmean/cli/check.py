@@ -209,7 +209,10 @@ def _look_at_session(contract: SessionContract, settings: NodeSettings, payer: P
 def _look_at_store_and_ledger(
     contract: Contract | SessionContract, settings: NodeSettings, payer: Payer | None, fits: str
 ) -> list[Finding]:
-    """``fits``: how the sentence begins that ends with what is left of the budget."""
+    """The findings about the store and the ledger.
+
+    ``fits``: how the sentence begins that ends with what is left of the budget.
+    """
     try:
         store = Finding("store", True, store_text(settings.store, settings.store_exists()))
     except InputError as error:

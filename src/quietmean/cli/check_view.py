@@ -67,12 +67,12 @@ def plan_text(plan: Plan) -> str:
 
 
 def policy_finding(rules: Policy, contract: Agreement) -> Finding:
-    """That a contract is allowed, and what says yes to it."""
+    """The finding that a contract is allowed, and what says yes to it."""
     return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
 def table_finding(data: str | Path, columns: Columns) -> Finding:
-    """That the data were read."""
+    """The finding that the data were read."""
     return Finding("data", True, f"{location_of(data).name} is a table with {', '.join(columns.names)}")
 
 

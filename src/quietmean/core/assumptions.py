@@ -48,7 +48,9 @@ class Key(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """``key``: what it is about, see :class:`Key`; other distributions' protocols may bring keys of their own. ``text``: one
+    """One assumption under which figures hold.
+
+    ``key``: what it is about, see :class:`Key`; other distributions' protocols may bring keys of their own. ``text``: one
     sentence."""
 
     key: str
@@ -148,7 +150,7 @@ ALONE = Assumption(
 
 
 def curator(party: int) -> Assumption:
-    """That ``party``, who sees every value, is honest."""
+    """The assumption that ``party``, who sees every value, is honest."""
     return Assumption(
         Key.CURATOR,
         f"The curator, party {party}, sees every value, is trusted with it, adds the noise truly and colludes with nobody.",
@@ -176,7 +178,8 @@ def usual_colluders(parties: int) -> int:
 
 
 def any_coalition(size: int, parties: int, trusted: frozenset[int] = frozenset()) -> Assumption:
-    """That at most ``size`` of the parties collude, whichever but the ``trusted``; and if as many are taken by default."""
+    """The assumption that at most ``size`` of the parties collude, whichever but the ``trusted``; and if as many are
+    taken by default."""
     if size == 0:
         return Assumption(Key.COLLUDING, "Nobody colludes: the adversary is an outsider who sees what is published.")
     who = f"At most {size} of the {parties} parties collude" + (f", none of them party {min(trusted)}" if trusted else "")
@@ -185,7 +188,7 @@ def any_coalition(size: int, parties: int, trusted: frozenset[int] = frozenset()
 
 
 def named_adversary(description: str) -> Assumption:
-    """That the adversary is the one that is named and no other."""
+    """The assumption that the adversary is the one that is named and no other."""
     return Assumption(Key.COLLUDING, f"The adversary is {description}; nobody else colludes.")
 
 
@@ -210,7 +213,9 @@ def with_own(*own: Assumption) -> tuple[Assumption, ...]:
 
 @dataclass(frozen=True)
 class QueryStatement:
-    """``mixes_rows``: that rows may decide about others. ``codes``: SHA-256 of each table that is public, hexadecimal.
+    """What a receipt says of the query that chose the rows.
+
+    ``mixes_rows``: that rows may decide about others. ``codes``: SHA-256 of each table that is public, hexadecimal.
 
     No name of a table or column is in it.
     """

@@ -136,7 +136,7 @@ class StableBytes:
 
     @classmethod
     def of_array(cls, array: NDArray[Any]) -> StableBytes:
-        """Those of an array that nobody changes any more, where they are: a long one is not copied."""
+        """The stable bytes of an array that nobody changes any more, where they are: a long one is not copied."""
         view: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data.toreadonly()
         return cls(view)
 

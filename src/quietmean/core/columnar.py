@@ -266,7 +266,10 @@ def anyway(call: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Library:
-    """``names`` of all columns; ``read`` makes a frame of one of them, ``batches`` frames of some rows of several."""
+    """How a library reads a file of columns.
+
+    ``names`` of all columns; ``read`` makes a frame of one of them, ``batches`` frames of some rows of several.
+    """
 
     names: Callable[[Path, str], list[str]]
     read: Callable[[Path, str, str], Any]

@@ -153,7 +153,7 @@ def _required(distributed: Any, address: str) -> Iterator[None]:
 
 
 def _finished(distributed: Any, client: Any, running: Sequence[Any]) -> list[Any]:
-    """Those that are done, if any is within a while; in the order in which they were begun."""
+    """The jobs that are done, if any is within a while; in the order in which they were begun."""
     with client.as_current(), suppress(TimeoutError, distributed.CancelledError):
         distributed.wait(running, timeout=_LOOK, return_when="FIRST_COMPLETED")
     return [future for future in running if future.done()]

@@ -107,7 +107,7 @@ class FileKind(Enum):
 
     @property
     def words(self) -> str:
-        """Its name in sentences."""
+        """The name of the kind in sentences."""
         return self.value[0]
 
     def advice(self, name: str) -> str:

@@ -53,7 +53,7 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def needed_keywords(function: Callable[..., object]) -> list[str]:
-    """Those of a typed ``**options: Unpack[...]`` without which nothing can be called."""
+    """The keywords of a typed ``**options: Unpack[...]`` without which nothing can be called."""
     if not (name := _keywords_of(function)):
         return []
     typed = typed_keywords(function, name)

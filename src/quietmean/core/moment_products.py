@@ -123,7 +123,9 @@ class RecordMoments(Products):
 
 @dataclass(frozen=True)
 class MomentsInSteps:
-    """``reaches``: X of each column, from 1 on.
+    """Bounds of means and products of columns in whole steps of a grid.
+
+    ``reaches``: X of each column, from 1 on.
 
     Of each coordinate of a group: ``units``, how many steps one of its number counts, and ``radices``, M of what is rounded.
     """

@@ -164,7 +164,7 @@ def some_of(texts: Sequence[str], most: int) -> str:
 
 
 def count_of(count: int, singular: str, many: str = "") -> str:
-    """How many there are: "1 row" or "2,000 rows"; ``many``: where that is not ``singular`` with an s, as in "cells hold"."""
+    """A number of things in words: "1 row" or "2,000 rows"; ``many``: the plural that is not ``singular`` with an s."""
     return f"{count:,} {singular if count == 1 else many or f'{singular}s'}"
 
 

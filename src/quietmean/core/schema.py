@@ -129,7 +129,7 @@ class Parameter:
 
     @property
     def named(self) -> str:
-        """Its name in sentences: the key, with the flag where that is another word."""
+        """The name of the parameter in sentences: the key, with the flag where that is another word."""
         other = self.flag is not None and self.flag.replace("-", "_") != self.key
         return f"{self.key} (--{self.flag})" if other else self.key
 

@@ -82,7 +82,9 @@ class AccessRule(Protocol):
 
 @dataclass
 class LinkAccess:
-    """``port``: on 127.0.0.1. ``link``: opens a session once, within :data:`LINK_LASTS` seconds of ``clock``.
+    """Access to the pages by a link that opens one session, on this machine.
+
+    ``port``: on 127.0.0.1. ``link``: opens a session once, within :data:`LINK_LASTS` seconds of ``clock``.
 
     ``session``: in the cookie of the one browser that is in; ``token``: in each of its forms.
     """
@@ -232,7 +234,9 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class ProxyAccess:
-    """``origin``: of the pages as browsers see them, such as https://desk.hospital.example. ``header``: with the user's name.
+    """Access to the pages through a proxy that says who the user is.
+
+    ``origin``: of the pages as browsers see them, such as https://desk.hospital.example. ``header``: with the user's name.
 
     ``users``: who may use the pages; ``viewers``: who may only see the board of what runs. Raises :class:`InputError` for an
     impossible origin, and without users.

@@ -42,7 +42,9 @@ _REPORT_POLICY = (
 
 @dataclass(frozen=True)
 class Desk:
-    """``site``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
+    """The pages of one site and what they need.
+
+    ``site``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
 
     ``data``: of this site, to be looked at before a study is agreed to; only where there is one visitor. ``starter``: starts this
     site's part, where there is one visitor, too. ``say`` gets which visitor signed or refused what, where there are several.

@@ -16,7 +16,10 @@ SENTENCES = (WRONG_WORDS, NO_ACCOUNT, NO_DAY)
 
 
 class FormMistakes(InputError):
-    """``mistakes``: a sentence for each field that is not as it should be."""
+    """The error for a form with fields that are not as they should be.
+
+    ``mistakes``: a sentence for each field that is not as it should be.
+    """
 
     def __init__(self, mistakes: Mapping[str, str]) -> None:
         super().__init__(" ".join(mistakes.values()))

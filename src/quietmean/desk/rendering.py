@@ -29,7 +29,10 @@ CODES = (ENGLISH, "de", "fr")
 
 @dataclass(frozen=True)
 class Language:
-    """``code``: as HTML has it. ``sentences``: by their names; one that is not here is its own English."""
+    """A language of the pages.
+
+    ``code``: as HTML has it. ``sentences``: by their names; one that is not here is its own English.
+    """
 
     code: str
     sentences: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -34,7 +34,10 @@ _REFUSED = "refused on"
 
 @dataclass(frozen=True)
 class SiteFolder:
-    """``folder``: of the studies; ``party``: the name of this site in them, where it is always the same."""
+    """The folder with all studies of a site.
+
+    ``folder``: of the studies; ``party``: the name of this site in them, where it is always the same.
+    """
 
     folder: Path
     party: str | None = None

@@ -25,7 +25,9 @@ _Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]
 
 @dataclass(frozen=True, kw_only=True)
 class DropLimits:
-    """``connections`` and ``memory`` bytes of contributions at a time; ``rate`` requests a second after a burst of ten times as
+    """The limits of a server that takes contributions.
+
+    ``connections`` and ``memory`` bytes of contributions at a time; ``rate`` requests a second after a burst of ten times as
     many; ``slow``: seconds after which a connection is cut off."""
 
     connections: int = 256

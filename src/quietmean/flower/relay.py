@@ -29,7 +29,9 @@ Exchange = Callable[[Mapping[int, bytes], bool], Mapping[int, bytes]]
 
 @dataclass(frozen=True, eq=False)
 class ClientsMean:
-    """``mean``: shape (d,), of the updates of ``weight`` clients, with noise. ``missing``: parties that left or never came.
+    """The mean of the updates of clients in one round.
+
+    ``mean``: shape (d,), of the updates of ``weight`` clients, with noise. ``missing``: parties that left or never came.
 
     ``steps``: of the protocol, each of which is one exchange with all clients. ``refusals``: what clients gave as reasons.
     """

@@ -58,7 +58,9 @@ class Finish(_Message, frozen=True, tag="finish"):
 
 
 class ClientAnswer(_Message, frozen=True, tag="answer"):
-    """``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
+    """What a client answers to one step of a round.
+
+    ``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
 
     ``mean``: of the round, float64, noisy and therefore public; empty without a result. ``weight``: how many are in it.
     ``refused``: why the client does not take part; a sentence without any private value.

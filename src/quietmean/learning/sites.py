@@ -56,7 +56,10 @@ class RoundsLeft(Protocol):
 
 
 class KeptState:
-    """``state`` in the file ``path`` after each round; None: nowhere. The file is public: other parties can go on with it."""
+    """The public state of a fit, kept after each round.
+
+    ``state`` in the file ``path`` after each round; None: nowhere. The file is public: other parties can go on with it.
+    """
 
     def __init__(self, state: Moved, path: Path | None) -> None:
         self._state, self._path = state, path
@@ -223,7 +226,7 @@ def site_of(given: Any) -> FitSite:
 
 
 def parties_of(site: FitSite, parties: int | None) -> int:
-    """How many there are. Raises :class:`InputError` where nobody says it, or the roster says another number."""
+    """The number of parties. Raises :class:`InputError` where nobody says it, or the roster says another number."""
     count = parties if site.members is None else site.members
     if count is None:
         raise InputError("parties is not given: say how many there are, or give a quietmean.Site, whose roster says it")

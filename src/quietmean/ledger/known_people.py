@@ -54,7 +54,7 @@ def remember(database: LedgerDatabase, account: str, sketch: Sketch) -> None:
 
 
 def accounts_with(database: LedgerDatabase, sketch: Sketch) -> tuple[str, ...]:
-    """Those with people of the sketch."""
+    """The accounts with people of the sketch."""
     comparable = groups(database, "kind = ? AND key = ?", sketch.kind, sketch.key)
     return tuple(sorted({group.account for group in comparable if group.sketch.overlaps(sketch)}))
 

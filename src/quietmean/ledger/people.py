@@ -40,7 +40,9 @@ _KEY_LABEL = b"quietmean-people-key-1"
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """``kind``: of persons or of rows. ``key``: the name of the key, not the key. ``level``: digests below 2^(64 - level) are
+    """A sketch of the people or rows of a data set, by which overlaps of data sets are estimated.
+
+    ``kind``: of persons or of rows. ``key``: the name of the key, not the key. ``level``: digests below 2^(64 - level) are
     kept. ``members``: these, sorted and each once, (kept,). ``count``: about how many there are in all. ``identifier``: of which
     column under which key the digests are; empty where that is not known, and then nobody is proven to be absent.
     """

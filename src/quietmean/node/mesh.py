@@ -35,7 +35,7 @@ class Member(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where it is, for the others."""
+        """The position of this party, for the others."""
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> AnswerFrame:
         """The answer to a request of another party."""

@@ -29,7 +29,9 @@ from quietmean.randomness import SecureNoise, Seed
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """``checked``: the result, as anybody checks it; ``result``: its file. ``counted``: the numbers of the contributors in it;
+    """A study with a committee that was rehearsed on this machine.
+
+    ``checked``: the result, as anybody checks it; ``result``: its file. ``counted``: the numbers of the contributors in it;
     ``left_out``: (contributor's number, why).
 
     ``contribution_bytes``: of the largest file; ``member_bytes``: what the busiest member sent; ``messages`` and ``bytes_sent``:

@@ -81,7 +81,7 @@ class PrivacyAnalysis:
 
     @cached_property
     def solver(self) -> CoalitionSolver:
-        """The one that serves all questions about this execution."""
+        """The solver that serves all questions about this execution."""
         return CoalitionSolver(self.transcript, self.method, self.terms.eavesdropper)
 
     @cached_property

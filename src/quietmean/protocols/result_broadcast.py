@@ -31,7 +31,9 @@ CannotBe: TypeAlias = Callable[[PartyId, Release], bool]
 
 @dataclass(frozen=True)
 class ResultBroadcast:
-    """``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round.
+    """How releases are spread to all parties after the last round.
+
+    ``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round.
 
     Raises :class:`InputError` for an unknown kind, or for rounds that it cannot have.
     """
@@ -101,7 +103,9 @@ class ResultBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastState:
-    """``heard``: the parties whose releases are in the total; ``impossible``: those whose releases came and cannot be.
+    """The state of a party that collects the releases of all.
+
+    ``heard``: the parties whose releases are in the total; ``impossible``: those whose releases came and cannot be.
 
     ``digests``: of all releases that came, its own included, by party.
     """

@@ -90,7 +90,10 @@ def _at_least(point: EpsilonAtSize, coalitions: CoalitionCertificate) -> Epsilon
 
 @dataclass(frozen=True, eq=False)
 class CertificatePage:
-    """``epsilons`` belong to ``parties``."""
+    """The page about the certificate of an execution.
+
+    ``epsilons`` belong to ``parties``.
+    """
 
     execution: Execution
     privacy: PrivacyAnalysis

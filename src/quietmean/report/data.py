@@ -202,7 +202,7 @@ def _population(estimates: Estimates) -> Array | None:
 
 
 def _records(outcome: ReportedOutcome) -> int | None:
-    """How many there are; where counts are private, an estimate of those that are in the result, or None where nothing tells."""
+    """The number of records; where counts are private, an estimate of those in the result, or None where nothing tells."""
     if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
         records = outcome.answers[0].records
         return None if math.isnan(records) else max(round(records), 0)

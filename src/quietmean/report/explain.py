@@ -62,7 +62,9 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """``party`` is the worst off against ``adversary``; lists are sorted, most harmful first.
+    """Why a party is worst off.
+
+    ``party`` is the worst off against ``adversary``; lists are sorted, most harmful first.
 
     ``unseen`` counts its messages that the adversary did not see, of which the listed were tried; ``all_intercepted`` is its
     epsilon if the adversary had seen them all. ``groups``: honest parties connected by messages that the adversary did not see.

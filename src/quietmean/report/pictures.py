@@ -32,7 +32,9 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class Bars:
-    """``rows``: of each bar its name, its number as text, its length in percent, and whether it is over the ``limit``.
+    """A picture of horizontal bars.
+
+    ``rows``: of each bar its name, its number as text, its length in percent, and whether it is over the ``limit``.
 
     ``limit``: its place and its text; None where there is none.
     """

@@ -20,7 +20,9 @@ _DIGESTS = ("plan", "roster", "session")
 
 @dataclass(frozen=True)
 class Stamps:
-    """``finished``: when, as text; ``version``: of the software; ``digests``: of what, and SHA-256; what is not stated is empty.
+    """When, by which software and of which documents a number was released.
+
+    ``finished``: when, as text; ``version``: of the software; ``digests``: of what, and SHA-256; what is not stated is empty.
 
     ``keys``: what protects what the parties sent each other. ``query``: what the owner of the data declared of the one over them.
     ``absent``: parties without whom the study began, who are none of its parties. ``whose``: of which party of which study a

@@ -100,7 +100,9 @@ def who_is_left_out(
     counts: str = "records",
     lacking: bool = False,
 ) -> SummaryCard:
-    """``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
+    """The card on who is not in the result.
+
+    ``records``: in all, if a record or a person is the unit, in words ``counts``; weights say how many each party has.
 
     ``absent``: parties without whom the study began. ``lacking``: answers leave records out that lack a value, or may.
     """
@@ -136,7 +138,10 @@ def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: floa
 
 
 def against_whom(adversary: str, everybody: float) -> SummaryCard:
-    """``adversary`` in words; ``everybody``: epsilon if all others collude."""
+    """The card on whom the guarantee is against.
+
+    ``adversary`` in words; ``everybody``: epsilon if all others collude.
+    """
     adversaries, _, detail = adversary.partition(" (")
     proof = f"{capital(detail.removesuffix(')'))}. " if detail else ""
     return SummaryCard("Against whom?", capital(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")

@@ -44,7 +44,10 @@ class NetworkModel:
 
 @dataclass(frozen=True, eq=False)
 class EventResult:
-    """``execution`` records what happened (who was online, what was lost), and can be certified. ``estimate``: shape (d,)."""
+    """The result of a simulated execution with real party machines.
+
+    ``execution`` records what happened (who was online, what was lost), and can be certified. ``estimate``: shape (d,).
+    """
 
     estimate: Vector
     execution: Execution

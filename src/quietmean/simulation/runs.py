@@ -34,7 +34,9 @@ _CERTIFIED = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationResult(Tabular):
-    """``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
+    """The results of many simulated runs.
+
+    ``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
 
     ``first`` is the execution of the first run. ``refused``: runs without a result because the gate refused the release; None if
     the gate was not tried.

@@ -59,7 +59,7 @@ class CellCounts:
         return float((weights * self.counts).sum())
 
     def error(self, weights: Array) -> float:
-        """The standard deviation of its noise."""
+        """The standard deviation of the noise in a weighted sum of counts, with weights in their shape."""
         return math.sqrt(spread(weights.ravel(), self.noise))
 
     def smooth(self, function: Function, *, corrected: bool = True) -> Smooth:

@@ -176,7 +176,7 @@ class Column(BaseModel):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Its levels without ``missing``; none of a column of numbers."""
+        """The levels of the column without ``missing``; none of a column of numbers."""
         return (NO, YES) if self.boolean else self.levels
 
     @property

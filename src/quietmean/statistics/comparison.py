@@ -209,7 +209,7 @@ def _columns(ends: Array) -> tuple[Array, Array]:
 
 
 def ends_of(curve: Curve, arm: str, groups: Sequence[str], read_off: Sequence[str] = ()) -> list[Flag]:
-    """That the curves of ``groups``, all of the risk set of one arm, end early, and where that was close.
+    """The flags that the curves of ``groups``, all of the risk set of one arm, end early, and where that was close.
 
     ``read_off``: terms that are read off the curve: not known either where nothing of it is.
     """

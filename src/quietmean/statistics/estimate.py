@@ -173,7 +173,7 @@ def t_quantile(degrees: float) -> float:
 
 
 def t_test(estimate: float, error: float, degrees: float, method: str = "t test") -> HypothesisTest:
-    """That the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
+    """The test that the true value is 0, both sides; ``method``: what the test is called where ``error`` comes from."""
     symbol = "z" if math.isinf(degrees) else "t"
     if not error > 0:
         return HypothesisTest(math.nan, (degrees,), math.nan, method, symbol)

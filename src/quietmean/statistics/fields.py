@@ -112,7 +112,10 @@ def robust_field() -> bool:
 
 @dataclass(frozen=True)
 class StatisticReader:
-    """``read``: the table that a text means; ``parse``: the statistic of a table. Both raise :class:`InputError`."""
+    """Reads statistics from texts and tables.
+
+    ``read``: the table that a text means; ``parse``: the statistic of a table. Both raise :class:`InputError`.
+    """
 
     read: Callable[[str], dict[str, Any]]
     parse: Callable[[Mapping[str, Any]], Statistic]

@@ -109,7 +109,9 @@ def sums_of(workload: Asked, groups: Groups, step: float) -> tuple[Array, int, i
 
 
 class _Sums:
-    """``totals``: of each feature; ``left``: features that need too many groups, and whose rows have to be read.
+    """The sums of features over rows that a source has grouped.
+
+    ``totals``: of each feature; ``left``: features that need too many groups, and whose rows have to be read.
 
     ``strange``: how many values are outside, and missing, by column, (2, columns); -1 where that is not known yet.
     """

@@ -26,7 +26,9 @@ _FIXED = 1e-9
 
 @dataclass(frozen=True)
 class Move:
-    """``most``: how far a term moves at most, infinite where nothing bounds it; None where an older document does not say.
+    """How far one term of a statistic moves.
+
+    ``most``: how far a term moves at most, infinite where nothing bounds it; None where an older document does not say.
 
     ``range``: where it can be anything between these two numbers, which no values give anything beyond: what is shown beyond by
     noise or a lie says so itself, and counts as the end.

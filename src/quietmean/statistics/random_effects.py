@@ -127,7 +127,7 @@ class Pooled:
 
     @property
     def test(self) -> HypothesisTest:
-        """That all sites have the same value."""
+        """The test that all sites have the same value."""
         return chi_squared_test(self.statistic, self.degrees, "Cochran's Q test that sites are the same")
 
     @property
@@ -203,7 +203,10 @@ class AcrossSites:
 
     @classmethod
     def new(cls, names: tuple[str, ...]) -> AcrossSites:
-        """``names``: of the sites."""
+        """The sites, with no term so far.
+
+        ``names``: of the sites.
+        """
         return cls(names, [], {}, {}, [Flag("sites-seen", SEEN)])
 
     def add(

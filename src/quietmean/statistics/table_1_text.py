@@ -31,7 +31,10 @@ class Table1Text:
     flags: Sequence[Flag]
 
     def summary(self, columns: Iterable[Column]) -> dict[str, Any]:
-        """``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each."""
+        """The table as plain JSON data.
+
+        ``table``, its lines, the ``groups`` in their order, and ``heads``, what stands above the column of each.
+        """
         heads = {group: f"{group} (n {_size(self._known[group, 'n'])})" for group in self.groups}
         return {
             "groups": list(self.groups),

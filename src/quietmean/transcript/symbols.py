@@ -41,7 +41,10 @@ class Entries(NamedTuple):
         return cls(row, np.arange(first, first + row.size), np.ones(row.size), single=True)
 
     def of(self, members: Ints, size: int, factor: float) -> Entries:
-        """``factor`` times those of some of ``size`` rows, each named once, in rising order."""
+        """Multiples of rows.
+
+        ``factor`` times those of some of ``size`` rows, each named once, in rising order.
+        """
         if self.single and self.row.size == size:
             return Entries(members, self.column[members], self.weight[members] * factor, single=True)
         mask = np.zeros(size, dtype=np.bool_)

@@ -35,7 +35,9 @@ from quietmean.studies.outcome.outcome import StudyOutcome
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitCertificate:
-    """``epsilon`` at ``delta``: an upper bound for one ``unit``, under replacement, against ``colluding`` parties who put
+    """The privacy of a fit.
+
+    ``epsilon`` at ``delta``: an upper bound for one ``unit``, under replacement, against ``colluding`` parties who put
     together all that they see. ``charge``: the same as a ledger adds it up. ``executions``: what happened, one for each release.
     """
 

@@ -25,7 +25,9 @@ _LEAST_COUNT = 3.0
 
 
 class Centres:
-    """``places`` (k, d), within the public ``limits`` (d, 2), and what the last mean says of them: all public.
+    """The centres of clusters after some rounds.
+
+    ``places`` (k, d), within the public ``limits`` (d, 2), and what the last mean says of them: all public.
 
     ``counts`` (k,): noisy parts of all units; ``counts_error``, ``sum_error``: of the noise on them, and on each coordinate of
     the sums.

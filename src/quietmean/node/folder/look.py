@@ -46,7 +46,10 @@ class Seen:
 
 
 class Poller:
-    """``largest``: size in bytes of the longest file that can be valid."""
+    """Looks for the messages of others in a folder.
+
+    ``largest``: size in bytes of the longest file that can be valid.
+    """
 
     def __init__(self, place: FolderStorage, parties: Parties, mailbox: Mailbox, largest: int) -> None:
         self._place, self._parties, self._mailbox, self._largest = place, parties, mailbox, largest

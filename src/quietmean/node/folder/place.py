@@ -75,7 +75,10 @@ _OPEN: Final = {"s3": _bucket, "sftp": _sftp, "webdavs": _webdav}
 
 
 class RemotePlace:
-    """``url``: of the folder, one of :data:`NEEDS`. Raises :class:`InputError` where a library is missing."""
+    """A folder on another machine.
+
+    ``url``: of the folder, one of :data:`NEEDS`. Raises :class:`InputError` where a library is missing.
+    """
 
     def __init__(self, url: str, session: str) -> None:
         self._url, self._session = urlsplit(url), session[:32]

@@ -73,7 +73,7 @@ class Parties:
     mailboxes: Mapping[PartyId, bytes] = field(repr=False)
 
     def info(self, slot: Slot) -> bytes:
-        """The one encoding of a place; no two have the same."""
+        """The encoding of a place as bytes; no two places have the same."""
         sender, receiver = (public_key_bytes(self.identities[party]) for party in (slot.sender, slot.receiver))
         # A zero comes first: attempts to start have no places of their own.
         fields = [0, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]

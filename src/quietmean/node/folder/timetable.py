@@ -12,7 +12,9 @@ from quietmean.planning.plan import Plan
 
 @dataclass(frozen=True)
 class Timetable:
-    """``waits``: at which positions parties wait for each other, in order. Times are in seconds since 1970, UTC.
+    """The times at which parties that exchange files wait for each other.
+
+    ``waits``: at which positions parties wait for each other, in order. Times are in seconds since 1970, UTC.
 
     The first wait, for the start, ends at ``first``; each of the others ``interval`` seconds after the one before.
     """

@@ -41,7 +41,10 @@ class Launcher(Protocol):
 
 
 class ExecLauncher:
-    """``program``: Python's arguments before the path of the settings file."""
+    """Launches each party as a process of its own.
+
+    ``program``: Python's arguments before the path of the settings file.
+    """
 
     def __init__(self, program: Sequence[str]) -> None:
         self._program = program

@@ -75,7 +75,9 @@ class Kill:
 
 @dataclass(frozen=True)
 class LocalOutcome:
-    """``results`` of the parties that finished, ``failures`` (messages) of those that failed, ``killed`` once for each kill.
+    """What came of a study whose parties all ran on this machine.
+
+    ``results`` of the parties that finished, ``failures`` (messages) of those that failed, ``killed`` once for each kill.
 
     ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
     """

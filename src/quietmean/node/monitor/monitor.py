@@ -137,7 +137,9 @@ State: TypeAlias = Literal["running", "finished", "failed", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
+    """What a node knows of another party.
+
+    ``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
 
     ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was late.
     """

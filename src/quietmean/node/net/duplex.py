@@ -45,7 +45,9 @@ class _Outgoing:
 
 
 class Duplex:
-    """``dialled``: by this party. ``handle`` answers the peer's requests; without one, none may come.
+    """A connection on which both sides ask and answer.
+
+    ``dialled``: by this party. ``handle`` answers the peer's requests; without one, none may come.
 
     ``kept_once``: this connection has been kept once although the peer began another one.
     """

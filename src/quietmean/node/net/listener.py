@@ -120,7 +120,10 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 class Acceptor:
-    """``taken`` gets each connection and the address of its caller. All is done in the loop in which :meth:`start` is called."""
+    """Accepts connections on a port.
+
+    ``taken`` gets each connection and the address of its caller. All is done in the loop in which :meth:`start` is called.
+    """
 
     # So many are accepted one after the other before anything else is looked at.
     at_once: ClassVar[int] = 32

@@ -170,12 +170,12 @@ class PeerReadiness:
 
     @property
     def agrees(self) -> bool:
-        """It answered, has the same study, plan, roster and version."""
+        """Did the peer answer, and has it the same study, plan, roster and version?"""
         return not self.problems
 
     @property
     def ready(self) -> bool:
-        """It agrees, and can reach this party as well; a party that has joined sends no checks."""
+        """Does the peer agree, and can it reach this party as well? A party that has joined sends no checks."""
         return self.agrees and (self.asks_us or (self.reply is not None and self.reply.readiness.joined))
 
 

@@ -99,7 +99,9 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Admission:
-    """``sessions``: by the tag of a sealed study's group, the keys (32 bytes) of its members; ``keys``: identities that may meet
+    """Who may use a relay.
+
+    ``sessions``: by the tag of a sealed study's group, the keys (32 bytes) of its members; ``keys``: identities that may meet
     in any session; ``anybody``: anyone who proves any identity.
     """
 

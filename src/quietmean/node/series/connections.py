@@ -37,7 +37,10 @@ _HELD = 8
 
 
 class OpenRequests:
-    """``lost_some``: a request about a round that this party had not begun was dropped."""
+    """Requests about rounds that this party has not begun.
+
+    ``lost_some``: a request about a round that this party had not begun was dropped.
+    """
 
     def __init__(self) -> None:
         self.lost_some = False
@@ -124,7 +127,7 @@ class RoundsOverConnections:
             self._where = self._others()
 
     def _others(self) -> Others:
-        """Those who are in, as far as that is known."""
+        """The other parties that are in, as far as that is known."""
         settings, members = self._party.settings, self._party.members
         self._counted = len(members)
         links = {index: self._mesh.links[member] for index, member in enumerate(members) if member in self._mesh.links}

@@ -24,7 +24,10 @@ _PHASES = 8
 
 
 class RoundPosition(NamedTuple):
-    """``position``: in a round; ordered as time is."""
+    """Where a party is in a series of rounds.
+
+    ``position``: in a round; ordered as time is.
+    """
 
     round: int
     position: Position
@@ -115,7 +118,10 @@ _LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
 
 
 class RoundAhead:
-    """``settings``: of this party as one of those who are in; ``rounds``: the last one; ``here``: where it says that it is."""
+    """The round that comes next, and where the others are.
+
+    ``settings``: of this party as one of those who are in; ``rounds``: the last one; ``here``: where it says that it is.
+    """
 
     def __init__(self, where: Others, settings: NodeSettings, rounds: int, here: int) -> None:
         self._where, self._settings, self._rounds, self._here = where, settings, rounds, here
@@ -186,7 +192,9 @@ _LOOK = 0.02
 
 
 class Others:
-    """``links`` to all of them; ``colluding``: so many may lie; who says nothing for ``silence`` seconds is silent.
+    """The links to all other parties between rounds.
+
+    ``links`` to all of them; ``colluding``: so many may lie; who says nothing for ``silence`` seconds is silent.
 
     ``fail`` gets an error in the background.
     """

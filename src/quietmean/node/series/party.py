@@ -30,7 +30,9 @@ from quietmean.protocols.execution import Execution
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
+    """How a round of this party ended.
+
+    ``number``: of the round, from 1. ``bytes_sent``: of this party in it.
 
     ``not_heard``: parties whose releases did not arrive here, or cannot be; they may be in what others have. ``execution``: the
     round as it really went, without these where nothing of their values can be in the mean.
@@ -65,7 +67,9 @@ class SeriesOver(InputError):
 
 
 class SeriesProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``current``: the last round that this party began, 0 before the first.
+    """Where a party is in a series of rounds, as its store has it.
+
+    ``current``: the last round that this party began, 0 before the first.
 
     ``begun``: how many it began; ``results``: of how many it has the mean. ``counted``: for each party, in how many of these
     means its vector is, by place. ``left``: this party begins no other round, ever.

@@ -267,7 +267,7 @@ class Context:
         return iso_time((begun or time.time()) + self.failure_detector.longest(position[0]))
 
     def found_faulty(self, party: PartyId) -> None:
-        """It sent what no correct party does: a wait for it is over."""
+        """Note that a peer sent what no correct party does: a wait for it is over."""
         self.failure_detector.found_faulty(party)
         self.changed.set()
 

@@ -30,7 +30,9 @@ ReleaseDigest: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_leng
 
 
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """``online``: rounds in which the party took part. ``sent``: (round, receiver) of its messages that arrived.
+    """What a party says of its own rounds and messages.
+
+    ``online``: rounds in which the party took part. ``sent``: (round, receiver) of its messages that arrived.
 
     ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has, or
     was handed and does not use. ``settled``: (round,
@@ -127,7 +129,10 @@ def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
 
 @dataclass(frozen=True)
 class Received:
-    """``heard``: whose releases are in the total; ``impossible``: whose came and cannot be; ``digests``: of all of these."""
+    """The releases that a party received.
+
+    ``heard``: whose releases are in the total; ``impossible``: whose came and cannot be; ``digests``: of all of these.
+    """
 
     heard: tuple[PartyId, ...] = ()
     impossible: tuple[PartyId, ...] = ()

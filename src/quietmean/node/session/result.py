@@ -37,7 +37,9 @@ _logger = logging.getLogger("quietmean.node")
 
 @dataclass(frozen=True)
 class NodeResult:
-    """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
+    """The result of a study as one node has it.
+
+    ``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
     all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for the user. ``silent``: parties

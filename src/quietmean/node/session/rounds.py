@@ -29,7 +29,9 @@ _logger = logging.getLogger("quietmean.node")
 
 @dataclass(frozen=True, eq=False)
 class PhaseRunner:
-    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
+    """Runs the rounds of one phase of the protocol.
+
+    ``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
     ``transfers_mass``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
     ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can

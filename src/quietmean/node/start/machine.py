@@ -160,7 +160,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class StartProgress:
-    """``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
+    """Where a party is in the attempts to start.
+
+    ``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
 
     ``never``: it takes no part in this session, in no attempt. ``others_bound``: who says that it is bound in another attempt
     or with other members, the number and the members of that.

@@ -142,7 +142,10 @@ class Store(KeptBesideValues):
         return self._fact("progress")
 
     def save_standing(self, progress: bytes, seed: bytes | None = None) -> None:
-        """``seed``: this party's secret one from here on, of an attempt that it went on to."""
+        """Save where this party is in the attempts to start.
+
+        ``seed``: this party's secret one from here on, of an attempt that it went on to.
+        """
         with self._transaction():
             self._replace_fact("progress", progress)
             if seed is not None:

@@ -104,7 +104,10 @@ def decode_proof(raw: bytes) -> Proof:
 def prove(
     identity: Identity, role: Role, group: Group, relay: str, nonce: bytes, *, peer: bytes = b"", ticket: bytes = b""
 ) -> Proof:
-    """``peer``: the key (32 bytes) of the party that is called; the own label is taken for the other roles."""
+    """Prove who this party is: sign the relay's nonce.
+
+    ``peer``: the key (32 bytes) of the party that is called; the own label is taken for the other roles.
+    """
     if len(nonce) != NONCE_BYTES:
         raise PeerError("its nonce is too long or too short")
     key = public_key_bytes(identity.public_key)

@@ -133,7 +133,10 @@ def xored(payload: Payload, key: bytes, offset: int) -> bytes:
 
 
 class FrameParser:
-    """``masked``: whether the other side's frames have to be, so whether it is a client."""
+    """Parses frames of a WebSocket.
+
+    ``masked``: whether the other side's frames have to be, so whether it is a client.
+    """
 
     def __init__(self, *, masked: bool) -> None:
         self._masked = masked
@@ -222,7 +225,10 @@ class FrameParser:
 
 @dataclass(frozen=True)
 class WebProxy:
-    """``login``: user and password, or empty."""
+    """A proxy of the web on the way to a relay.
+
+    ``login``: user and password, or empty.
+    """
 
     host: str
     port: int

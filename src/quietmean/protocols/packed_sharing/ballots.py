@@ -233,7 +233,7 @@ class CommitteeMember:
         self._number = number
 
     def start(self) -> MemberState:
-        """It holds its own share."""
+        """Begin the ballots: a member holds its own share."""
         return MemberState(DEALING, self._rules.pack(1 << self._number), self._rules.pack(0))
 
     def after_dealing(self, state: MemberState, dealers: PartyMask) -> MemberState:

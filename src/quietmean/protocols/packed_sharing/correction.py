@@ -35,7 +35,9 @@ _CHECKS = 3
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """``total``, shape (size,): the sum of all numbers, or None if it is refused; ``wrong``: members whose sums disagree with it.
+    """The corrected sum of the members' sums.
+
+    ``total``, shape (size,): the sum of all numbers, or None if it is refused; ``wrong``: members whose sums disagree with it.
 
     ``problem``: why it is refused, one sentence; empty otherwise.
     """

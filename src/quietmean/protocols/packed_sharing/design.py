@@ -56,7 +56,9 @@ BANDWIDTH, LATENCY = 12.5e6, 0.05
 
 @dataclass(frozen=True)
 class DrawnCommittee:
-    """``members`` (m) of whom ``colluding`` (c_m) collude and ``gone`` (f) leave at most.
+    """A committee that is drawn at random from all parties.
+
+    ``members`` (m) of whom ``colluding`` (c_m) collude and ``gone`` (f) leave at most.
 
     ``secrets`` (l) numbers lie on a polynomial. ``beta``: the chance that more collude, all draws together, rounded up.
     ``chance_of_too_few``: that more than f leave.

@@ -32,7 +32,10 @@ from quietmean.protocols.traits import Sent
 
 @dataclass(frozen=True, eq=False)
 class FollowedOutcome:
-    """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it."""
+    """The outcome of a history, followed without values.
+
+    ``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it.
+    """
 
     inputs: Mask
     concluded: Mask

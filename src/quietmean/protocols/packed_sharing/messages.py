@@ -56,7 +56,10 @@ class MemberStatement:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """``blocks`` numbers below ``prime`` in a share, of ``word_bytes`` bytes each."""
+    """Writes and reads the messages of packed sharing.
+
+    ``blocks`` numbers below ``prime`` in a share, of ``word_bytes`` bytes each.
+    """
 
     rules: BallotRules
     blocks: int

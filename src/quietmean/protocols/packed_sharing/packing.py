@@ -210,7 +210,10 @@ Elements = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Packing:
-    """``members`` (m), ``secrets`` a polynomial (l), ``randoms``: its random points (c_m), ``prime`` (p): m + l < p."""
+    """The numbers of a packed secret sharing.
+
+    ``members`` (m), ``secrets`` a polynomial (l), ``randoms``: its random points (c_m), ``prime`` (p): m + l < p.
+    """
 
     members: int
     secrets: int

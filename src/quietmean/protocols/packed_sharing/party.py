@@ -59,7 +59,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class PackedSharingState:
-    """``shares`` and ``weights`` of each dealer, until a set is decided; then ``own``, the sum, if no share of it is missing.
+    """The state of a party of packed sharing.
+
+    ``shares`` and ``weights`` of each dealer, until a set is decided; then ``own``, the sum, if no share of it is missing.
 
     ``sums``: what members published. ``undelivered``: whom the own sum, or that there is none, has not reached. ``result`` is
     the total (d,) as float64 bytes, empty until it is known, ``inputs`` and ``weight`` are those of the result, which is from as
@@ -226,7 +228,7 @@ class PackedSharingParty:
         return replace(state, own=own, sums=state.sums | {self._party: own}, shares={}, weights={})
 
     def _share(self, dealer: PartyId, content: bytes) -> Elements | bytes:
-        """Its numbers, or the seed of them."""
+        """The numbers of a share, or the seed of them."""
         return content if self._party in self._packing.seeded(dealer) else self._codec.read_share(content)
 
     def _has_enough(self, state: PackedSharingState) -> bytes | None:

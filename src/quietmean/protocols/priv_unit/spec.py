@@ -30,7 +30,10 @@ _PLACES, _BETWEEN_PLACES = 4001, 1.01
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrivUnitParameters(Configured):
-    """``epsilon`` of the pure guarantee and ``probability`` p of the cap; 1/2 < p. The threshold gamma follows from both."""
+    """The parameters of PrivUnit.
+
+    ``epsilon`` of the pure guarantee and ``probability`` p of the cap; 1/2 < p. The threshold gamma follows from both.
+    """
 
     epsilon: float = parameter(
         help="epsilon of the pure guarantee",

@@ -235,7 +235,9 @@ LARGEST_VALUE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PushSumParameters(Configured):
-    """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
+    """The parameters of a push-sum protocol.
+
+    ``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
 
     ``sigma_guard`` is that of the guard: noise that is injected along with the value, in the same portions, and taken out in the
     last round. Until then it hides the value also from parties that see all that its owner sends.

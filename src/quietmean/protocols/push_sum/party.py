@@ -20,7 +20,10 @@ from quietmean.transcript.population import InjectedRows, PopulationTerms, Readi
 
 @dataclass(frozen=True, slots=True)
 class PushSumState:
-    """``held`` is y, shape (d,); ``weight`` the portion of values in it; ``injections`` how many rows (c, Z) were used."""
+    """The state of a party of a push-sum protocol.
+
+    ``held`` is y, shape (d,); ``weight`` the portion of values in it; ``injections`` how many rows (c, Z) were used.
+    """
 
     round: int
     held: Vector

@@ -16,7 +16,9 @@ INPUT_ROUND = 5
 
 @dataclass(frozen=True, eq=False)
 class SecAggOutcome:
-    """``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``.
+    """The outcome of many parties' secure aggregation.
+
+    ``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``.
 
     A run that failed may have shown more than nothing. ``requested``, shape (n,): the parties for whose sum shares were asked
     for: too few for a result may be enough for an aggregator that colludes with holders of others. ``handed``, shape (n,): the

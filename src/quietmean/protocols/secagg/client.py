@@ -65,7 +65,10 @@ class Shared:
 
 
 class Client:
-    """``neighbours``: the parties with which this one exchanges shares, without itself. The value has shape (d,)."""
+    """A client of secure aggregation, with the messages that it sends and takes.
+
+    ``neighbours``: the parties with which this one exchanges shares, without itself. The value has shape (d,).
+    """
 
     def __init__(
         self, rules: ClientRules, party: PartyId, neighbours: Iterable[PartyId], value: Vector, weight: float, noise: NoiseSource
@@ -193,7 +196,10 @@ Members = frozenset[PartyId]
 
 @dataclass(frozen=True)
 class Aggregator:
-    """``partners[u]``: the neighbours of u, in rising order."""
+    """The aggregator of secure aggregation, with the messages that it sends and takes.
+
+    ``partners[u]``: the neighbours of u, in rising order.
+    """
 
     rules: ClientRules
     partners: tuple[tuple[PartyId, ...], ...]

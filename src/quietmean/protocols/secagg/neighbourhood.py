@@ -18,7 +18,10 @@ from quietmean.core.errors import InputError
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """``security_bits`` and ``correctness_bits``: minus log2 of the bounds on the chance that secrecy or the run fails."""
+    """The neighbours of each client, and the bounds that hold for them.
+
+    ``security_bits`` and ``correctness_bits``: minus log2 of the bounds on the chance that secrecy or the run fails.
+    """
 
     neighbours: int
     threshold: int

@@ -32,7 +32,10 @@ Reader: TypeAlias = Callable[[Message], Content]
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """``failure``: the reason why this party takes no further part; empty while it takes part."""
+    """The state of a client of secure aggregation.
+
+    ``failure``: the reason why this party takes no further part; empty while it takes part.
+    """
 
     round: int
     failure: str = ""
@@ -96,7 +99,9 @@ class ClientParty:
 
 @dataclass(frozen=True, slots=True)
 class AggregatorState:
-    """``due``: the parties whose messages are awaited; ``adverts``: by party; ``sharing`` and ``arrived``: the parties whose
+    """The state of the aggregator.
+
+    ``due``: the parties whose messages are awaited; ``adverts``: by party; ``sharing`` and ``arrived``: the parties whose
     shares and inputs arrived; ``own``: the shares sealed for itself. ``total`` and ``weight`` are the sum of the masked inputs,
     as words, and of the public weights.
     """

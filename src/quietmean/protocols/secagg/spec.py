@@ -37,7 +37,9 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SecAggParameters(Configured):
-    """``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
+    """The parameters of secure aggregation.
+
+    ``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs nobody has a result.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every

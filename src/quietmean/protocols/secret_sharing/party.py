@@ -155,7 +155,9 @@ _WHOLE, _BROKEN = b"\0", b"\1"
 
 @dataclass(frozen=True, slots=True)
 class SecretSharingState:
-    """``masked`` is s'_i, ``z`` and ``other_z`` hold z_{i|j} and z_{j|i} for every neighbour, all packed integers.
+    """The state of a party of secret sharing.
+
+    ``masked`` is s'_i, ``z`` and ``other_z`` hold z_{i|j} and z_{j|i} for every neighbour, all packed integers.
 
     ``broken``: some message was lost, anywhere, so there will be no result. ``total`` are the exact sums at the end.
     """

@@ -151,7 +151,7 @@ def _welch(first: Summary, second: Summary) -> tuple[float, float, float, float]
 
 
 def welch_t(first: Summary, second: Summary) -> HypothesisTest:
-    """That both groups have the same mean, whatever their variances."""
+    """The test that both groups have the same mean, whatever their variances."""
     difference, noise, sampling, degrees = _welch(first, second)
     return t_test(difference, math.sqrt(noise + sampling), degrees, WELCH_T)
 
@@ -176,7 +176,7 @@ def moved_smd(pair: list[MovedMoments]) -> float:
 
 
 def welch_anova(groups: list[Summary]) -> HypothesisTest:
-    """That all groups have the same mean, whatever their variances; these include the noise."""
+    """The test that all groups have the same mean, whatever their variances; these include the noise."""
     variances = [group.noise_of_mean + group.sampling_of_mean for group in groups]
     degrees = [group.degrees for group in groups]
     count = len(groups)

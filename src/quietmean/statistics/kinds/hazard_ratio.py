@@ -124,7 +124,7 @@ class HazardRatio(Timed):
 
 
 def _of_later_events(curves: Curves, used: Curves, about: Mapping[str, Any], terms: Sequence[str]) -> tuple[Flag, ...]:
-    """That the ratio is of the first times alone, where many events are later."""
+    """The flag that the ratio is of the first times alone, where many events are later."""
     within, all_events = (sum(float(curve.events.sum()) for curve in some.each) for some in (used, curves))
     later = 1 - within / all_events if all_events > 0 else 0.0
     if later <= _LATER:

@@ -220,7 +220,7 @@ class _Question(ABC):
     @property
     @abstractmethod
     def feature(self) -> Feature:
-        """What it is read from."""
+        """The feature that the question is read from."""
 
     @abstractmethod
     def rows(self, groups: _Groups, index: int) -> list[Estimate]:

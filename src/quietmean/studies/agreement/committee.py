@@ -18,7 +18,9 @@ MOST_VOUCHERS = 1_000_000
 
 
 class CommitteeTerms(BaseModel):
-    """``members`` of whom ``colluding`` may put together what they see, and ``gone`` may be missing; see :class:`Committee`.
+    """What a study says of its committee.
+
+    ``members`` of whom ``colluding`` may put together what they see, and ``gone`` may be missing; see :class:`Committee`.
 
     Contributions come until ``contribute_by``; what a member holds ``grace`` seconds later, by its own clock, it lists, once.
     Besides those who are listed so many contribute by ``vouchers`` of the ``registrar``, an identity key.

@@ -30,7 +30,10 @@ _MOST_BESIDES = 4096
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``session``: digest of the sealed study; ``plan``: of the plan; ``vector``: its bytes in base64."""
+    """The signed content of a contribution.
+
+    ``session``: digest of the sealed study; ``plan``: of the plan; ``vector``: its bytes in base64.
+    """
 
     identity: str
     party: str
@@ -129,7 +132,9 @@ class _ReceiptBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class DropReceipt:
-    """``contributor`` and ``drop``: identity keys; ``digest``: of the contribution's header; ``session``: of the sealed study;
+    """The signed receipt of a server that took a contribution.
+
+    ``contributor`` and ``drop``: identity keys; ``digest``: of the contribution's header; ``session``: of the sealed study;
     both are hexadecimal. ``time``: when the first contribution of this contributor came, by the drop's clock."""
 
     signed: Signed

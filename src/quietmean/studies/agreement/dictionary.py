@@ -35,7 +35,9 @@ _SLIDER = (0.0, 100.0)
 
 @dataclass(frozen=True)
 class Dictionary:
-    """``columns``: tables [[column]] of a study, by name. ``codes``: of columns with labels, what stands in exports of raw data.
+    """The columns that a data dictionary declares.
+
+    ``columns``: tables [[column]] of a study, by name. ``codes``: of columns with labels, what stands in exports of raw data.
 
     ``left_out``: fields that cannot be columns as they are, and why.
     """

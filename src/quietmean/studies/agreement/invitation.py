@@ -35,7 +35,10 @@ NONCE_BYTES = 32
 
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``nonce`` makes every invitation another one, also to the same study: no entry fits two."""
+    """The signed content of an invitation.
+
+    ``nonce`` makes every invitation another one, also to the same study: no entry fits two.
+    """
 
     convener: str
     nonce: str
@@ -115,14 +118,19 @@ _X25519_PRIME = 2**255 - 19
 
 
 class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``signature``: by the key of before, over the label of rotations and the bytes of the new key."""
+    """The signature by which a key replaces the one before.
+
+    ``signature``: by the key of before, over the label of rotations and the bytes of the new key.
+    """
 
     key: str
     signature: str
 
 
 class _EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``encapsulation``: not in entries to studies whose links are X25519, which stay what they were.
+    """The signed content of an entry.
+
+    ``encapsulation``: not in entries to studies whose links are X25519, which stay what they were.
 
     ``member``: of a committee. A contributor to one has no keys but its identity.
     """

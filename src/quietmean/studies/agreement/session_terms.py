@@ -64,7 +64,9 @@ class TermsKeywords(RoundsKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTerms:
-    """``epsilon`` and ``delta``: the budget of one ``unit`` over all ``rounds``; ``dimension`` d: coordinates of a vector.
+    """What the parties of a session agree on.
+
+    ``epsilon`` and ``delta``: the budget of one ``unit`` over all ``rounds``; ``dimension`` d: coordinates of a vector.
 
     ``colluding`` parties put together what they see in all rounds; a fraction ``dropouts`` may be missing in each round, other
     ones each time. ``by_folder``: messages are files in a folder. Raises :class:`InputError` for terms that nobody can keep.

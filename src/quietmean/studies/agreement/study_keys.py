@@ -44,7 +44,10 @@ class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``sealed``: the digest of the one seal with which these keys may be used, once they have been; ``compared``: see below."""
+    """The content of the file of a party's keys for a study.
+
+    ``sealed``: the digest of the one seal with which these keys may be used, once they have been; ``compared``: see below.
+    """
 
     format: str
     entry: SignedParts

@@ -102,7 +102,10 @@ class Voucher:
 
 @dataclass(frozen=True)
 class MadeVouchers:
-    """``vouchers`` and the content of their ``files``, by name; of keys that the registrar made these hold the key."""
+    """Vouchers that a registrar made.
+
+    ``vouchers`` and the content of their ``files``, by name; of keys that the registrar made these hold the key.
+    """
 
     vouchers: dict[str, Voucher]
     files: dict[str, bytes] = field(repr=False)

@@ -93,7 +93,7 @@ class Tables(ABC):
         """The rows in these columns."""
 
     def find(self, schema: str, name: str) -> Listed | None:
-        """The one that a query means. Raises :class:`InputError` where it may be one of several."""
+        """The table that a query means. Raises :class:`InputError` where it may be one of several."""
         same = [
             one
             for one in self.all()
@@ -121,7 +121,7 @@ def literal(text: str) -> str:
 
 
 def not_row_by_row(what: str, place: str) -> InputError:
-    """That it is not known how rows of a relation come about."""
+    """The error that it is not known how rows of a relation come about."""
     return InputError(f"{what} of {place} is not read row by row. Name a table, or declare query_mixes_rows = true")
 
 

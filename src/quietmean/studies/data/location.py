@@ -32,7 +32,9 @@ _MOST_ROWS = 1000
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """``name``: the site's, or nothing where it is that of the study. ``codes``: the texts as which cells are read.
+    """What a column of the study is at a site.
+
+    ``name``: the site's, or nothing where it is that of the study. ``codes``: the texts as which cells are read.
 
     ``factor``: by which numbers are multiplied, so that they have the study's unit.
     """
@@ -44,7 +46,9 @@ class ColumnMapping:
 
 @dataclass(frozen=True)
 class SiteMapping:
-    """``columns``: by their names in the study. ``person``: the site's column that says whose a row is, if any; ``date``: the one
+    """What the columns of a study are called and coded at a site.
+
+    ``columns``: by their names in the study. ``person``: the site's column that says whose a row is, if any; ``date``: the one
     by which the first or the last of a person's rows is chosen. ``rows_per_person``: how many rows of one person have values in
     a study of records, which costs the person as many times as much; public; None: not said."""
 
@@ -359,7 +363,7 @@ def _address_of(text: str) -> str | None:
 
 
 def _name_of_database(address: str) -> str:
-    """What it is called, without host and user: the database, or the service."""
+    """The name of a database, without host and user: the database, or the service."""
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -95,7 +95,9 @@ class PostgresqlTables(Tables):
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """``chosen``: the table, view or query; ``names`` of all its columns; of the wanted ones, by their places, how they are
+    """The columns that are read of a table of PostgreSQL.
+
+    ``chosen``: the table, view or query; ``names`` of all its columns; of the wanted ones, by their places, how they are
     selected and the names of their types."""
 
     chosen: str

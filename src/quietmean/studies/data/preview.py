@@ -64,7 +64,9 @@ class ColumnPreview:
 
 @dataclass(frozen=True)
 class Preview:
-    """``place``: the file. ``first`` and ``last``: cells of the study's columns in these rows, behind their line.
+    """How the first rows of a source were understood.
+
+    ``place``: the file. ``first`` and ``last``: cells of the study's columns in these rows, behind their line.
 
     ``proposed``: settings with which more cells are understood, ``gained`` more. ``notes``: further sentences. ``persons``: whose
     records they are, and how many one has at most, where the site said which column tells it.

@@ -247,7 +247,7 @@ class Query:
     name: str
 
     def refused(self, what: str, remedy: str = "Leave it out") -> InputError:
-        """That ``what`` is not on the list."""
+        """The error that ``what`` is not on the list."""
         return InputError(f"{what} in {self.name} is not allowed. {remedy}, or declare query_mixes_rows = true")
 
     def read(self, node: Node, kind: str) -> Node:

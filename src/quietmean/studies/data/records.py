@@ -29,7 +29,9 @@ _NOBODY: Identities = np.empty((0, 2), dtype=np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Withheld:
-    """``persons``: who takes part without a value, (persons, 2). ``most``: so many rows of one person have values, and none of
+    """What is withheld of the rows of persons.
+
+    ``persons``: who takes part without a value, (persons, 2). ``most``: so many rows of one person have values, and none of
     nobody; None: any number. ``absent``: whether rows without a value are left out."""
 
     persons: Identities = field(default_factory=_NOBODY.copy, repr=False)
@@ -181,7 +183,7 @@ class KeptRows:
         self._size = place.stop
 
     def _leave_out(self) -> None:
-        """Those whose range is not below the limit any more: in place, some at a time."""
+        """Leave out the rows whose range is not below the limit any more: in place, some at a time."""
         kept, self._size = self.by_person, 0
         if not self.limit:
             self._values = np.empty((0, self._values.shape[1]))

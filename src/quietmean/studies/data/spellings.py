@@ -32,7 +32,10 @@ LONGEST = 64
 
 @dataclass(frozen=True)
 class Numerals:
-    """``mark``: the decimal mark. ``groups``: the mark of thousands, "" for none, None without a setting."""
+    """How numbers are spelt in a source.
+
+    ``mark``: the decimal mark. ``groups``: the mark of thousands, "" for none, None without a setting.
+    """
 
     mark: str = "."
     groups: str | None = None

@@ -79,7 +79,9 @@ class Cells:
 
 @dataclass(frozen=True)
 class Table:
-    """``place``: its name in messages. ``take``: the cells of a column by its place. ``lines``: where each row begins.
+    """A piece of a source: named columns of cells, and where each row stands.
+
+    ``place``: its name in messages. ``take``: the cells of a column by its place. ``lines``: where each row begins.
 
     ``word``: what a place in it is called: ``line`` of a text as editors count, or ``row``. ``delimiter``: what is between the
     columns of a text. ``called``: what the study's columns are called here, where that differs.

@@ -56,7 +56,9 @@ _HEAD = 2**20
 
 @dataclass(frozen=True)
 class _Heading:
-    """``line``: on which it stands; ``place``: where what is below it begins; ``end``: of it, and so of each record.
+    """The heading of delimited text.
+
+    ``line``: on which it stands; ``place``: where what is below it begins; ``end``: of it, and so of each record.
 
     ``closed``: does a delimiter stand behind its last name? Without a ``delimiter`` a record is one cell.
     """

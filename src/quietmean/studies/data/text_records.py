@@ -108,7 +108,9 @@ _LF, _CR, _QUOTE, _ASCII = ord("\n"), ord("\r"), ord('"'), 128
 
 @dataclass(frozen=True)
 class PlainRecords:
-    """``block``: of the plain ones, each with LF behind it and without quotation marks. ``plain``: which records these are.
+    """A block of records without quotation marks.
+
+    ``block``: of the plain ones, each with LF behind it and without quotation marks. ``plain``: which records these are.
 
     ``others``: all others, as they stand. Records are those of the block in their order, also empty ones, which are not plain.
     """

@@ -32,7 +32,9 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class StudyInfluence:
-    """``moves``: of each term, how far one party moves it at most, in its units. ``share``: of the largest party in all weight.
+    """How far one party can move the answers of a study.
+
+    ``moves``: of each term, how far one party moves it at most, in its units. ``share``: of the largest party in all weight.
 
     A bound on what a party can do by what it sends, whatever that is, to a result that is shown. It is about lies that pass; true
     values move a result as far as their weight does, and not farther.
@@ -55,7 +57,9 @@ class StudyInfluence:
         noise: float = 0.0,
         answers: Sequence[Answer] = (),
     ) -> Self:
-        """``mean``: the mean vector, (d,), of a result, with the standard deviation of the ``noise`` on a coordinate and its
+        """The influence on a result, or before the start.
+
+        ``mean``: the mean vector, (d,), of a result, with the standard deviation of the ``noise`` on a coordinate and its
         ``answers``; None before the start. ``step``: of the plan's grid."""
         largest = max(noise, influence.noise)
         shift = Shift(influence.mean, influence.total, influence.weight, largest, influence.records, noise)

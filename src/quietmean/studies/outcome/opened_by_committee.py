@@ -65,7 +65,9 @@ def _numbered(number: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class OpenedStudy:
-    """``digests``: of the headers of the contributions that count, hexadecimal, by name. ``left_out``: (name, why) of those that
+    """A study whose result a committee opened.
+
+    ``digests``: of the headers of the contributions that count, hexadecimal, by name. ``left_out``: (name, why) of those that
     came and do not count, as far as is known here; ``uncounted``: names of those who are listed to contribute and are not in it.
     ``wrong``: members whose sums were wrong; ``sums``: how many members' sums it is from. ``by_voucher``: of a study that has
     vouchers."""
@@ -80,7 +82,9 @@ class OpenedStudy:
 
     @classmethod
     def of(cls, sealed: Sealed, plan: Plan, checked: CheckedResult, left_out: Sequence[tuple[str, str]] = ()) -> OpenedStudy:
-        """``checked``: the result that holds. ``left_out``: as the members said.
+        """Read the answers from a checked result.
+
+        ``checked``: the result that holds. ``left_out``: as the members said.
 
         Raises :class:`ImpossibleResult` for a sum that no values within the bounds and no noise of the plan's size give.
         """

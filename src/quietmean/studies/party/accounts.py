@@ -39,7 +39,10 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """``folder``: where the key is; ``tell``: for sentences that do not depend on the data."""
+    """What is known of the people in a party's data.
+
+    ``folder``: where the key is; ``tell``: for sentences that do not depend on the data.
+    """
 
     records: Records | GroupedRows = field(repr=False)
     source: Source = field(repr=False)

@@ -56,7 +56,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class OwnerApproval:
-    """``place``: the file that it is from, for a sentence."""
+    """An owner's signed yes to a study.
+
+    ``place``: the file that it is from, for a sentence.
+    """
 
     signed: Signed
     terms: Terms

@@ -50,7 +50,9 @@ class Event(StrEnum):
 
 
 class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``number``: from 1; ``previous``: digest of the entry before; ``torn``: of what stands between the two, or empty; ``time``:
+    """One entry of the audit log.
+
+    ``number``: from 1; ``previous``: digest of the entry before; ``torn``: of what stands between the two, or empty; ``time``:
     ISO 8601, UTC; ``key``: of the ``party`` that signed it; ``contract``: digest of what the study asks."""
 
     number: int
@@ -179,7 +181,10 @@ class Auditor:
     def write(
         self, event: Event, about: Mapping[str, Any] | None = None, allow: Callable[[Sequence[Written]], None] | None = None
     ) -> LogHead:
-        """``allow`` gets all entries before, and raises if this one must not be written. Raises :class:`InputError`."""
+        """Write an entry of the audit log.
+
+        ``allow`` gets all entries before, and raises if this one must not be written. Raises :class:`InputError`.
+        """
 
         def make(before: All, number: int, previous: str, torn: str) -> LogEntry:
             if allow is not None:
@@ -227,7 +232,10 @@ class Auditor:
 
 @dataclass(frozen=True)
 class Verified:
-    """``faults``: sentences about what was changed; ``notes``: about lines that were torn when they were written."""
+    """What a check of the audit log found.
+
+    ``faults``: sentences about what was changed; ``notes``: about lines that were torn when they were written.
+    """
 
     entries: tuple[LogEntry, ...]
     head: LogHead | None

@@ -37,7 +37,10 @@ _EACH = "the members, that each number of a contribution, and of each member's n
 
 @dataclass(frozen=True)
 class CommitteeWords:
-    """``members``: their names, where the study is sealed. ``workload``: what the study asks for."""
+    """The words of a contract on its committee.
+
+    ``members``: their names, where the study is sealed. ``workload``: what the study asks for.
+    """
 
     terms: CommitteeTerms
     members: tuple[str, ...] | None

@@ -106,7 +106,9 @@ class PartyContext:
         store: Path | None = None,
         require: Callable[[AnyStudy], object] = lambda terms: None,
     ) -> Self:
-        """``unlock`` opens the file ``key``. ``store``: this party's state, or the folder with it and its keys for this study.
+        """Read the files of a party's study.
+
+        ``unlock`` opens the file ``key``. ``store``: this party's state, or the folder with it and its keys for this study.
 
         Raises :class:`InputError` that names the file and what to do, and as ``require`` does.
         """

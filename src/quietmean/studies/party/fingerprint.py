@@ -26,7 +26,10 @@ Stretch: TypeAlias = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """``words``: 8 of the BIP-39 list, 88 bits; ``characters``: 20 of base32, 100 bits, of which the first 88 are the words."""
+    """A digest in words and characters, for people to compare.
+
+    ``words``: 8 of the BIP-39 list, 88 bits; ``characters``: 20 of base32, 100 bits, of which the first 88 are the words.
+    """
 
     words: tuple[str, ...]
     characters: str

@@ -105,7 +105,9 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class Policy:
-    """``rules`` of a site, ``budget`` of each data set if it says one, and the bounds or levels with which columns may be used.
+    """A site's policy on the studies in which it takes part.
+
+    ``rules`` of a site, ``budget`` of each data set if it says one, and the bounds or levels with which columns may be used.
 
     ``path``: of the file; None for the limits that hold without one.
     """

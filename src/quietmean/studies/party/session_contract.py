@@ -99,7 +99,7 @@ class SessionContract(Agreement):
         return self.study.rounds
 
     def of_those_in(self, started: Started | None) -> PartOfSession:
-        """What it is for those who are in; for all, before that is settled."""
+        """The part of the session for those who are in; for all, before that is settled."""
         return PartOfSession(self, started)
 
     @property

@@ -64,7 +64,10 @@ class Line:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """``title``, ``heads``, as many as each line has cells, and what stands below: ``footnotes`` with marks, and ``notes``."""
+    """A table of results as journals print it.
+
+    ``title``, ``heads``, as many as each line has cells, and what stands below: ``footnotes`` with marks, and ``notes``.
+    """
 
     title: str
     heads: tuple[str, ...]
