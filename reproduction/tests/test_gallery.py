@@ -12,19 +12,12 @@ import pytest
 
 from quietmean_reproduction import registry
 from quietmean_reproduction.run import draw
+from support.programs import module_of
 
-ROOT = Path(__file__).parent.parent.parent
 # Figures whose rows are yet to be kept: what the page has of them is of an earlier run at full size.
 MISSING: set[str] = set()
 KEPT = sorted(set(registry()) - MISSING)
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import make_gallery
-
-    return make_gallery
+tool = module_of("tools", "make_gallery")
 
 
 def texts_of(picture: bytes) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,33 +21,13 @@ from quietmean.protocols.consensus.population import run_consensus
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean_reproduction import registry
 from quietmean_reproduction.adqsp import FIGURES, accuracy, cells, convergence, leakage, messages
 from quietmean_reproduction.adqsp.batch import run_batch
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
 from quietmean_reproduction.adqsp.setting import PARTIES, draw_values, last_error_mse, network, quantised, unquantised, watch
 from quietmean_reproduction.adqsp.view import view_of_pair
-from quietmean_reproduction.figure import Claim, Effort, Figure
-from quietmean_reproduction.style import paper_style
-
-
-def frame(*rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame([row for part in rows for row in part], infer_schema_length=None)
-
-
-def drawn_size(figure: Figure, rows: pl.DataFrame) -> int:
-    from matplotlib.figure import Figure as Canvas
-
-    with paper_style():
-        canvas = Canvas(figsize=figure.size)
-        figure.draw(rows, canvas)
-        canvas.canvas.draw()
-        return len(canvas.axes)
-
-
-def by_text(claims: list[Claim]) -> dict[str, Claim]:
-    return {claim.text: claim for claim in claims}
+from support.paper_figures import by_text, drawn_size, frame, require_registered
 
 
 def normal(shape: tuple[int, int], label: str) -> Vector:
@@ -57,12 +36,7 @@ def normal(shape: tuple[int, int], label: str) -> Vector:
 
 
 def test_they_are_registered() -> None:
-    names = [figure.name for figure in FIGURES]
-    assert names == ["adqsp-1", "adqsp-2", "adqsp-3", "adqsp-4", "adqsp-5"]
-    assert set(names) <= set(registry())
-    for figure in FIGURES:
-        quick, full = (figure.tasks(effort) for effort in Effort)
-        assert min(len(quick), len(full)) > 0
+    require_registered(tuple(FIGURES), ["adqsp-1", "adqsp-2", "adqsp-3", "adqsp-4", "adqsp-5"])
 
 
 @pytest.mark.parametrize(("correlation", "expected"), [(0.0, 0.0), (0.9, -0.5 * math.log(1 - 0.81))])

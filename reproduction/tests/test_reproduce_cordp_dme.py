@@ -6,7 +6,6 @@ Simulated errors are compared with formulae within 5 standard errors (fixed seed
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,31 +13,12 @@ import pytest
 
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean_reproduction import registry
 from quietmean_reproduction.cordp_dme import FIGURES, geometry, responders, table, tradeoff
 from quietmean_reproduction.cordp_dme.priv_unit import measured_priv_unit
 from quietmean_reproduction.cordp_dme.setting import REPLACEMENT, TABLE_II, design_for, local_design, measure
-from quietmean_reproduction.figure import Claim, Effort, Figure
-from quietmean_reproduction.style import paper_style
+from quietmean_reproduction.figure import Effort
 from quietmean_reproduction.sweeps.task import Task
-
-
-def frame(*rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame([row for part in rows for row in part], infer_schema_length=None)
-
-
-def drawn_size(figure: Figure, rows: pl.DataFrame) -> int:
-    from matplotlib.figure import Figure as Canvas
-
-    with paper_style():
-        canvas = Canvas(figsize=figure.size)
-        figure.draw(rows, canvas)
-        canvas.canvas.draw()
-        return len(canvas.axes)
-
-
-def by_text(claims: list[Claim]) -> dict[str, Claim]:
-    return {claim.text: claim for claim in claims}
+from support.paper_figures import by_text, drawn_size, frame, require_registered
 
 
 def table_rows(runs: int) -> pl.DataFrame:
@@ -51,12 +31,9 @@ def table_rows(runs: int) -> pl.DataFrame:
 
 
 def test_they_are_registered() -> None:
-    names = [figure.name for figure in FIGURES]
-    assert names == ["cordp-dme-table-2", "cordp-dme-1", "cordp-dme-3", "cordp-dme-4", "cordp-dme-6"]
-    assert set(names) <= set(registry())
+    require_registered(tuple(FIGURES), ["cordp-dme-table-2", "cordp-dme-1", "cordp-dme-3", "cordp-dme-4", "cordp-dme-6"])
     for figure in FIGURES:
-        quick, full = (figure.tasks(effort) for effort in Effort)
-        assert min(len(quick), len(full)) > 0
+        quick = figure.tasks(Effort.QUICK)
         assert len({task.label + task.name for task in quick}) == len(quick)
 
 

@@ -19,5 +19,4 @@ def installed(project: Path, folder: Path) -> dict[str, str]:
         lines += [f"[{group}]", *(f"{name} = {target}" for name, target in points.items()), ""]
     (info / "entry_points.txt").write_text("\n".join(lines))
     paths = [str(project), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # Answers of the planner that are kept belong to these processes alone.
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
