@@ -20,7 +20,7 @@ import pytest
 
 from quietmean.cli.answers import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.node import Identity
 from quietmean.privacy import Charge
 from quietmean.report import ReportFacts, write_certificate_report
@@ -110,7 +110,9 @@ def test_every_page_of_the_desk_is_readable(tmp_path: Path, monkeypatch: pytest.
     when, outcome = datetime(2026, 3, 1, tzinfo=UTC), finished("mean(x)", noise=3.0)
     with Ledger.open(tmp_path / "ledger", create=True) as book:
         book.set_budget("patients", 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
-        book.reserve("patients", "s", Charge.promised(outcome.a_priori), name="<Study>", when=when, unit=PrivacyUnit.RECORD)
+        book.reserve(
+            "patients", SpendingRequest("s", "<Study>", Charge.promised(outcome.a_priori), unit=PrivacyUnit.RECORD), when=when
+        )
     with running("--data", "wards.csv", "--ledger", "ledger") as desk:
         cookie = dict(zip(("name", "value"), entered(desk), strict=True)) | {"domain": "127.0.0.1", "path": "/"}
         state = {"cookies": [cookie], "origins": []}

@@ -17,7 +17,7 @@ import pytest
 
 from quietmean.cli.answers import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
-from quietmean.ledger import Account, Ledger
+from quietmean.ledger import Account, Ledger, SpendingRequest
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -87,7 +87,9 @@ def account_of(folder: Path, outcome: StudyOutcome) -> Account:
     when = datetime(2026, 3, 1, tzinfo=UTC)
     with Ledger.open(folder / "quietmean.ledger", create=True) as book:
         book.set_budget("patients", 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
-        book.reserve("patients", "first", Charge.promised(outcome.a_priori), name="Study", when=when, unit=PrivacyUnit.RECORD)
+        book.reserve(
+            "patients", SpendingRequest("first", "Study", Charge.promised(outcome.a_priori), unit=PrivacyUnit.RECORD), when=when
+        )
         book.settle("first", outcome.charge(0), when=when)
         return book.account("patients")
 

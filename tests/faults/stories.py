@@ -26,7 +26,7 @@ from quietmean.core.party import Message, Release, Step
 from quietmean.core.portability import make_folders, owner_only, replace_durably
 from quietmean.drop import DropBox
 from quietmean.drop.box import WholeContribution
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.node import Identity
 from quietmean.node.folder.place import parse_folder
 from quietmean.node.folder.slot import Outbox, Slot, SlotKind
@@ -137,7 +137,7 @@ def _live_ledger(place: Path, told: Told) -> object:
         book.set_budget("wards", 4.0, 1e-5, when=NOON, unit=PrivacyUnit.RECORD)
         told("budget")
         for number in (1, 2):
-            book.reserve("wards", f"s{number}", Charge(0.1 * number), name=f"study {number}", when=NOON)
+            book.reserve("wards", SpendingRequest(f"s{number}", f"study {number}", Charge(0.1 * number)), when=NOON)
             told(f"reserved {number}")
             book.bind(f"s{number}", b"only this")
             told(f"bound {number}")

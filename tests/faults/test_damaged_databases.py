@@ -14,7 +14,7 @@ import pytest
 
 from faults.stories import STORIES
 from quietmean.core.errors import InputError
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.ledger.people import PERSONS, Sketch
 from quietmean.node.folder.slot import Outbox
 from quietmean.node.storage import Store
@@ -44,7 +44,7 @@ def _ledger(folder: Path) -> Path:
             for number in (1, 2):
                 study = f"{name}-{number}"
                 people = Sketch(PERSONS, b"k" * 8, 0, np.arange(20, dtype=np.uint64) * 2**40, 20)
-                book.reserve(name, study, Charge(0.1 * number), name=f"study {number}", when=NOON, people=people)
+                book.reserve(name, SpendingRequest(study, f"study {number}", Charge(0.1 * number)), when=NOON, people=people)
                 book.settle(study, Charge(0.2 if number == 2 and name == "wards" else 0.05), when=NOON, note="as it ended")
     return path
 

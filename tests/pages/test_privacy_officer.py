@@ -19,7 +19,7 @@ from quietmean.cli.answers import write_privacy_page
 from quietmean.cli.main import main
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import PrivacyUnit
-from quietmean.ledger import Ledger, Refund
+from quietmean.ledger import Ledger, Refund, SpendingRequest
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.report import OfficerPage, ReportFacts
@@ -57,7 +57,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         book.set_budget("patients", 5.0, 1e-5, when=WHEN, unit=PrivacyUnit.PARTY)
         promised = Charge.promised(outcome.a_priori)
         for study in ("first", "second"):
-            book.reserve("patients", study, promised, name=f"<{study}>", when=WHEN, unit=PrivacyUnit.PARTY, refund=True)
+            book.reserve(
+                "patients", SpendingRequest(study, f"<{study}>", promised, unit=PrivacyUnit.PARTY, refund=True), when=WHEN
+            )
         book.settle("first", outcome.charge(0), when=WHEN)
     monkeypatch.chdir(tmp_path)
     return tmp_path

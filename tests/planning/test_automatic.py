@@ -17,7 +17,7 @@ import pytest
 import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.graphs import make_schedule
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.planning import Plan, Target
 from quietmean.planning.automatic import AUTO, PREFERRED, choose, choose_from, where_more_is_promised
 from quietmean.planning.calibrate import calibrate, searched
@@ -206,12 +206,14 @@ def test_the_budget_of_a_study_pays_for_it(tmp_path: Path, protocol: str, delta:
             charge = StudyTerms.parse({"column": [{"name": "age", "low": 0, "high": 110}], **asked}).plan(6).charge
             book.set_budget(f"{parts}", 1.0, delta, when=NOON)
             for study in range(parts):
-                book.reserve(f"{parts}", f"{parts} {study}", charge, name="age", when=NOON)
+                book.reserve(f"{parts}", SpendingRequest(f"{parts} {study}", "age", charge), when=NOON)
             account = book.account(f"{parts}")
             # The whole is within what was said, by the one formula for all columns together.
             assert account.charged.delta(1.0) <= delta
             assert book.set_budget(f"{parts}", 1.0, delta, when=NOON) == account
-        refused("account '1' has", book.reserve, "1", "more", Charge(1e-3 * account.budget.mu), name="more", when=NOON)
+        refused(
+            "account '1' has", book.reserve, "1", SpendingRequest("more", "more", Charge(1e-3 * account.budget.mu)), when=NOON
+        )
 
 
 # -- Rounds are searched: no number of them that somebody names does much better, and messages bound them.

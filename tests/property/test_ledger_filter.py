@@ -168,7 +168,7 @@ def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path) -> None:
             before = len(twin.account.entries)
             twin.ask(f"s{number}")
             for entry in twin.account.entries[before:]:
-                ledger.reserve("wards", entry.study, entry.reserved, name=entry.name, when=NOON, refund=entry.refund)
+                ledger.reserve("wards", SpendingRequest(entry.study, entry.name, entry.reserved, refund=entry.refund), when=NOON)
             known = {entry.study: entry for entry in twin.account.entries}
             twin.answer()
             for entry in twin.account.entries:
@@ -326,13 +326,13 @@ def test_killed_while_reserving(tmp_path: Path, shared: bool) -> None:
         # At most one study a worker was charged whose answer did not get out, whichever way it was killed.
         assert len(set(entries) - reserved) <= 40 * 3
         for study in reserved:
-            ledger.reserve("wards", study, Charge(1e-4), name="again", when=NOON)
+            ledger.reserve("wards", SpendingRequest(study, "again", Charge(1e-4)), when=NOON)
         assert {entry.study: entry for entry in ledger.trace("wards")} == entries
 
 
 def spend_all(ledger: Ledger, mu: float) -> None:
     for number in range(6):
-        ledger.reserve("wards", f"last.{number}", Charge(mu), name="last", when=NOON)
+        ledger.reserve("wards", SpendingRequest(f"last.{number}", "last", Charge(mu)), when=NOON)
 
 
 def test_racing_for_the_last_of_a_budget(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import SPENT, Ledger, LedgerEntry
+from quietmean.ledger import SPENT, Ledger, LedgerEntry, SpendingRequest
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import StudyTerms
@@ -105,7 +106,7 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
 
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
-        ledger.reserve("ada", "earlier", Charge(mu_of_budget(0.9, 0.99e-6)), name="earlier", when=NOON)
+        ledger.reserve("ada", SpendingRequest("earlier", "earlier", Charge(mu_of_budget(0.9, 0.99e-6))), when=NOON)
     address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
@@ -167,30 +168,29 @@ def test_a_second_store_of_a_key(tmp_path: Path, first: str) -> None:
     """It takes the place of one of which nothing has left, and no part once something may have."""
     with Ledger.open(tmp_path / "ledger", create=True) as ledger:
         ledger.set_budget("ada", 1.0, 1e-6, when=NOON)
-        stated: Any = {"name": "ages", "when": NOON, "seat": "ada in ages"}
         charge = Charge(mu_of_budget(0.5, 1e-6))
-        ledger.reserve("ada", "one", charge, **stated)
+        one, two = (SpendingRequest(study, "ages", charge, seat="ada in ages") for study in ("one", "two"))
+        ledger.reserve("ada", one, when=NOON)
         if first == "bound":
             ledger.bind("one", b"left")
         if first == "settled":
             ledger.settle("one", charge, when=NOON)
         if first == "bound":
-            for asked in (ledger.reserve, ledger.check):
-                given = {key: value for key, value in stated.items() if asked == ledger.reserve or key != "when"}
+            for asked in (partial(ledger.reserve, when=NOON), ledger.check):
                 with pytest.raises(InputError, match=r"this key runs twice: .* 'ages' with another store"):
-                    asked("ada", "two", charge, **given)
+                    asked("ada", two)
             (entry,) = ledger.trace("ada")
             assert entry.charged == charge
             return
         # Twice, as after a restart.
         for _ in range(2):
-            ledger.reserve("ada", "two", charge, **stated)
-        one, two = ledger.trace("ada")
-        assert two.charged == charge
-        assert one.charged == (charge if first == "settled" else Charge(0.0))
+            ledger.reserve("ada", two, when=NOON)
+        before, after = ledger.trace("ada")
+        assert after.charged == charge
+        assert before.charged == (charge if first == "settled" else Charge(0.0))
         ledger.bind("two", b"left")
         if first == "reserved":
             with pytest.raises(InputError, match="was given back"):
                 ledger.bind("one", b"left")
         # Of another party, or in another study, nothing is known.
-        ledger.check("ada", "three", Charge(0.0), name="ages", seat="bob in ages")
+        ledger.check("ada", SpendingRequest("three", "ages", Charge(0.0), seat="bob in ages"))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quietmean.core.errors import InputError
-from quietmean.ledger import RESERVED, SPENT, Budget, Ledger
+from quietmean.ledger import RESERVED, SPENT, Budget, Ledger, SpendingRequest
 from quietmean.privacy import Charge, mu_of_budget
 from support.effort import examples
 
@@ -117,7 +117,7 @@ def apply(ledger: Ledger, operation: tuple[Any, ...]) -> bool:
             case ("budget", account, epsilon):
                 ledger.set_budget(account, epsilon, DELTA, when=NOON)
             case ("reserve", account, study, mu):
-                ledger.reserve(account, study, Charge(mu), name=study, when=NOON)
+                ledger.reserve(account, SpendingRequest(study, study, Charge(mu)), when=NOON)
             case ("settle", study, mu):
                 ledger.settle(study, Charge(mu), when=NOON)
             case ("lift", account):

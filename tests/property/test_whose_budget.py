@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import Ledger, known_people
+from quietmean.ledger import Ledger, SpendingRequest, known_people
 from quietmean.ledger import filter as rules
 from quietmean.ledger.people import PERSONS, Identities, Sketch, digests_of, in_both, name_of_key
 from quietmean.privacy import Charge, mu_of_budget
@@ -107,11 +107,12 @@ class Year:
         if export.account not in [account.name for account in book.accounts()]:
             book.set_budget(export.account, EPSILON, DELTA, when=NOON, unit=PrivacyUnit.PERSON)
         people = None if export.column is None else sketch(persons, export.column)
-        stated: Any = {"name": export.study, "unit": PrivacyUnit.RECORD, "members": export.members, "counts": PrivacyUnit.PERSON}
+        rules: Any = {"unit": PrivacyUnit.RECORD, "members": export.members, "counts": PrivacyUnit.PERSON}
+        request = SpendingRequest(export.study, export.study, export.charge, **rules)
         here = members.setdefault(export.account, set())
         try:
-            none = book.check(export.account, export.study, export.charge, people=people, **stated)
-            book.reserve(export.account, export.study, export.charge, when=NOON, people=people, silent=none, **stated)
+            none = book.check(export.account, request, people=people)
+            book.reserve(export.account, request, when=NOON, people=people, silent=none)
         except InputError:
             self.refused.append(export.study)
             return
@@ -226,9 +227,9 @@ def reserve(
     book: Ledger, account: str, study: str, people: Sketch, mu: float = 0.1, counts: PrivacyUnit = PrivacyUnit.PERSON
 ) -> int:
     """How many take part without a value."""
-    stated: Any = {"name": study, "unit": counts, "counts": counts}
-    silent = book.check(account, study, Charge(mu), people=people, **stated)
-    book.reserve(account, study, Charge(mu), when=NOON, people=people, silent=silent, **stated)
+    request = SpendingRequest(study, study, Charge(mu), unit=counts, counts=counts)
+    silent = book.check(account, request, people=people)
+    book.reserve(account, request, when=NOON, people=people, silent=silent)
     return len(silent)
 
 
@@ -282,11 +283,11 @@ def test_an_account_says_its_unit_from_the_first_study_on_and_never_mixes(tmp_pa
         book.set_budget("records", EPSILON, DELTA, when=NOON)
         assert reserve(book, "wards", "a", sketch([1, 2])) == 0
         assert book.account("wards").unit == PrivacyUnit.PERSON
-        book.reserve("records", "b", Charge(0.1), name="b", when=NOON)
+        book.reserve("records", SpendingRequest("b", "b", Charge(0.1)), when=NOON)
         with pytest.raises(InputError, match=r"account 'records' counts records.*An account never mixes units.*--new-account"):
             reserve(book, "records", "c", sketch([3]))
         with pytest.raises(InputError, match="protects one record, account 'wards' counts per person"):
-            book.reserve("wards", "d", Charge(0.1), name="d", when=NOON)
+            book.reserve("wards", SpendingRequest("d", "d", Charge(0.1)), when=NOON)
 
 
 @pytest.mark.parametrize("members", [0, 1, 2])
@@ -339,11 +340,11 @@ def test_a_budget_of_exactly_a_study_pays_for_exactly_that_study(tmp_path: Path,
                     rest = (delta - beta - (1 + math.exp(epsilon)) * tv) / parts
                     if rest > 0:
                         charge = Charge(mu_of_budget(epsilon / parts, rest), beta / parts, tv / parts)
-                        book.reserve(name, f"{name} {study}", charge, name=name, when=NOON)
+                        book.reserve(name, SpendingRequest(f"{name} {study}", name, charge), when=NOON)
                 account = book.account(name)
                 # The same budget again is no less than what is charged.
                 assert book.set_budget(name, epsilon, delta, when=NOON) == account
                 if parts == 1 and rest > 0:
                     for more in (Charge(1e-3 * account.budget.mu), Charge(0.0, 0.05 * delta)):
                         with pytest.raises(InputError, match=rf"account '{name}' has .* left of"):
-                            book.reserve(name, f"{name} more", more, name=name, when=NOON)
+                            book.reserve(name, SpendingRequest(f"{name} more", name, more), when=NOON)

@@ -19,7 +19,7 @@ import pytest
 from quietmean.api import functions as api
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import SPENT, Ledger
+from quietmean.ledger import SPENT, Ledger, SpendingRequest
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -185,7 +185,9 @@ def check_ledgers(consortium: Consortium, studies: int) -> None:
             left = account.remaining_mu
             np.testing.assert_allclose(account.budget.mu**2, account.charged_mu**2 + left**2, rtol=1e-9)
             with pytest.raises(InputError, match="asks for epsilon"):
-                ledger.reserve("data", "one more", Charge(left * (1 + 1e-6)), name="more", when=NOON, unit=PrivacyUnit.PARTY)
+                ledger.reserve(
+                    "data", SpendingRequest("one more", "more", Charge(left * (1 + 1e-6)), unit=PrivacyUnit.PARTY), when=NOON
+                )
         size = consortium.ledger(party).stat().st_size
         assert size <= 32 * 1024 + 1024 * studies
 

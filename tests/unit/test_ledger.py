@@ -24,7 +24,7 @@ from quietmean.cli.main import main
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.site_options import PaymentOptions
-from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund
+from quietmean.ledger import RESERVED, SPENT, Budget, Inputs, Ledger, Refund, SpendingRequest
 from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.studies.party import Policy
@@ -51,7 +51,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def charge(ledger: Ledger, study: str, mu: float = HALF, account: str = "wards") -> None:
-    ledger.reserve(account, study, Charge(mu), name=f"study {study}", when=NOON)
+    ledger.reserve(account, SpendingRequest(study, f"study {study}", Charge(mu)), when=NOON)
 
 
 # --- what is kept ------------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def charge(ledger: Ledger, study: str, mu: float = HALF, account: str = "wards")
 
 def test_a_study_is_reserved_then_spent_and_all_of_it_is_there_after_a_restart(ledger: Ledger, path: Path) -> None:
     east = datetime(2030, 1, 2, 15, 0, tzinfo=timezone(timedelta(hours=2)))
-    reserved = ledger.reserve("wards", "s1", Charge(HALF), name="pressure", when=east)
+    reserved = ledger.reserve("wards", SpendingRequest("s1", "pressure", Charge(HALF)), when=east)
     assert (reserved.status, reserved.mu, reserved.reserved_at) == (RESERVED, HALF, "2030-01-02T13:00:00+00:00")
     spent = ledger.settle("s1", Charge(HALF / 2), when=NOON, note="against an outsider")
     assert (spent.status, spent.mu, spent.reserved_mu, spent.note) == (SPENT, HALF / 2, HALF, "against an outsider")
@@ -110,7 +110,12 @@ def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
     charge(ledger, "s1")
     ledger.settle("s1", Charge(HALF / 2), when=NOON)
     refused(r"ended after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2", charge, ledger, "s1", 0.2)
-    refused("start another study, with a store of its own", ledger.check, "wards", "s1", Charge(HALF, 1e-12), name="study s1")
+    refused(
+        "start another study, with a store of its own",
+        ledger.check,
+        "wards",
+        SpendingRequest("s1", "study s1", Charge(HALF, 1e-12)),
+    )
     assert ledger.account("wards").mus == (HALF / 2,)
 
 
@@ -172,7 +177,7 @@ def test_a_freeze_is_lifted_for_a_reason_and_stays_in_the_history(ledger: Ledger
 
 @pytest.mark.parametrize("cost", [Charge(HALF / 2, 2e-10, 1e-12), Charge(HALF / 2, 1e-10, 1e-11), Charge(HALF * 1.01)])
 def test_more_than_reserved_in_any_column(ledger: Ledger, cost: Charge) -> None:
-    ledger.reserve("wards", "s1", Charge(HALF, 1e-10, 1e-12), name="study s1", when=NOON)
+    ledger.reserve("wards", SpendingRequest("s1", "study s1", Charge(HALF, 1e-10, 1e-12)), when=NOON)
     ledger.settle("s1", cost, when=NOON)
     account = ledger.account("wards")
     assert account.frozen is not None
@@ -201,22 +206,22 @@ def test_the_budget_is_split_and_both_parts_refuse(ledger: Ledger) -> None:
     assert Fraction(budget.gaussian_delta) + Fraction(budget.additive_delta) <= Fraction(1e-6)
     assert budget.mu == mu_of_budget(1.0, budget.gaussian_delta)
     # The first study fixes the split: this one needs nothing beside mu.
-    ledger.reserve("wards", "s0", Charge(0.05), name="first", when=NOON)
+    ledger.reserve("wards", SpendingRequest("s0", "first", Charge(0.05)), when=NOON)
     assert ledger.account("wards").budget == budget
-    ledger.reserve("wards", "s1", Charge(0.1, 6e-9, 5e-10), name="a", when=NOON)
+    ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.1, 6e-9, 5e-10)), when=NOON)
     account = ledger.account("wards")
     assert account.charged_additive_delta == pytest.approx(6e-9 + (1 + math.e) * 5e-10)
     with pytest.raises(InputError, match=r"study 'b' may fail with 3e-09 of delta .*'wards' has 2\.14e-09 left of the 1e-08"):
-        ledger.reserve("wards", "s2", Charge(0.0, 3e-9), name="b", when=NOON)
-    refused("may fail with", ledger.reserve, "wards", "s2", Charge(0.0, 0.0, 1e-9), name="b", when=NOON)
-    refused("asks for epsilon", ledger.reserve, "wards", "s2", Charge(0.3, 1e-9), name="b", when=NOON)
-    ledger.reserve("wards", "s2", Charge(0.1, account.remaining_additive_delta), name="b", when=NOON)
+        ledger.reserve("wards", SpendingRequest("s2", "b", Charge(0.0, 3e-9)), when=NOON)
+    refused("may fail with", ledger.reserve, "wards", SpendingRequest("s2", "b", Charge(0.0, 0.0, 1e-9)), when=NOON)
+    refused("asks for epsilon", ledger.reserve, "wards", SpendingRequest("s2", "b", Charge(0.3, 1e-9)), when=NOON)
+    ledger.reserve("wards", SpendingRequest("s2", "b", Charge(0.1, account.remaining_additive_delta)), when=NOON)
     ledger.settle("s1", Charge(0.1, 1e-9, 5e-10), when=NOON)
     assert ledger.account("wards").remaining_additive_delta == pytest.approx(5e-9)
 
 
 def test_what_is_charged_beyond_the_part_for_it_is_counted_with_all_of_delta(ledger: Ledger) -> None:
-    ledger.reserve("wards", "s1", Charge(0.2, 1e-9), name="a", when=NOON)
+    ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.2, 1e-9)), when=NOON)
     ledger.settle("s1", Charge(0.2, 4e-7), when=NOON)
     account = ledger.account("wards")
     assert account.charged_epsilon == Charge(0.2, 4e-7).epsilon(1e-6) > epsilon_of_mu(0.2, MOST)
@@ -230,7 +235,7 @@ def test_what_is_charged_beyond_the_part_for_it_is_counted_with_all_of_delta(led
 def test_no_refund_by_account_or_by_study(ledger: Ledger) -> None:
     ledger.set_budget("labs", 1.0, 1e-6, when=NOON, refund=Refund.NEVER)
     charge(ledger, "s1", account="labs")
-    ledger.reserve("wards", "s2", Charge(HALF), name="b", when=NOON, refund=False)
+    ledger.reserve("wards", SpendingRequest("s2", "b", Charge(HALF), refund=False), when=NOON)
     for account, study in (("labs", "s1"), ("wards", "s2")):
         entry = ledger.settle(study, Charge(HALF / 3), when=NOON)
         assert (entry.mu, entry.certified, entry.status) == (HALF, Charge(HALF / 3), SPENT)
@@ -248,29 +253,29 @@ def test_no_refund_by_account_or_by_study(ledger: Ledger) -> None:
 
 def test_a_group_pays_for_each_of_its_members(ledger: Ledger) -> None:
     ledger.set_budget("whole", 1.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
-    entry = ledger.reserve("whole", "s1", Charge(0.001, 0.0, 1e-15), name="a", when=NOON, members=50)
+    entry = ledger.reserve("whole", SpendingRequest("s1", "a", Charge(0.001, 0.0, 1e-15), members=50), when=NOON)
     assert entry.reserved == Charge(0.001, 0.0, 1e-15).of_group(50)
     assert ledger.settle("s1", Charge(0.0004), when=NOON).charged == Charge(0.0004).of_group(50)
     event = Charge(0.001, 1e-12)
-    assert ledger.reserve("whole", "s2", event, name="b", when=NOON, members=50).reserved == event.of_group(50, 1.0)
+    assert ledger.reserve("whole", SpendingRequest("s2", "b", event, members=50), when=NOON).reserved == event.of_group(50, 1.0)
     with pytest.raises(InputError, match="account 'whole' has rare events of groups, which were counted at epsilon 1"):
         ledger.set_budget("whole", 2.0, 1e-6, when=NOON)
-    refused("a group of 0", ledger.reserve, "whole", "s3", Charge(0.001), name="c", when=NOON, members=0)
+    refused("a group of 0", ledger.reserve, "whole", SpendingRequest("s3", "c", Charge(0.001), members=0), when=NOON)
     # More than was reserved freezes.
     assert ledger.settle("s1", Charge(0.0004, 1e-10), when=NOON).charged == Charge(0.0004, 1e-10).of_group(50, 1.0)
     assert ledger.account("whole").frozen is not None
 
 
 def test_add_remove_counts_twice_on_a_replacement_account_and_one_account_carries_both(ledger: Ledger) -> None:
-    entry = ledger.reserve("wards", "s1", Charge(0.05), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    entry = ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.05), relation=Neighbouring.ADD_REMOVE), when=NOON)
     assert (entry.mu, entry.factor) == (Charge(0.05).of_group(2).mu, 2)
     ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
-    ledger.reserve("census", "s2", Charge(0.05), name="b", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    ledger.reserve("census", SpendingRequest("s2", "b", Charge(0.05), relation=Neighbouring.ADD_REMOVE), when=NOON)
     ledger.settle("s2", Charge(0.04), when=NOON)
-    ledger.check("census", "s3", Charge(0.05), name="c")
+    ledger.check("census", SpendingRequest("s3", "c", Charge(0.05)))
     assert ledger.account("census").relation == Neighbouring.ADD_REMOVE
     for _ in range(2):
-        ledger.reserve("census", "s3", Charge(0.05), name="c", when=NOON)
+        ledger.reserve("census", SpendingRequest("s3", "c", Charge(0.05)), when=NOON)
     account = ledger.account("census")
     assert account.relation == Neighbouring.REPLACEMENT
     assert [(one.factor, one.mu) for one in account.entries] == [(2, Charge(0.04).of_group(2).mu), (1, 0.05)]
@@ -280,11 +285,17 @@ def test_add_remove_counts_twice_on_a_replacement_account_and_one_account_carrie
 
 def test_what_was_charged_twice_must_have_room(ledger: Ledger) -> None:
     ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
-    ledger.reserve("census", "s1", Charge(0.15), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
-    refused(r"account 'census' has epsilon 0\.0000 left", ledger.reserve, "census", "s2", Charge(0.01), name="b", when=NOON)
+    ledger.reserve("census", SpendingRequest("s1", "a", Charge(0.15), relation=Neighbouring.ADD_REMOVE), when=NOON)
+    refused(
+        r"account 'census' has epsilon 0\.0000 left",
+        ledger.reserve,
+        "census",
+        SpendingRequest("s2", "b", Charge(0.01)),
+        when=NOON,
+    )
     # Nothing was changed by that.
     assert ledger.account("census").relation == Neighbouring.ADD_REMOVE
-    ledger.reserve("census", "s3", Charge(0.01), name="c", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    ledger.reserve("census", SpendingRequest("s3", "c", Charge(0.01), relation=Neighbouring.ADD_REMOVE), when=NOON)
 
 
 def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
@@ -296,8 +307,8 @@ def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
     with pytest.raises(InputError, match="counts replacement, not add-remove"):
         ledger.set_budget("second", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
     with pytest.raises(InputError, match="about data set 'labs', account 'wards' about 'wards'"):
-        ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, data_set="labs")
-    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, data_set="wards")
+        ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.1), data_set="labs"), when=NOON)
+    ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.1), data_set="wards"), when=NOON)
 
 
 def of(*columns: NDArray[np.float64]) -> Inputs:
@@ -321,15 +332,15 @@ def test_accounts_that_were_charged_with_the_same_columns_are_named(ledger: Ledg
     ledger.set_budget("labs", 1.0, 1e-6, when=NOON)
     ledger.set_budget("clinic", 1.0, 1e-6, when=NOON)
     age, weight, ones = np.arange(20.0, 60.0), np.linspace(50, 90, 40), np.ones(40)
-    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=of(age, ones))
+    ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.1)), when=NOON, inputs=of(age, ones))
     assert ledger.same_inputs("labs", of(weight, ones)) == ()
     assert ledger.same_inputs("labs", of(age[::-1])) == ()
     assert ledger.same_inputs("labs", of(weight, age.copy())) == ("wards",)
     # What was asked only leaves nothing behind.
     assert ledger.same_inputs("labs") == ()
-    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=of(weight, age))
-    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=of(weight, age))
-    ledger.reserve("clinic", "s3", Charge(0.1), name="c", when=NOON, inputs=of(ones, ones * 0.0))
+    ledger.reserve("labs", SpendingRequest("s2", "b", Charge(0.1)), when=NOON, inputs=of(weight, age))
+    ledger.reserve("labs", SpendingRequest("s2", "b", Charge(0.1)), when=NOON, inputs=of(weight, age))
+    ledger.reserve("clinic", SpendingRequest("s3", "c", Charge(0.1)), when=NOON, inputs=of(ones, ones * 0.0))
     assert [ledger.same_inputs(name) for name in ("clinic", "labs", "wards")] == [(), ("wards",), ("labs",)]
     ledger.close()
     # Keyed digests, and no value: not even a plain hash that another ledger would have, too.
@@ -339,7 +350,7 @@ def test_accounts_that_were_charged_with_the_same_columns_are_named(ledger: Ledg
         assert hashlib.sha256(column.tobytes()).digest() not in content
     with Ledger.open(path.with_name("other"), create=True) as other:
         other.set_budget("wards", 1.0, 1e-6, when=NOON)
-        other.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=of(age))
+        other.reserve("wards", SpendingRequest("s1", "a", Charge(0.1)), when=NOON, inputs=of(age))
     stored = [
         {digest for (digest,) in sqlite3.connect(file).execute("SELECT digest FROM input")}
         for file in (path, path.with_name("other"))
@@ -358,10 +369,10 @@ def test_accounts_are_apart_but_a_study_has_one(ledger: Ledger) -> None:
 
 def test_what_hides_a_party_hides_a_record_but_not_the_other_way_round(ledger: Ledger) -> None:
     ledger.set_budget("whole", 1.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
-    ledger.reserve("wards", "s1", Charge(0.01), name="a", when=NOON, unit=PrivacyUnit.PARTY)
-    ledger.reserve("whole", "s2", Charge(0.01), name="b", when=NOON, unit=PrivacyUnit.PARTY)
+    ledger.reserve("wards", SpendingRequest("s1", "a", Charge(0.01), unit=PrivacyUnit.PARTY), when=NOON)
+    ledger.reserve("whole", SpendingRequest("s2", "b", Charge(0.01), unit=PrivacyUnit.PARTY), when=NOON)
     with pytest.raises(InputError, match="protects one record, account 'whole' counts per party"):
-        ledger.reserve("whole", "s3", Charge(0.01), name="c", when=NOON)
+        ledger.reserve("whole", SpendingRequest("s3", "c", Charge(0.01)), when=NOON)
     refused("counts per party, not per record", ledger.set_budget, "whole", 2.0, 1e-6, when=NOON, unit=PrivacyUnit.RECORD)
     assert ledger.set_budget("whole", 2.0, 1e-6, when=NOON).unit == PrivacyUnit.PARTY
 
@@ -388,11 +399,13 @@ def test_impossible_numbers(ledger: Ledger) -> None:
         refused("choose a number >= 0", charge, ledger, "s1", mu)
         refused("choose a number >= 0", Charge, mu)
     with pytest.raises(InputError, match=r"no bound on what it discloses is known \(gossip: none\): no budget allows that"):
-        ledger.reserve("wards", "s1", Charge(math.inf), name="a", when=NOON, reason="gossip: none")
+        ledger.reserve("wards", SpendingRequest("s1", "a", Charge(math.inf), reason="gossip: none"), when=NOON)
     refused("choose 0 < delta < 1", ledger.set_budget, "wards", 1.0, 0.0, when=NOON)
     refused("without a name", ledger.set_budget, " ", 1.0, 0.1, when=NOON)
     refused("reserve it first", ledger.settle, "s1", Charge(1.0), when=NOON)
-    raised(ValueError, "time zone", ledger.reserve, "wards", "s1", Charge(0.1), name="a", when=NOON.replace(tzinfo=None))
+    raised(
+        ValueError, "time zone", ledger.reserve, "wards", SpendingRequest("s1", "a", Charge(0.1)), when=NOON.replace(tzinfo=None)
+    )
     assert ledger.trace("wards") == ()
 
 
@@ -469,7 +482,7 @@ def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "a record is not a person" in made
     assert "several parties" in made
     with Ledger.open(path) as book:
-        book.reserve("wards", "s1", Charge(HALF), name="a [red]study[/red]\x1b[2J", when=NOON)
+        book.reserve("wards", SpendingRequest("s1", "a [red]study[/red]\x1b[2J", Charge(HALF)), when=NOON)
     table = shown(capsys, "--ledger", str(path))
     assert "[red]stud" in table
     assert "\x1b" not in table
@@ -567,7 +580,7 @@ def test_a_budget_of_any_size_takes_a_study_or_says_why(tmp_path: Path, mechanis
         book.set_budget("a", budget, 1e-4, when=NOON)
         said = ""
         try:
-            book.reserve("a", "s", charge, name="s", when=NOON)
+            book.reserve("a", SpendingRequest("s", "s", charge), when=NOON)
         except InputError as error:
             said = str(error)
         account = book.account("a")

@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
 from quietmean.studies.agreement.any_study import AnyStudy, any_of_tables, load_any, require_study, study_text
@@ -188,7 +188,7 @@ def book(tmp_path: Path) -> Ledger:
 @pytest.mark.parametrize("refund", [True, False])
 def test_what_never_started_is_given_back_once_and_for_good(book: Ledger, refund: bool) -> None:
     with book:
-        book.reserve("visits", "s", Charge(0.2, 1e-11, 1e-12), name="ages", when=NOW, refund=refund)
+        book.reserve("visits", SpendingRequest("s", "ages", Charge(0.2, 1e-11, 1e-12), refund=refund), when=NOW)
         assert book.account("visits").charged.mu > 0
         assert book.give_back("s", when=NOW)
         assert book.give_back("s", when=NOW)
@@ -199,7 +199,7 @@ def test_what_never_started_is_given_back_once_and_for_good(book: Ledger, refund
 
 def test_what_may_have_left_is_not_given_back(book: Ledger) -> None:
     with book:
-        book.reserve("visits", "s", Charge(0.2), name="ages", when=NOW)
+        book.reserve("visits", SpendingRequest("s", "ages", Charge(0.2)), when=NOW)
         book.bind("s", b"attempt 1")
         book.bind("s", b"attempt 1")
         refused("another", book.bind, "s", b"attempt 2")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Required, TypedDict
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError, named
@@ -53,20 +52,6 @@ class SpendingRequest:
     data_set: str | None = None
     reason: str = ""
     seat: str = ""
-
-
-class StatedSpending(TypedDict, total=False):
-    """What is said of a study beside its charge, see :class:`SpendingRequest`."""
-
-    name: Required[str]
-    unit: PrivacyUnit
-    relation: Neighbouring
-    members: int | None
-    counts: PrivacyUnit | None
-    refund: bool
-    data_set: str | None
-    reason: str
-    seat: str
 
 
 def reserved(account: Account, entry: LedgerEntry | None, request: SpendingRequest, stamp: str, command: str) -> LedgerEntry:

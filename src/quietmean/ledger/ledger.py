@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
 from quietmean.ledger.database import Connect, LedgerDatabase
 from quietmean.ledger.entries import BUDGET, FREEZE, entries_of, required_entries, save_entry
-from quietmean.ledger.filter import SpendingRequest, StatedSpending
+from quietmean.ledger.filter import SpendingRequest
 from quietmean.ledger.known_people import (
     Numbered,
     PersonsFilter,
@@ -206,23 +206,17 @@ class Ledger:
     def reserve(
         self,
         account: str,
-        study: str,
-        charge: Charge,
+        request: SpendingRequest,
         *,
         when: datetime,
         inputs: Inputs = NO_INPUTS,
         people: Sketch | None = None,
         silent: Identities | None = None,
-        **stated: Unpack[StatedSpending],
     ) -> LedgerEntry:
         """Charge a study before its first message is sent, at a bound on what it may cost for any dropouts and coalition.
 
-        ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
-        units change together, for an account that counts per party, or a person who has so many records. ``counts``: whose change
-        the account has to be about. ``refund``: false if the study gives nothing back. ``data_set``: which one it is about;
-        checked if given. ``reason``: why no bound is known, for an infinite mu. ``inputs``: the columns that it uses, of which
-        keyed digests are kept; ``people``: whose data they are. ``silent``: what :meth:`check` returned, who takes part without a
-        value, (persons,).
+        ``inputs``: the columns that it uses, of which keyed digests are kept; ``people``: whose data they are. ``silent``: what
+        :meth:`check` returned, who takes part without a value, (persons,).
 
         The same again changes nothing, unless it asks for more before it is settled, which is charged. Returns the entry of
         ``account``; accounts that have some of the people are charged, too. Raises :class:`InputError` if the budget does not
@@ -230,8 +224,7 @@ class Ledger:
         frozen, does not exist, is another data set's, or counts a unit or relation for which nothing follows from the study's; if
         another account was named for the study; if it is settled and asks for more than was reserved.
         """
-        request = SpendingRequest(study=study, charge=charge, **stated)
-        stamp, command = _stamp(when), self._command(account)
+        study, stamp, command = request.study, _stamp(when), self._command(account)
         with self._database.transaction("IMMEDIATE"):
             if before := self._before(request):
                 self._give_back(before, stamp, "another store of this party takes part in its place: nothing left the first one")
@@ -261,18 +254,16 @@ class Ledger:
     def check(
         self,
         account: str,
-        study: str,
-        charge: Charge,
+        request: SpendingRequest,
         *,
         people: Sketch | None = None,
         opening: Account | None = None,
-        **stated: Unpack[StatedSpending],
     ) -> Identities:
         """Return who of the people would take part without a value, (persons,): digests. Nothing is charged.
 
         ``opening``: the account, where it is yet to be made. Raises :class:`InputError` where :meth:`reserve` would.
         """
-        request = SpendingRequest(study=study, charge=charge, **stated)
+        study = request.study
         with self._database.transaction("DEFERRED"):
             self._before(request)
             virtual = opening if self._row_of(account) is None else None

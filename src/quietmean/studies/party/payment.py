@@ -19,7 +19,7 @@ from quietmean.core.portability import locked, open_private
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import PaymentOptions
 from quietmean.ledger import NO_INPUTS, Account, Inputs, Ledger
-from quietmean.ledger.filter import SpendingRequest, StatedSpending, asked, has_room
+from quietmean.ledger.filter import SpendingRequest, asked, has_room
 from quietmean.ledger.people import Identities
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
@@ -138,7 +138,7 @@ class Payer:
         ``study``: what is charged, empty where it has not begun. Nothing is charged or made. Raises :class:`InputError` as
         :meth:`reserve` does.
         """
-        stated = self._stated(cost)
+        request = self._request(cost, study)
         if self.people is None or not self.people.named:
             return self
         if not self.ledger.exists():
@@ -146,7 +146,7 @@ class Payer:
             self.new_account(cost)
             return self
         with Ledger.open(self.ledger) as book:
-            return replace(self, silent=self._silent(book, cost, study, stated))
+            return replace(self, silent=self._silent(book, cost, request))
 
     @property
     def records(self) -> Records | GroupedRows:
@@ -164,11 +164,11 @@ class Payer:
 
     def members(self, cost: StudyCost) -> int:
         """How many of the study's units change together, at most, where what the account counts changes."""
-        return self._stated(cost)["members"] or 1
+        return self._request(cost).members or 1
 
-    def _silent(self, book: Ledger, cost: StudyCost, study: str, stated: StatedSpending) -> Identities:
+    def _silent(self, book: Ledger, cost: StudyCost, request: SpendingRequest) -> Identities:
         """Who takes part without a value. Raises :class:`InputError` as :meth:`Ledger.check`."""
-        accounts, opening = self._accounts(book), None
+        accounts, opening, study = self._accounts(book), None, request.study
         if self.beside:
             opening = accounts.beside(study)
         elif not accounts.there and self.opening is not None:
@@ -179,7 +179,7 @@ class Payer:
         if self.refuse_two:
             accounts.require_one(account)
         sketch = None if self.people is None or not self.people.named else self.people.sketch
-        return book.check(account, _attempt(book, study), cost.charge, people=sketch, opening=opening, **stated)
+        return book.check(account, replace(request, study=_attempt(book, study)), people=sketch, opening=opening)
 
     def _opening_account(self, budget: PolicyBudget, plan: Plan) -> Account:
         """The opening account that counts replacement: what is hidden under add-remove is charged to it as two each.
@@ -193,27 +193,30 @@ class Payer:
         named = self.people is not None and self.people.named and plan.target.unit.within_party
         return PrivacyUnit.PERSON if named else plan.target.unit
 
-    def _stated(self, cost: StudyCost) -> StatedSpending:
-        """What the ledger has of the study beside its charge. Raises :class:`InputError` where a person may have any rows."""
+    def _request(self, cost: StudyCost, study: str = "", *, refund: bool = True, seat: str = "") -> SpendingRequest:
+        """What the ledger is asked for. Raises :class:`InputError` where a person may have any rows."""
         members, people, plan = self.group, self.people, cost.plan
         named = people is not None and people.named
         if people is not None and named and plan.target.unit == PrivacyUnit.RECORD:
             if people.limit is None:
                 raise _any_rows(cost, people)
             members = people.limit * (members or 1)
-        return {
-            "name": cost.name,
-            "unit": plan.target.unit,
-            "relation": plan.target.neighbouring,
-            "members": members,
-            "counts": PrivacyUnit.PERSON if named and plan.target.unit.within_party else None,
-            "reason": _reason(plan),
-        }
+        return SpendingRequest(
+            study,
+            cost.name,
+            cost.charge,
+            unit=plan.target.unit,
+            relation=plan.target.neighbouring,
+            members=members,
+            counts=PrivacyUnit.PERSON if named and plan.target.unit.within_party else None,
+            refund=refund,
+            reason=_reason(plan),
+            seat=seat,
+        )
 
     def _charge(self, book: Ledger, cost: StudyCost, study: str, refund: bool, seat: str) -> str:
         """The account that is charged."""
-        stated, accounts = self._stated(cost), self._accounts(book)
-        stated["refund"], stated["seat"] = refund, seat
+        request, accounts = self._request(cost, study, refund=refund, seat=seat), self._accounts(book)
         account, made = self.account, ""
         if self.beside:
             opening = accounts.beside(study)
@@ -227,13 +230,11 @@ class Payer:
             made = _new(self.account, self.opening, self._counts(cost.plan))
         book.reserve(
             account,
-            study,
-            cost.charge,
+            request,
             when=datetime.now(UTC),
             inputs=self.inputs,
             people=accounts.sketch_for(account),
             silent=self.silent,
-            **stated,
         )
         if made:
             self.tell(f"{made} is made in {self.ledger}")
@@ -266,7 +267,7 @@ class Payer:
                     accounts.require_first()
         plan = cost.plan
         new = _new(self.account, self.opening, self._counts(plan))
-        request = SpendingRequest(study="", charge=cost.charge, **self._stated(cost))
+        request = self._request(cost)
         opening = self._opening_account(self.opening, plan)
         wanted = asked(opening, None, request, "") if request.charge.bounded else None
         if wanted is None or not has_room(opening, wanted, ()):
@@ -300,10 +301,9 @@ class Payer:
 
     def _check(self, cost: StudyCost, study: str, tell: Callable[[str], None], seat: str = "") -> Account:
         cost.require_epsilon()
-        stated = self._stated(cost)
+        request = self._request(cost, study, seat=seat)
         with Ledger.open(self.ledger) as book:
-            stated["seat"] = seat
-            self._silent(book, cost, study, stated)
+            self._silent(book, cost, request)
             accounts = self._accounts(book)
             accounts.warn(self.account, tell)
             return accounts.beside(study) if self.beside else book.account(self.account)
