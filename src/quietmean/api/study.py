@@ -6,14 +6,13 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from quietmean.api import rooms
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
-from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.eavesdropping import Eavesdropping
@@ -23,6 +22,31 @@ from quietmean.protocols.target import budget_warnings
 Declared: TypeAlias = "rooms.statistics.Column | tuple[float, float] | list[str] | type[bool]"
 
 
+class StudyFields(TypedDict, total=False):
+    """What a study states beside its columns, statistics and committee; what is left out is as in a study file."""
+
+    name: str
+    epsilon: float | None
+    delta: float
+    nats: float | None
+    unit: str
+    rows: str | int | None
+    sites_per_person: int | None
+    count: str
+    most_records: int | None
+    records_per_party: tuple[int, int] | None
+    largest_share: float | None
+    colluding: int | None
+    eavesdropping: Eavesdropping | None
+    dropouts: float
+    protocol: str
+    options: Mapping[str, Any] | None
+    allocate: str
+    accept_wide: bool
+    round_timeout: float | None
+    links: str | None
+
+
 class Study:
     """What several parties want to know together: columns, statistics, privacy unit, budget, whom it protects against.
 
@@ -30,7 +54,8 @@ class Study:
     :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
     texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
     ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
-    ``epsilon`` and ``delta``: the budget for one ``unit``, a record, a person or a whole party, under replacement. ``rows``:
+    ``epsilon`` and ``delta`` (by default 1e-6): the budget for one ``unit``, a record (as by default), a person or a whole party,
+    under replacement. ``rows``:
     which of a person's rows count, "mean", "first", "last", or a number k for the sum of k rows at most, with counts private;
     ``sites_per_person``: at how many parties one person is at most, an assumption. ``count`` "private": how
     many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
@@ -42,7 +67,7 @@ class Study:
     default 10, and longer where :meth:`run` finds this machine busy. ``links``, where it is sealed: "hybrid", its keys rest on
     ML-KEM-768 and X25519 together, by default; or "x25519" alone.
     ``committee``: its members open the sum of what all parties hand in, one file each until ``contribute_by``, a time with its
-    offset; members list what came ``grace`` seconds later. Raises :class:`InputError` for what cannot be asked.
+    offset; members list what came ``grace`` seconds later, by default 600. Raises :class:`InputError` for what cannot be asked.
     """
 
     @python_call
@@ -51,63 +76,26 @@ class Study:
         columns: Mapping[str, Declared],
         statistics: str | rooms.statistics.Statistic | Iterable[str | rooms.statistics.Statistic] = (),
         *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        nats: float | None = None,
-        name: str = "study",
-        unit: str = "record",
-        rows: str | int | None = None,
-        sites_per_person: int | None = None,
-        count: str = "public",
-        most_records: int | None = None,
-        records_per_party: tuple[int, int] | None = None,
-        largest_share: float | None = None,
-        colluding: int | None = None,
-        eavesdropping: Eavesdropping | None = None,
-        dropouts: float = 0.0,
-        protocol: str = AUTO,
-        options: Mapping[str, Any] | None = None,
-        allocate: str = "shares",
-        accept_wide: bool = False,
-        round_timeout: float | None = None,
-        links: str | None = None,
         committee: Committee | None = None,
         contribute_by: datetime | str | None = None,
-        grace: float = 600.0,
+        grace: float | None = None,
+        **terms: Unpack[StudyFields],
     ) -> None:
         if isinstance(statistics, str | rooms.statistics.Statistic):
             statistics = [statistics]
-        if epsilon is None and nats is None:
+        given = {name: value for name, value in terms.items() if value is not None}
+        if not {"epsilon", "nats"} & given.keys():
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
         if not columns:
             raise InputError(f"no column is named: give at least one in {named('column')}")
         self._terms = rooms.study.StudyTerms.parse(
             {
-                "name": name,
                 "column": [_column(column, declared) for column, declared in columns.items()],
                 "statistic": [
                     rooms.statistics.read_text(statistic) if isinstance(statistic, str) else statistic.describe()
                     for statistic in statistics
                 ],
-                **({} if epsilon is None else {"epsilon": epsilon}),
-                "nats": nats,
-                "delta": delta,
-                "unit": unit,
-                "rows": rows,
-                "sites_per_person": sites_per_person,
-                "count": count,
-                "most_records": most_records,
-                "records_per_party": records_per_party,
-                "largest_share": largest_share,
-                "colluding": colluding,
-                "eavesdropping": eavesdropping,
-                "dropouts": dropouts,
-                "protocol": protocol,
-                "options": dict(options or {}),
-                "allocate": allocate,
-                "accept_wide": accept_wide,
-                **({} if round_timeout is None else {"round_timeout": round_timeout}),
-                "links": links,
+                **given,
                 **_committee_terms(committee, contribute_by, grace),
             }
         )
@@ -199,14 +187,15 @@ class Study:
         return rooms.result.StudyResult.of(executed)
 
 
-def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float) -> dict[str, Any]:
+def _committee_terms(committee: Committee | None, contribute_by: datetime | str | None, grace: float | None) -> dict[str, Any]:
     """The field of a study with a committee. Raises :class:`InputError` for half of it."""
     if (committee is None) != (contribute_by is None):
         raise InputError("a committee lists contributions at a time: give committee and contribute_by together, or neither")
     if committee is None or contribute_by is None:
         return {}
     until = contribute_by if isinstance(contribute_by, str) else contribute_by.isoformat()
-    return {"committee": {**committee.describe(), "contribute_by": until, "grace": grace}}
+    waits = {} if grace is None else {"grace": grace}
+    return {"committee": {**committee.describe(), "contribute_by": until, **waits}}
 
 
 def _column(name: str, declared: Declared) -> dict[str, Any]:

@@ -105,15 +105,12 @@ class CommitteeOptions(CommitteeShape):
     registrar: str | None = None
     vouchers: int | None = None
 
-    def study_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a study with this committee, or without one.
-
-        Raises :class:`InputError` for options of a committee where there is none, and for one without a time.
-        """
-        if self.committee is not None and self.contribute_by is None:
+    @property
+    def terms(self) -> dict[str, Any]:
+        """When contributions come, and by whose vouchers. Raises :class:`InputError` for a committee without a time."""
+        if self.contribute_by is None:
             raise InputError("a committee lists contributions at a time: give --contribute-by, such as 2027-03-01T12:00:00Z")
-        times = {"contribute_by": self.contribute_by, "grace": self.grace}
-        return self.fields(fields, **times, registrar=self.registrar, vouchers=self.vouchers)
+        return {name: getattr(self, name) for name in ("contribute_by", "grace", "registrar", "vouchers")}
 
 
 def new_command(
@@ -154,7 +151,7 @@ def new_command(
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [named for named in column or () if listed is None or named not in listed.columns]
     fields = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
-    fields = committee.study_fields(fields)
+    fields = committee.fields(fields)
     if listed is not None:
         fields["column"] = [*listed.columns.values(), *fields["column"]]
     typed = (

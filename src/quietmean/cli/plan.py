@@ -207,7 +207,7 @@ def plan_command(
     plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if about.study is not None:
         _refuse_beside_study(
-            {**vars(wanted), "eavesdropping": eavesdropping, **options.chosen(), **_named_of(committee), **search.of_no_study()}
+            {**vars(wanted), "eavesdropping": eavesdropping, **options.chosen(), **committee.given, **search.of_no_study()}
         )
         names = search.protocol or []
         if len(names) > 1:
@@ -222,10 +222,10 @@ def plan_command(
         raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
     target = wanted.target(parties)
     # Before anything is planned, which takes long.
-    committee.require_possible()
-    if committee.chosen is not None:
-        committee.chosen.require_no_products()
-    if committee.committee is not None and search.named is not None:
+    committee.require_asked()
+    if (shape := committee.chosen) is not None:
+        shape.require_no_products()
+    if shape is not None and search.named is not None:
         raise InputError("a committee has a protocol of its own: leave --protocol out, or --committee")
     if wanted.convention == SensitivityConvention.TABLE_II:
         err.print(
@@ -241,11 +241,6 @@ def plan_command(
         print_json(answer)
     else:
         _show(answer)
-
-
-def _named_of(committee: CommitteeShape) -> dict[str, Any]:
-    """What is given of a committee, by option."""
-    return {name.replace("_", "-"): value for name, value in vars(committee).items() if value is not None and value is not False}
 
 
 def _refuse_beside_study(options: dict[str, Any]) -> None:

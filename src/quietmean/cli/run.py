@@ -123,7 +123,7 @@ def run_command(
         {
             "name": account_name(data),
             **columns.fields(column),
-            **committee.fields({**target.fields(), "options": options.chosen()}, **committee.now),
+            **committee.fields({**target.fields(), "options": options.chosen()}),
             **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }
     )

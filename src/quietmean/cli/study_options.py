@@ -90,19 +90,9 @@ class TargetOptions(PromiseOptions):
         from quietmean.protocols.eavesdropping import read_eavesdropping
 
         self.require_one_target()
-        budget = {name: getattr(self, name) for name in ("epsilon", "delta", "nats") if getattr(self, name) is not None}
-        return {
-            "unit": self.unit,
-            "rows": int(self.rows) if self.rows is not None and self.rows.isdecimal() else self.rows,
-            "sites_per_person": self.sites_per_person,
-            "count": self.count,
-            "most_records": self.most_records,
-            **budget,
-            "colluding": self.colluding,
-            "eavesdropping": read_eavesdropping(self.eavesdropping),
-            "dropouts": self.dropouts,
-            "protocol": self.protocol,
-        }
+        rows = int(self.rows) if self.rows is not None and self.rows.isdecimal() else self.rows
+        stated = {**vars(self), "rows": rows, "eavesdropping": read_eavesdropping(self.eavesdropping)}
+        return {name: value for name, value in stated.items() if value is not None}
 
 
 NO_TARGET_OPTIONS = TargetOptions()
@@ -154,48 +144,35 @@ class CommitteeShape:
 
         return None if self.committee is None else Committee.parse({"members": self.committee, **self.shape})
 
-    def require_possible(self) -> None:
-        """Raises :class:`InputError` for a committee that gives no result, and for options of one where there is none."""
-        if self.committee is None and self.shape:
-            raise self._alone({})
-        _ = self.chosen
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is given of it, by option."""
+        return {name.replace("_", "-"): value for name, value in vars(self).items() if value is not None and value is not False}
 
-    def _alone(self, others: dict[str, Any]) -> InputError:
-        """Where no committee is asked for, but options of one are given."""
-        own = {
-            "committee_colluding": self.committee_colluding,
-            "committee_gone": self.committee_gone,
-            "committee_size": self.committee_size,
-            "verified": self.verified or None,
-            "products": self.products or None,
-        }
-        names = [f"--{name.replace('_', '-')}" for name, value in {**own, **others}.items() if value is not None]
-        return InputError(f"options {', '.join(names)} go with --committee MEMBERS: give it, or leave them out")
+    def require_asked(self) -> None:
+        """Raises :class:`InputError` for options of a committee where there is none."""
+        if self.committee is None and self.given:
+            names = ", ".join(f"--{name}" for name in self.given)
+            raise InputError(f"options {names} go with --committee MEMBERS: give it, or leave them out")
 
     @property
-    def now(self) -> dict[str, Any]:
-        """The time of a committee that is rehearsed on this machine: contributions come at once."""
-        return {} if self.committee is None else {"contribute_by": datetime.now(UTC).isoformat(timespec="seconds"), "grace": 0.0}
+    def terms(self) -> dict[str, Any]:
+        """When contributions come, and by whose vouchers: at once, as the committee is rehearsed on this machine."""
+        return {"contribute_by": datetime.now(UTC).isoformat(timespec="seconds"), "grace": 0.0}
 
-    def fields(self, fields: dict[str, Any], **others: Any) -> dict[str, Any]:
+    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of a study, with ``minimum`` and ``largest_weight`` in its committee where it has one.
 
-        ``others``: when contributions come and by whose vouchers, as far as that is given. Raises :class:`InputError` for options
-        of a committee where there is none.
+        Raises :class:`InputError` as :meth:`require_asked`.
         """
-        set_fields = self.shape | {name: value for name, value in others.items() if value is not None}
+        self.require_asked()
         if self.committee is None:
-            if set_fields:
-                raise self._alone(others)
             return fields
         options = dict(fields["options"])
-        moved = {
-            "members": self.committee,
-            "minimum": fields.get("minimum"),
-            "largest_weight": options.pop("largest_weight", None),
-        }
-        committee = set_fields | {name: value for name, value in moved.items() if value is not None}
-        return fields | {"minimum": None, "options": options, "committee": committee}
+        minimum, largest = fields.get("minimum"), options.pop("largest_weight", None)
+        committee = self.shape | self.terms | {"members": self.committee, "minimum": minimum, "largest_weight": largest}
+        stated = {name: value for name, value in committee.items() if value is not None}
+        return fields | {"minimum": None, "options": options, "committee": stated}
 
 
 NO_COMMITTEE = CommitteeShape()

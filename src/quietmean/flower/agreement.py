@@ -69,7 +69,8 @@ class FlowerAgreement:
         ``colluding``: how many clients may put together what they see, with each other and with the SuperLink; ``dropouts``: the
         fraction that may miss a round. Raises :class:`InputError` for terms that nobody can keep, and for impossible keys.
         """
-        agreed = SessionTerms.stated(len(identities), dimension=dimension, protocol=PROTOCOL, **{**_USUAL, **terms})
+        stated: Any = {**_USUAL, **terms, "dimension": dimension, "protocol": PROTOCOL}
+        agreed = SessionTerms.stated(len(identities), stated)
         of_session = {name: getattr(agreed, name) for name in SessionStudy.model_fields if hasattr(agreed, name)}
         study = SessionStudy(**of_session, name=name, clip=checked_clip(clip), links=Links.HYBRID)
         instance = base64.b64encode(fresh_bytes(32)).decode()

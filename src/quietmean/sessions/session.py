@@ -187,7 +187,7 @@ class Session:
         engine: Engine | None = None,
         **terms: Unpack[TermsKeywords],
     ) -> None:
-        self.terms = SessionTerms.stated(parties, **terms)
+        self.terms = SessionTerms.stated(parties, terms)
         self.clip = checked_clip(clip)
         self.account = SessionAccount(self.terms, None if store is None else Path(store))
         self._engine = MemoryEngine() if engine is None else engine

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Required, Self, TypedDict, Unpack
+from typing import Any, Required, Self, TypedDict
 
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
@@ -100,7 +100,7 @@ class SessionTerms:
         self._target(self.epsilon, self.delta)
 
     @classmethod
-    def stated(cls, parties: int, **terms: Unpack[TermsKeywords]) -> Self:
+    def stated(cls, parties: int, terms: TermsKeywords) -> Self:
         """The terms as a person states them. Raises :class:`InputError` for terms that nobody can keep."""
         unit, fields = terms.get("unit", str(PrivacyUnit.PARTY)), dict[str, Any](terms)
         if unit not in list(PrivacyUnit):
