@@ -16,7 +16,6 @@ import pytest
 
 from quietmean.core.party import PartyId
 from quietmean.node.net import AnswerFrame, Transfer
-from quietmean.node.series import what_arrived
 from quietmean.node.session.logs import GossipedLogs
 from quietmean.node.session.session import StudySession
 from quietmean.planning import Plan, Target
@@ -110,5 +109,5 @@ def test_a_liar_makes_no_stated_error_smaller(name: str, kind: str, monkeypatch:
         for party in set(range(PARTIES)) - {LIAR, LEAVES}:
             before, result = truth.results[party], lied.results[party]
             assert result.heard == before.heard
-            stated, least = (stated_variance(what_arrived(each, PLANS[name])[1]) for each in (result, before))
+            stated, least = (stated_variance(each.arrived(PLANS[name])[1]) for each in (result, before))
             assert stated >= least * (1 - 1e-9), (seed, after, party)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
 from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, arrivals, churn, make_schedule, share_flow
-from quietmean.node.series import what_arrived
 from quietmean.node.session import NodeResult
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
@@ -329,7 +328,7 @@ def test_who_passed_on_nothing_that_anybody_took_is_not_counted(taken: bool, cou
     execution = replace(execution, trace=replace(execution.trace, lost=lost))
     heard = tuple(party for party in range(PARTIES) if party != LIAR)
     result = NodeResult(np.zeros(1), 4.0, heard, execution, public_seed="", **ZERO, **NOTHING)
-    missing, as_it_went = what_arrived(result, plan)
+    missing, as_it_went = result.arrived(plan)
     assert missing == {LIAR}
     assert as_it_went.contributors().sum() == counted
     assert as_it_went.contributors()[LIAR] == taken

@@ -200,6 +200,11 @@ class Account:
     shares: tuple[frozenset[str], ...] = ()
 
     @property
+    def gives_back(self) -> bool:
+        """Whether what a study cost less than was reserved for it is free again."""
+        return self.refund == Refund.SETTLED
+
+    @property
     def paths(self) -> tuple[tuple[LedgerEntry, ...], ...]:
         """The studies of each of its persons, in order; all studies where nothing says whose data they are."""
         return tuple(map(self.share, self.shares)) or (self.entries,)

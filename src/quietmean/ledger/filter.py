@@ -20,7 +20,6 @@ from quietmean.ledger.account import (
     Budget,
     Freeze,
     LedgerEntry,
-    Refund,
     charges_of,
     left_text,
 )
@@ -96,7 +95,7 @@ def asked(account: Account, entry: LedgerEntry | None, request: SpendingRequest,
     part = account.budgets[-1].part_for(charge) if entry is None or alone else entry.part
     if entry is not None:
         return replace(entry, reserved=charge, charged=charge, part=part)
-    refund = request.refund and account.refund == Refund.SETTLED
+    refund = request.refund and account.gives_back
     fixed = (request.study, account.name, request.name, request.unit, request.relation, factor, refund)
     return LedgerEntry(*fixed, charge, charge, None, RESERVED, stamp, None, "", part)
 

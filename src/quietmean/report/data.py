@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text
 from quietmean.core.readable import count_of
-from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -20,6 +19,9 @@ from quietmean.report.released import Stamps
 from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimate import Z
 from quietmean.statistics.estimates import Estimates
+
+if TYPE_CHECKING:
+    from quietmean.ledger import Account
 
 # Numbers beyond these are not drawn: figures are in the units of the data.
 LARGEST, SMALLEST = 1e100, 1e-100

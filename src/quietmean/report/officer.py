@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import Fact, count_of
-from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.facts import privacy_facts
 from quietmean.protocols.execution import Execution
@@ -32,6 +31,9 @@ from quietmean.report import summary_card, words
 from quietmean.report.released import ReportFacts
 from quietmean.report.rendering import page_at, render_page
 from quietmean.statistics.printed import capital
+
+if TYPE_CHECKING:
+    from quietmean.ledger import Account
 
 # Chances of a right guess before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
@@ -320,7 +322,7 @@ class OfficerPage:
 
     def _refund(self, account: Account | None) -> str:
         rule = "Refund rule: the a-priori figure is reserved before the first message leaves"
-        if account is not None and account.refund == Refund.NEVER:
+        if account is not None and not account.gives_back:
             return f"{rule}, and this account never gives anything back."
         if not self.execution.refunds:
             return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.assumptions import QueryStatement
 from quietmean.core.domain import Links, counted_text
 from quietmean.core.file_kinds import study_and_party
-from quietmean.ledger import Account
 from quietmean.report import summary_card, words
 from quietmean.statistics.printed import may_leave_out, shown
 from quietmean.statistics.tidy import Term, terms_of
+
+if TYPE_CHECKING:
+    from quietmean.ledger import Account
 
 _DIGESTS = ("plan", "roster", "session")
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quietmean.core import readable
 from quietmean.core.bounds import APriori
 from quietmean.core.readable import count_of
-from quietmean.ledger import Account
 from quietmean.privacy import PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.statistics.printed import capital
+
+if TYPE_CHECKING:
+    from quietmean.ledger import Account
 
 # The most estimates that are named; of more, the first ones, or the number of good ones.
 _MOST_ESTIMATES = 2

@@ -46,20 +46,8 @@ class RoundEnd:
 
     @classmethod
     def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
-        missing, execution = what_arrived(result, plan)
+        missing, execution = result.arrived(plan)
         return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)
-
-
-def what_arrived(result: NodeResult, plan: Plan) -> tuple[frozenset[PartyId], Execution]:
-    """Whose releases did not arrive here, and the execution as :class:`RoundEnd` has it."""
-    releasers = plan.protocol.traits.releasers(plan.target.parties)
-    inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
-    missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
-    without = missing if len(releasers) == plan.target.parties else frozenset()
-    if plan.protocol.traits.transfers_mass:
-        # Who left before released nothing.
-        without &= set(np.nonzero(result.execution.trace.finished)[0].tolist())
-    return missing, result.execution.without(without) if without else result.execution
 
 
 class SeriesOver(InputError):

@@ -31,6 +31,7 @@ from quietmean.transcript import run_lockstep
 
 if TYPE_CHECKING:
     from quietmean.planning.gate import GateRecord, GateRefused
+    from quietmean.planning.plan import Plan
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -100,6 +101,17 @@ class NodeResult:
             return 0.0
         carried = sum(weight for message, weight in share_weights(self.execution).items() if message in twice)
         return min(carried / self.total_weight, 1.0)
+
+    def arrived(self, plan: Plan) -> tuple[frozenset[PartyId], Execution]:
+        """Return whose releases did not arrive here, and the execution without these where nothing of their values is in it."""
+        releasers = plan.protocol.traits.releasers(plan.target.parties)
+        inside = frozenset(np.nonzero(self.execution.contributors())[0].tolist())
+        missing = (releasers & inside) - set(self.heard) if plan.releases_are_copies else frozenset()
+        without = missing if len(releasers) == plan.target.parties else frozenset()
+        if plan.protocol.traits.transfers_mass:
+            # Who left before released nothing.
+            without &= set(np.nonzero(self.execution.trace.finished)[0].tolist())
+        return missing, self.execution.without(without) if without else self.execution
 
     def in_part_text(self, names: Sequence[str]) -> str:
         """Who counts in part, in a sentence with the parties' names; empty where everybody in the result is in it whole."""

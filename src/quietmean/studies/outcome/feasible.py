@@ -7,6 +7,7 @@ itself is its consent: its policy, its budget, a protocol without privacy, a fig
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from quietmean.core.errors import InputError, named
 from quietmean.planning.automatic import AUTO, Choice
@@ -15,11 +16,13 @@ from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.mechanism import is_private, require_privacy
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.deadlines import require_ahead, require_alike
-from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import require_private
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.forecast import Forecast
+
+if TYPE_CHECKING:
+    from quietmean.studies.agreement.sealed import Sealed
 
 
 def require_in_general(terms: AnyStudy, *, no_privacy: bool | None = False) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.party import PartyId
-from quietmean.ledger import Account
-from quietmean.node import NodeResult
-from quietmean.node.series import what_arrived
-from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Answer, column_means
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome.outcome import StudyOutcome
+
+if TYPE_CHECKING:
+    from quietmean.ledger import Account
+    from quietmean.node.session import NodeResult
+    from quietmean.planning.plan import Plan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +90,7 @@ def opened_of(result: NodeResult, plan: Plan) -> tuple[Execution, ReleasedSum]:
     Where shares are passed on, and some are in doubt or count twice, or a party said nothing at the end, it does not say exactly
     what is in the sum.
     """
-    missing, execution = what_arrived(result, plan)
+    missing, execution = result.arrived(plan)
     doubtful = result.unresolved or result.counted_twice or result.silent or missing
     settled = not (plan.protocol.traits.transfers_mass and doubtful)
     return execution, ReleasedSum(result.total_vector, result.total_weight, settled)
