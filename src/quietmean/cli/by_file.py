@@ -90,7 +90,7 @@ class OpenedOptions:
     folder: Out = None
 
     def receipt_of(self, study: Path) -> Path:
-        """Raises :class:`InputError` where both are given."""
+        """The path of the receipt. Raises :class:`InputError` where both are given."""
         if self.folder is not None and self.receipt is not None:
             raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
         return self.receipt or (self.folder or study.parent) / f"{study.with_suffix('').name}.receipt.json"
@@ -179,7 +179,7 @@ def _is_result_of(receipt: Path, content: bytes) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Raises :class:`InputError` if it cannot be made."""
+    """Make a folder. Raises :class:`InputError` if it cannot be made."""
     require_folder(folder, "name another with --out")
 
 

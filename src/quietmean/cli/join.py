@@ -131,7 +131,10 @@ class OwnModel:
     def read(
         cls, files: PartyContext, site: SiteOptions, program: Path | None, data: str | Path | None, shown: NodeDisplay
     ) -> Self:
-        """Raises :class:`InputError` without data, and for a session of another model."""
+        """Read the records of this party for its model.
+
+        Raises :class:`InputError` without data, and for a session of another model.
+        """
         from quietmean.learning.models.glm import model_of
         from quietmean.learning.sites import KEPT
 

@@ -65,7 +65,7 @@ def completion_command(shell: Shell | None = None, *, install: bool = False) -> 
 
 
 def _own_shell() -> Shell:
-    """Raises :class:`InputError` for one that is not known."""
+    """The name of the user's shell. Raises :class:`InputError` for one that is not known."""
     name = Path(os.environ.get("SHELL", "")).name
     if name not in get_args(Shell):
         raise InputError(f"the shell {name!r} is not known: name one, {', '.join(get_args(Shell))}")

@@ -137,7 +137,7 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
 
 
 async def _answers(distributed: Any, address: str) -> None:
-    """Raises an error unless one that speaks Dask's language does."""
+    """Check that the workers answer. Raises an error unless one that speaks Dask's language does."""
     arguments = distributed.Security().get_connection_args("client")
     connection = await distributed.core.connect(address, timeout=_PATIENCE / 2, **arguments)
     await connection.close()
@@ -160,7 +160,7 @@ def _finished(distributed: Any, client: Any, running: Sequence[Any]) -> list[Any
 
 
 def _result(distributed: Any, future: Any, address: str) -> Any:
-    """Raises what the job raised."""
+    """The result of a job. Raises what the job raised."""
     if future.status != "error":
         with _required(distributed, address):
             return future.result()

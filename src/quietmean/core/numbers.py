@@ -126,7 +126,7 @@ class WholeNumbers(Numbers):
         return value if on_grid(value, self.value_step) else towards_zero(value, self.value_step)
 
     def _in_steps(self, sigma: float) -> float:
-        """Raises :class:`InputError` for noise that whole numbers cannot hold."""
+        """A deviation of noise in steps. Raises :class:`InputError` for noise that whole numbers cannot hold."""
         if sigma > LARGEST_UNITS * self.step:
             raise InputError(
                 f"noise of standard deviation {sigma:g} has no room on a grid of {self.step:g}: choose a coarser one"

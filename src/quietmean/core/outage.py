@@ -122,7 +122,10 @@ def refuse_damage(error: BaseException, subject: str, remedy: str = "restore it"
 
 @contextlib.contextmanager
 def reading_rows(subject: str, remedy: str = "restore it") -> Iterator[None]:
-    """Raises :class:`InputError` where what is read of a database has another type, or another text, than what is written."""
+    """The context in which rows of a database are read.
+
+    Raises :class:`InputError` where what is read of a database has another type, or another text, than what is written.
+    """
     try:
         yield
     except (InputError, ValueError, TypeError, LookupError, OverflowError, struct.error):

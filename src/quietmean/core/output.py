@@ -172,7 +172,10 @@ class Output:
 
 
 def require_apart(outputs: Iterable[Output], *others: Path) -> None:
-    """Raises :class:`InputError` where two of them, or one of them and another file of the same command, are one file."""
+    """Require that outputs are apart.
+
+    Raises :class:`InputError` where two, or one and another file of the command, are one file.
+    """
     paths = {other.resolve(): str(other) for other in others}
     for output in outputs:
         if (before := paths.get(output.path.resolve())) is not None:

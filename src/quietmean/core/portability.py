@@ -172,7 +172,7 @@ def open_strange(path: str | Path) -> int:
 
 
 def owner_only(handle: int) -> None:
-    """Nobody but its owner may read or write an open file, whatever the umask of this process; nothing on Windows."""
+    """Let nobody but its owner read or write an open file, whatever the umask of this process; does nothing on Windows."""
     if sys.platform != "win32":
         os.fchmod(handle, 0o600)
 

@@ -77,7 +77,10 @@ class SiteFolder:
         return {path.name: path for path in self._files() if path.name.endswith((".report.html", ".privacy.html"))}
 
     def sealed(self, name: str) -> Sealed:
-        """Raises :class:`InputError` for a file that is not as its convener signed it, or names a key that is not trusted."""
+        """The sealed study of a file.
+
+        Raises :class:`InputError` for a file that is not as its convener signed it, or names a key that is not trusted.
+        """
         study = Sealed.load(self.studies()[name])
         Distrusted().refuse(study.holders())
         return study
@@ -132,7 +135,7 @@ class SiteFolder:
         return policy.broken(contract)
 
     def node(self, name: str) -> tuple[NodeView, dict[str, Any]]:
-        """Raises :class:`InputError` for a status that cannot be read."""
+        """The status of the node of a study. Raises :class:`InputError` for a status that cannot be read."""
         status = read_status(self.nodes()[name])
         wrong = InputError(f"the status of {name} is not as it should be: was it edited?")
         fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
@@ -275,7 +278,7 @@ def _asked(site: SiteFolder, name: str) -> AskedStudy:
 
 
 def _known(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
-    """Raises :class:`InputError` for the status of a node that cannot be read."""
+    """A study and where this site is in it. Raises :class:`InputError` for the status of a node that cannot be read."""
     last, usual = decide_by(sealed.terms, member=is_member(sealed, site.party)), part_name(name, site.party)
     result, part = site.result_of(sealed), site.node_of(sealed, usual)
     if result:

@@ -60,7 +60,7 @@ def _bound(epsilon: float) -> str | None:
 
 
 def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the page. Raises :class:`InputError` for the receipt of a session that somebody has changed."""
+    """The fields of the page of a result. Raises :class:`InputError` for the receipt of a session that somebody has changed."""
     is_session = receipt.get("format") == SESSION_RECEIPT
     tables = _rounds(receipt) if is_session else _answers(receipt)
     origin = _field(receipt, "origin")

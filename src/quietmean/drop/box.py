@@ -232,7 +232,7 @@ class DropBox:
         return journal
 
     def _journal_content(self, handle: int) -> bytes:
-        """Raises :class:`InputError` for that of another study."""
+        """The content of the journal. Raises :class:`InputError` for that of another study."""
         content = read_at(handle, os.fstat(handle).st_size, 0)
         front = _FRONT.pack(_MAGIC, self._session.session, self._members)
         if content.startswith(front):

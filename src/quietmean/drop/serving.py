@@ -67,7 +67,7 @@ class DropServer:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Anyone who runs it has handlers of its own."""
+        """Capture no signals: anyone who runs the server has handlers of its own."""
         yield
 
 

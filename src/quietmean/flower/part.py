@@ -99,7 +99,10 @@ class FlowerAdmission(PartyAdmission):
         self._contract, self._written, self._receipt = home.contract, written, options.receipt or home.receipt
 
     def allow(self) -> None:
-        """Raises :class:`InputError` where the policy of the site does not allow the agreement, or does not any more."""
+        """Ask the policy of the site.
+
+        Raises :class:`InputError` where the policy of the site does not allow the agreement, or does not any more.
+        """
         own = auditor_for(self.policy, self.identity, self._contract)
         self.examine(self._contract, _OncePerEntry(own.log, own.identity, own.party, own.study, own.contract, self._written))
 

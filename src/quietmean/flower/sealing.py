@@ -83,13 +83,13 @@ def write(message: Request | ClientAnswer) -> bytes:
 
 
 def read_request(raw: bytes) -> Request:
-    """Raises :class:`InputError` for what is not a request."""
+    """Read a request of the server. Raises :class:`InputError` for what is not a request."""
     request: Request = decode(raw, Request, partial(_other_version, "the server's message is not a request"))
     return request
 
 
 def read_answer(raw: bytes) -> ClientAnswer:
-    """Raises :class:`InputError` for what is not an answer."""
+    """Read the answer of a client. Raises :class:`InputError` for what is not an answer."""
     return decode(raw, ClientAnswer, partial(_other_version, "a client's answer is none"))
 
 

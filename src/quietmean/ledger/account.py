@@ -94,7 +94,7 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: float, delta: float, set_at: str) -> Self:
-        """Raises :class:`InputError` for an impossible epsilon or delta."""
+        """Make the budget of an epsilon at a delta. Raises :class:`InputError` for an impossible epsilon or delta."""
         check_budget(epsilon, delta)
         additive = ADDITIVE_PART * delta
         return cls(epsilon, delta, mu_of_budget(epsilon, _rest(delta, additive)), set_at, additive)
@@ -215,7 +215,7 @@ class Account:
 
     @property
     def budget(self) -> Budget:
-        """The last one that was set, split as the account's first study needs it."""
+        """The budget that was set last, split as the account's first study needs it."""
         return self.budgets[-1].after(self.entries)
 
     @property

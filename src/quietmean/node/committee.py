@@ -50,5 +50,5 @@ class MailboxOpener:
     mailbox: Mailbox = field(repr=False)
 
     def open(self, info: bytes, ciphertext: bytes) -> bytes:
-        """Raises ValueError for anything else."""
+        """Open what was sealed for this mailbox. Raises ValueError for anything else."""
         return open_with(self.mailbox, info, ciphertext)

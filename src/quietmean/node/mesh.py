@@ -41,13 +41,13 @@ class Member(Protocol):
         """The answer to a request of another party."""
 
     def heard(self, peer: PartyId, position: Position) -> None:
-        """Another party said where it is."""
+        """Note that another party said where it is."""
 
     def answered(self, peer: PartyId, request: AnyRequest, answer: AnswerFrame) -> None:
         """Another party has answered a request of this one."""
 
     def refused(self, peer: str, reason: str) -> None:
-        """Something was refused, by either side; ``peer``: a name or an address."""
+        """Note that something was refused, by either side; ``peer``: a name or an address."""
 
     def fail(self, error: BaseException) -> None:
         """An error that no peer has made."""

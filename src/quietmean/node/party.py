@@ -163,7 +163,7 @@ class Party:
         self.monitor.acknowledged(peer, request, answer)
 
     def refused(self, peer: str, reason: str) -> None:
-        """Something was refused, by either side; ``peer``: a name or an address."""
+        """Note that something was refused, by either side; ``peer``: a name or an address."""
         if self.session is not None:
             self.session.refused(peer, reason)
         else:

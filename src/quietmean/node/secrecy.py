@@ -19,7 +19,7 @@ def forbid_core_dumps() -> None:
 
 
 def forbid_tracing() -> None:
-    """No other process of the same user may look into this one's memory or trace it, and it leaves no core dump (Linux only).
+    """Let no other process of the same user look into this one's memory or trace it, and leave no core dump (Linux only).
 
     A dump that is piped to a program goes there whatever the limit on core files says: this keeps it from happening.
     """

@@ -285,7 +285,7 @@ class Plan:
 
     @python_call
     def save(self, path: str | Path) -> None:
-        """Raises :class:`InputError` for another file that is there."""
+        """Write the plan to a file. Raises :class:`InputError` for another file that is there."""
         Output(Path(path), "the plan", "").write_json(self.to_json())
 
     @property

@@ -50,7 +50,7 @@ class NoiseKind(StrEnum):
 
 
 def _read_step(raw: Any) -> float:
-    """Raises :class:`InputError` for anything but a power of two, or 0."""
+    """Read the step of a grid. Raises :class:`InputError` for anything but a power of two, or 0."""
     if not is_kind(raw, float):
         raise wrong_field("grid", raw, KIND_NAMES[float])
     return check_step(float(raw)) if raw else 0.0

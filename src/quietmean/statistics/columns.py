@@ -309,7 +309,7 @@ class Columns:
         return len(self._all)
 
     def __getitem__(self, name: str) -> Column:
-        """Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
+        """The column of a name. Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
         if name not in self.names:
             near, declared = nearest(name, self.names), ", ".join(self.names)
             raise InputError(

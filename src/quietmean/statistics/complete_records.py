@@ -181,7 +181,7 @@ class Regression(Statistic):
 
     @abstractmethod
     def _outcome(self, name: str, columns: Columns) -> Vertex:
-        """Raises :class:`InputError` for a column that cannot be the outcome."""
+        """The outcome's column. Raises :class:`InputError` for a column that cannot be the outcome."""
 
     def _moments(self, columns: Columns) -> Moments:
         outcome, covariates = self._sides(columns)

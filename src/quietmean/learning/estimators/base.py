@@ -398,7 +398,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, stacklevel=6)
 
     def _known(self, array: Any, subject: str) -> Any:
-        """Raises :class:`InvalidInput` where noise left nothing to use."""
+        """These numbers, all of which have to be known. Raises :class:`InvalidInput` where noise left nothing to use."""
         if not np.isfinite(array).all():
             raise InvalidInput(f"noise hides {subject}: fit with a larger epsilon, with more records, or with narrower bounds")
         return array

@@ -82,7 +82,7 @@ class Centres:
         Output(Path(path), "the centres", "name", own=lambda there: self._read(there) is not None).write(content)
 
     def load(self, path: str | Path) -> None:
-        """Raises :class:`InputError` for a file of anything but so many centres."""
+        """Read centres from a file. Raises :class:`InputError` for a file of anything but so many centres."""
         state = self._read(Path(path).read_bytes())
         if state is None:
             raise InputError(f"{path} is not a file of {len(self.places)} centres: give another, or move it away")

@@ -129,7 +129,7 @@ async def run_local(
 
 @contextlib.asynccontextmanager
 async def _straight(listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequence[Address]]]:
-    """No proxies: all dial where the others listen."""
+    """A context without proxies: all dial where the others listen."""
     yield [listening] * len(listening)
 
 

@@ -214,7 +214,7 @@ class Link:
                     self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
 
     async def _pause(self, seconds: float) -> None:
-        """No longer than until there is a connection."""
+        """Pause between attempts, no longer than until there is a connection."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._connected.wait()
@@ -310,7 +310,7 @@ class Link:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """No connection is made or taken any more."""
+        """Make and take no connection any more."""
         self._closing = True
         self._dialling.cancel()
 

@@ -244,7 +244,7 @@ class SeriesParty(Party):
         return end
 
     def pass_all(self) -> None:
-        """The others are past the last round."""
+        """Note that the others are past the last round."""
         self.save(msgspec.structs.replace(self.progress, current=self.rounds))
 
     def leave(self) -> None:

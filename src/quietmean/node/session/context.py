@@ -102,11 +102,11 @@ class FailureDetector:
         self._stalled.pop(party, None)
 
     def found_faulty(self, party: PartyId) -> None:
-        """Nobody waits any more for a party that sent what no correct one does: it sends the same again."""
+        """Wait no more for a party that sent what no correct one does: it sends the same again."""
         self._faulty.add(party)
 
     def presume_absent(self, party: PartyId) -> None:
-        """Nobody waits for a party that was not there just before, until it is heard."""
+        """Wait no more for a party that was not there just before, until it is heard."""
         self._suspects.add(party)
         self._absent.add(party)
 

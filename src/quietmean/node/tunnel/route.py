@@ -188,7 +188,7 @@ class RelayRoute:
         self._name = access.group.server_name(key)
 
     async def dial(self, context: ssl.SSLContext) -> ByteStream:
-        """Raises :class:`RelayError`, or what the TLS between the parties raises."""
+        """Connect to the party through its relay. Raises :class:`RelayError`, or what the TLS between the parties raises."""
         joined = await self._access.join(await self._access.open("call", peer=self._key))
         stream = ByteStream()
         try:
@@ -266,7 +266,10 @@ class Attendance:
             backoff = min(2 * backoff, _LAST_BACKOFF)
 
     async def _attend(self, stream: RelayStream) -> None:
-        """Raises :class:`RelayError`, :class:`_WasThereError` or :class:`_ReplacedError` at the end of it."""
+        """Attend at the relay until the connection ends.
+
+        Raises :class:`RelayError`, :class:`_WasThereError` or :class:`_ReplacedError` at the end of it.
+        """
         there = False
         while True:
             try:

@@ -116,7 +116,7 @@ class ViewSolver:
         return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
     def _bound(self, adversary: Adversary) -> InformationMatrix:
-        """No view reveals more than the values themselves with the private noise on each of them: an upper bound."""
+        """An upper bound: no view reveals more than the values themselves with the private noise on each of them."""
         honest, (_, private_variance) = tuple(adversary.honest(self.transcript.parties)), self.bare
         if private_variance == 0.0:
             raise NumericalError("too ill-conditioned a transcript, and no private noise on values that bounds what it tells")

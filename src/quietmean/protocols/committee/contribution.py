@@ -225,17 +225,17 @@ def front_bytes(session: CommitteeSession) -> int:
 
 
 def largest_file(session: CommitteeSession) -> int:
-    """No file of a contribution is larger, in bytes."""
+    """The largest size of a contribution's file, in bytes."""
     return front_bytes(session) + session.parameters.members * largest_part(session)
 
 
 def largest_part(session: CommitteeSession) -> int:
-    """No member's part of a contribution is larger, in bytes, without its header."""
+    """The largest size of a member's part of a contribution, in bytes, without its header."""
     return SEAL_BYTES + max(_SEED_BYTES, session.largest_dealing * _WORD.itemsize) + _mask_bytes(session)
 
 
 def largest_noise_part(parameters: CommitteeParameters) -> int:
-    """No member's part of a noise dealing is larger, in bytes, without its header."""
+    """The largest size of a member's part of a noise dealing, in bytes, without its header."""
     numbers = layout_of_noise(parameters).bits if parameters.verified else parameters.blocks
     return SEAL_BYTES + max(_SEED_BYTES, numbers * _WORD.itemsize) + parameters.checks * _WORD.itemsize
 

@@ -157,7 +157,7 @@ class Evidence:
     # --- lists and choices ---
 
     def _list(self, state: CommitteeState, digest: bytes) -> CheckList:
-        """Raises KeyError for one that is missing."""
+        """The list of a member. Raises KeyError for one that is missing."""
         if digest not in self._lists:
             self._lists[digest] = read_list(self._session, state.lists[digest].content)
         return self._lists[digest]

@@ -91,7 +91,10 @@ def list_digest(raw: bytes) -> bytes:
 
 
 def read_list(session: CommitteeSession, raw: bytes) -> CheckList:
-    """Raises :class:`ContentError` for anything but a list that its member signed for this session, all of it possible."""
+    """Read a list of a member.
+
+    Raises :class:`ContentError` for anything but a list that its member signed for this session, all of it possible.
+    """
     begin = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
     front = decode(raw[_LENGTH:begin], _Front, lambda reason: ContentError("a list without a front"))
     content, parameters = raw[:-SIGNATURE_BYTES], session.parameters

@@ -217,7 +217,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         return Schedule.from_lists([[[] for _ in range(parties)]], parties)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """Raises :class:`InputError`: contributors send one file, and members have no value."""
+        """Make no machine. Raises :class:`InputError`: contributors send one file, and members have no value."""
         raise InputError(
             "contributors to a committee send one file each, and its members open the sum: take part with quietmean contribute "
             "and quietmean join --contributions FOLDER"

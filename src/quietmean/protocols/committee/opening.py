@@ -72,7 +72,7 @@ class CommitteeOpening(CommitteeFields, Mechanism):
         return Schedule(table)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """Raises TypeError: a member's machine needs its keys and what it holds, see :class:`QuorumMachine`."""
+        """Make no machine. Raises TypeError: a member's machine needs its keys and what it holds, see :class:`QuorumMachine`."""
         raise TypeError("a member's machine is made of its keys and what it holds")
 
     def traffic(self, parties: int, dimension: int) -> Volume:

@@ -163,7 +163,7 @@ class CommitteeParameters:
 
     @property
     def largest_noise(self) -> int:
-        """No number of a noise dealing is larger in steps, where that is verified."""
+        """The largest number of a noise dealing in steps, where that is verified."""
         return math.ceil(NOISE_REACH * self.scale)
 
     @property

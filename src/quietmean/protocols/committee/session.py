@@ -123,7 +123,7 @@ class CommitteeSession:
 
     @cached_property
     def largest_dealing(self) -> int:
-        """No contribution has a share of more numbers."""
+        """The most numbers that a share of a contribution has."""
         if not self.parameters.verified:
             return self.parameters.blocks
         # Of a smaller weight a range may be a step wider.

@@ -194,7 +194,7 @@ class PackedSharing(PackedSharingParameters, Mechanism):
     # --- what happens ---
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        """Raises :class:`InputError` where everybody cannot be connected to everybody any more."""
+        """Draw the schedule. Raises :class:`InputError` where everybody cannot be connected to everybody any more."""
         if parties > MOST_PARTIES:
             raise InputError(
                 f"everybody deals to everybody, which is for up to {MOST_PARTIES} parties, not {parties}: name another protocol, "

@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "re
 
 
 def _read_parties(raw: Any) -> tuple[int, ...] | None:
-    """Raises :class:`InputError` for anything but a list of party numbers, or nothing."""
+    """Read party numbers. Raises :class:`InputError` for anything but a list of party numbers, or nothing."""
     if raw is None:
         return None
     if not (isinstance(raw, list) and all(is_kind(number, int) for number in raw)):

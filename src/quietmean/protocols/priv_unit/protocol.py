@@ -136,7 +136,7 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         return APriori(mu, "each party's own report, whatever happens", pure=self.epsilon)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """Raises :class:`InputError`: the noise is not Gaussian."""
+        """Make no transcript. Raises :class:`InputError`: the noise is not Gaussian."""
         raise InputError(
             "PrivUnitG adds no Gaussian noise, so there is nothing to certify from a transcript: every report is "
             f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, whoever colludes"

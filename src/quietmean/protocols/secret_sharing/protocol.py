@@ -121,7 +121,10 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         return filled(placed, iterations=needed)
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        """Raises :class:`InputError` for planned dropouts: without one of its parties nobody has a result."""
+        """The default parameters for a target.
+
+        Raises :class:`InputError` for planned dropouts: without one of its parties nobody has a result.
+        """
         if target.dropouts > 0:
             raise InputError(
                 f"dropouts of {target.dropouts:g}: secret-sharing has no result without all of its parties, plan it with "
@@ -152,7 +155,7 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         return Closing(self, (_INCOMPLETE,) if state.broken else ())
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: Array) -> float:
-        """No noise, or no result: values are rounded to 2^-``fraction_bits``."""
+        """The variance of the error: no noise, or no result; values are rounded to 2^-``fraction_bits``."""
         return 0.0 if self.contributors(schedule, trace).all() else math.inf
 
 

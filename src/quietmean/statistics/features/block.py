@@ -233,7 +233,10 @@ class ColumnBlock(Feature):
         return float(np.floor(exact / step) * step) if step else exact
 
     def mixing(self, scale: float, step: float) -> float:
-        """Raises :class:`InputError` where too much would be."""
+        """Which part of each value is replaced, so that rounded ones stay mixtures.
+
+        Raises :class:`InputError` where too much would be.
+        """
         mixing = _MIXING * step / scale
         if mixing > _MOST_MIXING:
             raise InputError(

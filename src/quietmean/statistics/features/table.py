@@ -402,7 +402,10 @@ class PrefixTable(Feature):
         return self.table.events()
 
     def mixing(self, scale: float, step: float) -> float:
-        """Raises :class:`InputError` where too much would be."""
+        """Which part of each value is replaced, so that rounded ones stay mixtures.
+
+        Raises :class:`InputError` where too much would be.
+        """
         mixing = _MIXING * 2 * self.size * step / scale if step else 0.0
         if mixing > _MOST_MIXING:
             raise InputError(

@@ -81,7 +81,7 @@ class Contribution:
 
     @classmethod
     def verified(cls, signed: Signed, sealed: Sealed, plan: Plan) -> Contribution:
-        """Raises :class:`AnotherStudyError` for one that its party signed for another session or plan.
+        """Verify a contribution. Raises :class:`AnotherStudyError` for one that its party signed for another session or plan.
 
         Raises :class:`InputError` for one that is not as its party signed it, not by a party, or impossible in this study.
         """
@@ -157,7 +157,7 @@ class DropReceipt:
 
     @classmethod
     def verified(cls, signed: Signed) -> Self:
-        """Raises :class:`InputError` unless the drop that it names signed it."""
+        """Verify the receipt. Raises :class:`InputError` unless the drop that it names signed it."""
         body = signed.decode(_ReceiptBody)
         if not signed.is_by(body.drop):
             raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")

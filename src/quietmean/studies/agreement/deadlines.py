@@ -43,7 +43,7 @@ TimeWithOffset = Annotated[
 
 
 class Deadlines(BaseModel):
-    """The first one is for the start; each later wait of the study ends ``interval`` seconds after the one before.
+    """The deadlines of a study: the first is for the start; each later wait ends ``interval`` seconds after the one before.
 
     ``poll``: at least so often, in seconds, every party looks into the folder, by a schedule or all the time.
     """

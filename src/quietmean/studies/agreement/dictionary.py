@@ -48,7 +48,7 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path) -> Dictionary:
-        """Raises :class:`InputError` for a file of another kind."""
+        """Read a data dictionary from a file. Raises :class:`InputError` for a file of another kind."""
         columns: dict[str, Mapping[str, Any]] = {}
         codes: dict[str, Mapping[str, str]] = {}
         left_out: dict[str, str] = {}

@@ -76,7 +76,10 @@ class Invitation:
 
     @classmethod
     def verified(cls, signed: Signed) -> Invitation:
-        """Raises :class:`InputError` if the convener did not sign it so, or if something in it is impossible."""
+        """Verify an invitation.
+
+        Raises :class:`InputError` if the convener did not sign it so, or if something in it is impossible.
+        """
         body = signed.decode(_Body)
         if not signed.is_by(body.convener):
             raise InputError(
@@ -97,7 +100,7 @@ class Invitation:
 
     @property
     def study(self) -> StudyTerms:
-        """Raises :class:`InputError` where it is a session."""
+        """The study that is invited to. Raises :class:`InputError` where it is a session."""
         return require_study(self.terms)
 
     def fields(self) -> dict[str, Any]:
@@ -216,7 +219,10 @@ class Entry:
 
     @classmethod
     def verified(cls, signed: Signed) -> Entry:
-        """Raises :class:`InputError`, with the party's name, if its identity did not sign it so, or for an impossible part."""
+        """Verify an entry.
+
+        Raises :class:`InputError`, with the party's name, if its identity did not sign it so, or for an impossible part.
+        """
         body = signed.decode(_EntryBody)
         party = f"the entry of {show_hidden(body.name)}"
         if not signed.is_by(body.identity):

@@ -78,7 +78,10 @@ class Sealed:
 
     @classmethod
     def verified(cls, signed: Signed) -> Sealed:
-        """Raises :class:`InputError` that names the invitation, the entry or the seal that is not as it was signed."""
+        """Verify a sealed study.
+
+        Raises :class:`InputError` that names the invitation, the entry or the seal that is not as it was signed.
+        """
         body = signed.decode(_Body)
         invitation = Invitation.verified(from_parts(Purpose.INVITATION, body.invitation, "the invitation in the sealed study"))
         if not signed.is_by(invitation.convener):
@@ -108,7 +111,7 @@ class Sealed:
 
     @property
     def study(self) -> StudyTerms:
-        """Raises :class:`InputError` where it is a session."""
+        """The study that was sealed. Raises :class:`InputError` where it is a session."""
         return self.invitation.study
 
     @cached_property

@@ -141,7 +141,10 @@ class StudyKeys:
 
     @classmethod
     def load(cls, path: Path) -> StudyKeys:
-        """Raises :class:`InputError` if the file is missing, open to others, or holds something else."""
+        """Read the keys from their file.
+
+        Raises :class:`InputError` if the file is missing, open to others, or holds something else.
+        """
         try:
             mode = mode_of(path)
         except OSError:
@@ -328,7 +331,10 @@ class Distrusted:
         self.path = path or configuration_folder() / "distrusted"
 
     def keys(self) -> tuple[str, ...]:
-        """Raises :class:`InputError` for a list that cannot be read: trusting everybody instead would be wrong."""
+        """The keys that are not trusted.
+
+        Raises :class:`InputError` for a list that cannot be read: trusting everybody instead would be wrong.
+        """
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:

@@ -49,7 +49,10 @@ class Voucher:
 
     @classmethod
     def certify(cls, registrar: Identity, invitation: str, key: str, weight: float | None) -> Self:
-        """Raises :class:`InputError` for a key that nobody can have, or an impossible weight."""
+        """Certify a contributor's key by the voucher.
+
+        Raises :class:`InputError` for a key that nobody can have, or an impossible weight.
+        """
         public_key_bytes(key)
         if weight is not None and not 0 < weight < math.inf:
             raise InputError(f"a voucher's weight is {weight:g}: give one above 0, or none for the study's largest")
@@ -63,7 +66,7 @@ class Voucher:
 
     @classmethod
     def verified(cls, signed: Signed) -> Self:
-        """Raises :class:`InputError` for an impossible part. Who signed it shows the study for which it is."""
+        """Verify a voucher. Raises :class:`InputError` for an impossible part. Who signed it shows the study for which it is."""
         body = signed.decode(_Body)
         if not is_digest(body.invitation):
             raise InputError("the voucher is for no invitation: it was changed, ask the registrar for it again")
@@ -121,7 +124,7 @@ class Registrar:
 
     @classmethod
     def of(cls, invitation: Invitation, identity: Identity) -> Self:
-        """Raises :class:`InputError` unless this is its registrar's key."""
+        """The registrar of a study. Raises :class:`InputError` unless this is its registrar's key."""
         vouching = vouching_of(invitation)
         if vouching is None:
             raise InputError(

@@ -225,7 +225,10 @@ class DatabaseTables(Tables):
 
 @contextmanager
 def failing(location: Location, failure: type[Exception]) -> Iterator[None]:
-    """Raises :class:`InputError` in the place of a ``failure``: the library's message may quote a value, so it is dropped."""
+    """The context in which a library reads.
+
+    Raises :class:`InputError` in the place of a ``failure``: the library's message may quote a value, so it is dropped.
+    """
     try:
         yield
     # Names in a damaged file may not be valid text.

@@ -138,7 +138,10 @@ class GroupsOfPostgresql(CountingEngine):
 
     @contextmanager
     def _asked(self) -> Iterator[tuple[Any, SelectedColumns]]:
-        """Raises :class:`InputError` for what the server does not read row by row, unless its owner declares it."""
+        """What is asked of the server.
+
+        Raises :class:`InputError` for what the server does not read row by row, unless its owner declares it.
+        """
         query = query_of(self.location)
         # Which table is meant is known by all columns of the study.
         names = self._called(self._wanted).values()

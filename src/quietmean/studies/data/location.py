@@ -106,7 +106,7 @@ class FrameOfPersons:
 
 
 def _rows_per_person(raw: object, name: str) -> int | None:
-    """Raises :class:`InputError` for no whole number from 1 to 1000."""
+    """Read how many rows a person may have. Raises :class:`InputError` for no whole number from 1 to 1000."""
     if raw is None or (isinstance(raw, int) and not isinstance(raw, bool) and 1 <= raw <= _MOST_ROWS):
         return raw
     raise InputError(f"{name} is not a whole number from 1 to {_MOST_ROWS}. Write rows_per_person = 4")

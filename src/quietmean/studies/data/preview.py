@@ -84,7 +84,7 @@ class Preview:
 
     @classmethod
     def of(cls, source: Source, columns: Columns) -> Preview:
-        """Raises :class:`InputError` where the file cannot be read at all."""
+        """Preview the first rows of a source. Raises :class:`InputError` where the file cannot be read at all."""
         notes: list[str] = []
         read = [column for column in columns if not column.origin]
         location = location_of(source)

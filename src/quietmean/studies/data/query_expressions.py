@@ -112,7 +112,7 @@ class Writer:
     window: Callable[[Node, str], str] | None = None
 
     def term(self, node: Node) -> SqlTerm:
-        """Raises :class:`InputError` for what is not on the list."""
+        """Write a term of an expression. Raises :class:`InputError` for what is not on the list."""
         if (written := self.known(node)) is not None:
             return written
         kind = str(node.get("type"))
@@ -139,7 +139,7 @@ class Writer:
         return f"TRY({self.term(node['expression']).sql}){direction}{nulls}"
 
     def tried(self, sql: str, what: str) -> None:
-        """Raises :class:`InputError` for an expression without columns that fails."""
+        """Try an expression. Raises :class:`InputError` for an expression without columns that fails."""
         try:
             self.base.execute(f"SELECT {sql}")
         except Exception as error:

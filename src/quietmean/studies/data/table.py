@@ -104,7 +104,7 @@ class Table:
         return len(self.lines)
 
     def column(self, name: str) -> Cells:
-        """Raises :class:`InputError` if the study's column of that name is not there."""
+        """The cells of a column of the study. Raises :class:`InputError` if the study's column of that name is not there."""
         return self.headed(self.name_of(name))
 
     def headed(self, name: str) -> Cells:

@@ -131,7 +131,7 @@ class PartyAdmission:
         self._options, self._begun = options, begun
 
     def examine(self, contract: Agreement, auditor: Auditor | None = None) -> None:
-        """Raises :class:`InputError` for a contract that the policy does not allow."""
+        """Examine the contract. Raises :class:`InputError` for a contract that the policy does not allow."""
         self.contract, self.auditor = contract, auditor or auditor_for(self.policy, self.identity, contract)
         with self.auditor.refusals():
             self.policy.refuse(contract)

@@ -67,7 +67,10 @@ class OwnerApproval:
 
     @classmethod
     def sign(cls, contract: Agreement, policy: Policy, account: str, until: date, owner: Identity) -> Self:
-        """Raises :class:`InputError` for a study that the policy refuses, and for a day that is over."""
+        """Sign an approval of a study.
+
+        Raises :class:`InputError` for a study that the policy refuses, and for a day that is over.
+        """
         policy.refuse(contract)
         if until < _today():
             raise InputError(f"the approval would be void since {until}: choose a day that is not over")

@@ -76,7 +76,10 @@ class Register:
     folder: Path = field(default_factory=registers)
 
     def alone(self) -> AbstractContextManager[int]:
-        """No other process of this user hands anything in meanwhile. Raises :class:`InputError` for an unusable folder."""
+        """The context in which no other process of this user hands anything in.
+
+        Raises :class:`InputError` for an unusable folder.
+        """
         require_folder(self.folder, "choose XDG_CONFIG_HOME", 0o700)
         try:
             return locked(open_private(self.folder / "lock", os.O_RDWR | os.O_CREAT))

@@ -43,7 +43,10 @@ Contributor: TypeAlias = SharingContributor | CommitteeContributor
 
 
 def contributor_of(sealed: Sealed, plan: Plan, identity: Identity, keys: StudyKeys) -> Contributor:
-    """Raises :class:`InputError` for a study to which nobody hands in a file, and for one that takes none any more."""
+    """The contributor of a sealed study.
+
+    Raises :class:`InputError` for a study to which nobody hands in a file, and for one that takes none any more.
+    """
     terms = sealed.study.committee
     if terms is None:
         require_by_file(plan)

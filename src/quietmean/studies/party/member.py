@@ -252,7 +252,7 @@ def _machine(own: MemberFiles, roster: Roster, noise: NoiseSource, say: Callable
 
 
 def _keep(own: MemberFiles, holdings: MemberHoldings, state: CommitteeState, say: Callable[[str], None]) -> None:
-    """The result and what is known of who is not in it, before the state that has it, and once."""
+    """Keep the result and what is known of who is not in it, before the state that has it, and once."""
     if own.sums.exists():
         return
     names = {entry.identity: entry.name for entry in own.sealed.entries}

@@ -298,7 +298,7 @@ def _unreadable(folder: Path, why: str) -> InputError:
 
 
 def _read(session: CommitteeSession, file: Path, until: float) -> tuple[Header, bytes]:
-    """Raises :class:`OSError` where the folder fails: nobody is left out for good for that."""
+    """Read a file of a folder. Raises :class:`OSError` where the folder fails: nobody is left out for good for that."""
     try:
         status = file.stat()
         if status.st_size > largest_file(session):

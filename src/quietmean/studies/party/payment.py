@@ -115,7 +115,7 @@ class Payer:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No other process charges named people to this ledger, from who has room on to the charge.
+        """The context in which no other process charges named people to this ledger, from who has room on to the charge.
 
         Raises :class:`InputError` where its lock cannot be opened.
         """
