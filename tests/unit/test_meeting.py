@@ -102,20 +102,15 @@ def test_sealed_again_it_is_another_study(meeting: Meeting, sealed: Sealed) -> N
     ids=["version", "convener", "nonce", "study"],
 )
 def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None:
-    def change(document: dict[str, Any]) -> None:
-        document[field] = value
-
-    refused("the invitation is not as its convener", Invitation.verified, changed(meeting.invitation.signed, change))
+    tampered = changed(meeting.invitation.signed, lambda document: document.update({field: value}))
+    refused("the invitation is not as its convener", Invitation.verified, tampered)
 
 
 @pytest.mark.parametrize("field", ["address", "exchange", "identity", "invitation", "mailbox", "name", "nonce"])
 def test_a_tampered_entry(meeting: Meeting, field: str) -> None:
-    other = json.loads(meeting.keys["east"].entry.signed.body)
-
-    def change(document: dict[str, Any]) -> None:
-        document[field] = "0" * 64 if field == "invitation" else other[field]
-
-    refused(r"the entry of (south|east) is not as its key", Entry.verified, changed(meeting.keys["south"].entry.signed, change))
+    other = json.loads(meeting.keys["east"].entry.signed.body) | {"invitation": "0" * 64}
+    tampered = changed(meeting.keys["south"].entry.signed, lambda document: document.update({field: other[field]}))
+    refused(r"the entry of (south|east) is not as its key", Entry.verified, tampered)
 
 
 def flip(document: dict[str, Any]) -> None:
@@ -142,40 +137,22 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
 
     def rename(document: dict[str, Any]) -> None:
         body = json.loads(document["entries"][0]["body"])
-        body["name"] = "west"
-        document["entries"][0]["body"] = canonical_json(body).decode()
+        document["entries"][0]["body"] = canonical_json(body | {"name": "west"}).decode()
 
-    def twice(document: dict[str, Any]) -> None:
-        document["entries"].append(document["entries"][-1])
-
-    def backwards(document: dict[str, Any]) -> None:
-        document["entries"].reverse()
-
-    def alone(document: dict[str, Any]) -> None:
-        document["entries"] = document["entries"][:1]
-
-    def from_elsewhere(document: dict[str, Any]) -> None:
-        document["entries"].append(parts(stranger.keys["east"].entry.signed))
-
-    def other_invitation(document: dict[str, Any]) -> None:
-        document["invitation"] = parts(stranger.invitation.signed)
-
-    def no_convener(document: dict[str, Any]) -> None:
-        document["conveners"].pop()
-
-    def short(document: dict[str, Any]) -> None:
-        document["instance"] = base64.b64encode(bytes(16)).decode()
-
-    for change, message in [
-        (rename, "the entry of west is not as its key"),
-        (twice, "have the same identity"),
-        (backwards, "not in the order of their keys"),
-        (alone, "at least 2 parties"),
-        (from_elsewhere, "the entry of 'east' is for another invitation"),
-        (other_invitation, "is for another invitation"),
-        (no_convener, "order of conveners"),
-        (short, "instance of the sealed study is not 32 bytes"),
-    ]:
+    cases: list[tuple[str, Change]] = [
+        ("the entry of west is not as its key", rename),
+        ("have the same identity", lambda document: document["entries"].append(document["entries"][-1])),
+        ("not in the order of their keys", lambda document: document["entries"].reverse()),
+        ("at least 2 parties", lambda document: document.update(entries=document["entries"][:1])),
+        (
+            "'east' is for another invitation",
+            lambda document: document["entries"].append(parts(stranger.keys["east"].entry.signed)),
+        ),
+        ("is for another invitation", lambda document: document.update(invitation=parts(stranger.invitation.signed))),
+        ("order of conveners", lambda document: document["conveners"].pop()),
+        ("instance of the sealed study is not 32 bytes", lambda document: document.update(instance="A" * 22 + "==")),
+    ]
+    for message, change in cases:
         refused(message, Sealed.verified, changed(sealed.signed, change, by=convener))
 
 
@@ -242,10 +219,8 @@ def test_a_rotated_key_is_signed_by_the_old_one(meeting: Meeting, tmp_path: Path
     keys = StudyKeys.make(tmp_path / "new.studykeys", meeting.invitation, new, "west", "", old)
     assert keys.entry.formerly == old.public_key
 
-    def claim(document: dict[str, Any]) -> None:
-        document["formerly"]["key"] = MALLORY.public_key
-
-    refused("which did not sign that", Entry.verified, changed(keys.entry.signed, claim, by=new))
+    claimed = changed(keys.entry.signed, lambda document: document["formerly"].update(key=MALLORY.public_key), by=new)
+    refused("which did not sign that", Entry.verified, claimed)
 
 
 def test_no_signature_stands_for_another_purpose(meeting: Meeting) -> None:

@@ -157,8 +157,7 @@ def test_terms_that_cannot_be_are_refused_in_one_sentence(wrong: dict[str, Any],
 )
 def test_a_vector_that_does_not_fit_costs_nothing(vectors: Any) -> None:
     made = session()
-    error = refused("", made.mean, vectors)
-    assert "\n" not in error
+    refused("", made.mean, vectors)
     assert made.begun == 0
 
 
