@@ -29,6 +29,7 @@ from quietmean.testing import example_execution
 from support.command_lines import fails
 from support.outcomes import DELTA, run_of, studied
 from support.pages import DOCS, commands
+from support.refusals import refused_rows
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -97,15 +98,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
     assert "<second> 2026-03-01 reserved" in words
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--ledger", "quietmean.ledger", "--report", "x.html"], "give --account NAME"),
-        (["--account", "patients", "--report", "x.html"], "give --ledger FILE"),
-        (["--ledger", "quietmean.ledger", "--account", "patients"], "give --report FILE"),
-        (["--ledger", "quietmean.ledger", "--account", "nobody", "--report", "x.html"], "nobody"),
-    ],
-)
+@refused_rows("options_that_show_nothing_are_refused")
 def test_options_that_show_nothing_are_refused(
     options: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

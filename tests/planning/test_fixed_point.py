@@ -32,7 +32,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import certificate_of
 from support.command_lines import fails
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
 
@@ -143,21 +143,7 @@ def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
     assert chosen(1.0, 1.0, 1e5).grid <= COARSEST
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"value_bits": 16}, "value_bits is 16: choose 32"),
-        ({"grid": 0.5}, "grid is 0.5 but value_bits is 64"),
-        ({"largest_value": 3.0}, "largest_value is 3 but value_bits is 64"),
-        ({"value_bits": 32, "grid": 0.3}, "grid is 0.3: choose a power of two"),
-        ({"value_bits": 32, "grid": -0.5}, "grid is -0.5: choose a power of two"),
-        ({"value_bits": 32, "grid": math.inf}, "grid is inf: choose a power of two"),
-        ({"value_bits": 32, "grid": 2.0**-1000}, "choose a power of two"),
-        ({"value_bits": 32, "largest_value": -1.0}, "largest_value is -1"),
-        ({"value_bits": 32, "largest_value": math.inf}, "largest_value is inf"),
-        ({"value_bits": 32, "grid": 0.5, "dimension": 0}, "dimension is 0"),
-    ],
-)
+@refused_rows("fields_that_do_not_fit_together")
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> None:
     inca = {"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}
     refused(words.replace(".", r"\."), lambda: IncA.read(inca).resolved(5))
@@ -253,17 +239,7 @@ def test_study_files_take_the_options() -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--value-bits", "16"], "value_bits is 16: choose 32"),
-        (["--largest-value", "5"], "value_bits is 64"),
-        (["--value-bits", "32", "--largest-value", "-1"], "largest_value is -1"),
-        (["--value-bits", "32", "--largest-value", "nan"], "'largest_value' is nan"),
-        (["--value-bits", "32", "--largest-value", "1e12"], "too coarse beside noise"),
-        (["--value-bits", "x"], "value-bits"),
-    ],
-)
+@refused_rows("bad_options_of_commands")
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_bad_options_of_commands(
     command: str, extra: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 from quietmean.testing.examples import certificate_of
 from support.command_lines import fails
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 
 # -- Plans of CorDP-DME keep their target, with the complete graph and with a sparse one.
@@ -94,16 +94,7 @@ def test_plan_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert biased["certificate"]["mse_noise"] * 5 == pytest.approx(biased["mse_biased"], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--parties 5 --responding 6", "6 of 5 parties responding"),
-        ("--parties 5 --responding 4 --dropouts 0.2", "say the same twice"),
-        ("--parties 5 --domain unit-ball --sensitivity 2", "say the same twice"),
-        ("--parties 5 --convention table-ii", "needs a domain"),
-        ("--parties 5 --partners 3", "partners is 3"),
-    ],
-)
+@refused_rows("plan_refuses")
 def test_plan_refuses(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     fails(["plan", "--protocol", "cordp-dme", *arguments.split()], capsys, message)
 

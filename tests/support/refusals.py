@@ -1,8 +1,12 @@
-"""What is refused: a call, and words of the one sentence that says why."""
+"""What is refused: a call, or a table of calls, and words of the one sentence that says why."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,3 +28,14 @@ def refused(words: str, call: Callable[..., object], /, *given: object, **named:
     assert said.strip() == said != ""
     assert not [part for part in ("\n", "Traceback", "pydantic", "msgspec", "<class", " at 0x") if part in said], said
     return said
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parents[1] / "data" / "refusals.toml").read_text("utf-8"))
+
+
+def refused_rows(name: str) -> pytest.MarkDecorator:
+    """Return the rows of the table of this name in tests/data/refusals.toml as cases: their fields are parameters of the test."""
+    cases = _tables()[name]["rows"]
+    return pytest.mark.parametrize(list(cases[0]), [list(case.values()) for case in cases])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -587,3 +589,10 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name for name in names if names.count(name) > 1} == TWICE
+
+
+def test_every_table_of_refusals_has_its_test(pytestconfig: pytest.Config) -> None:
+    tests = pytestconfig.rootpath / "tests"
+    written = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))
+    used = re.findall(r'^@refused_rows\("(\w+)"\)$', written, re.MULTILINE)
+    assert sorted(used) == sorted(tomllib.loads((tests / "data" / "refusals.toml").read_text("utf-8")))

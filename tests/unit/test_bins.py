@@ -14,7 +14,7 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic, rea
 from quietmean.statistics.features import Axis
 from quietmean.statistics.features.table import edges_of
 from quietmean.statistics.statistic import raw
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 BINNED = ("histogram(x{})", "quantiles(x{})", "cdf(x{})", "roc(x, y{})", "mann-whitney(x, y{})")
 
@@ -74,17 +74,6 @@ def test_a_bin_holds_what_its_label_says(closed: str, values: list[float]) -> No
         assert cell == (len(edges) - 1 if closed == "left" and value == edges[-1] else len(below))
 
 
-@pytest.mark.parametrize(
-    ("declared", "said"),
-    [
-        ({"scale": "log", "low": -5, "high": 0}, "no numbers above 0"),
-        ({"scale": "log-odds"}, "beyond 0 and 1"),
-        ({"whole": True, "low": 0.2, "high": 0.9}, "fewer than two whole numbers"),
-        ({"edges": (0, 10, 61)}, "beyond its bounds"),
-        ({"edges": (0, 10, 10)}, "rising"),
-        ({"scale": "cubic"}, "scale 'cubic' is unknown"),
-        ({"scale": "log", "whole": True}, "scale and whole"),
-    ],
-)
+@refused_rows("bins_that_nobody_can_make_are_refused")
 def test_bins_that_nobody_can_make_are_refused(declared: dict[str, object], said: str) -> None:
     refused(said, column, **declared)

@@ -10,7 +10,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.cli.study_options import ColumnOptions, attach, declared
 from quietmean.studies.agreement.study import StudyTerms
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 LINE = ["run", "--column", "age", "--bounds", "0", "100", "--column=sex", "--levels", "f", "m", "--column", "smoker", "--boolean"]
 
@@ -43,16 +43,7 @@ def test_other_commands_keep_their_arguments() -> None:
     assert attach([]) == []
 
 
-@pytest.mark.parametrize(
-    ("tokens", "words"),
-    [
-        (["run", "--levels", "f", "m", "--column", "sex"], "--levels A B follows no --column"),
-        (["run", "--boolean"], "--boolean follows no --column"),
-        (["run", "--column", "sex", "--levels", "f", "m", "--boolean"], "'sex' is declared twice"),
-        (["run", "--column", "sex", "--levels", "f", "m", "--bounds", "0", "1"], "0 columns have 1 bounds"),
-        (["run", "--column", "age"], "1 column has 0 bounds: .*or --levels A B or --boolean"),
-    ],
-)
+@refused_rows("columns_that_are_not_declared_once")
 def test_columns_that_are_not_declared_once(tokens: list[str], words: str) -> None:
     refused(words, read, tokens)
 
@@ -68,16 +59,7 @@ def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:
     assert StudyTerms.load(study).workload.dimension == 3 + 2 + 6
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--edges", "15", "wide"], "'wide': give rising numbers"),
-        (["--edges", "15", "50"], "beyond its bounds"),
-        (["--scale", "cubic"], "scale 'cubic' is unknown"),
-        (["--scale"], "--scale SCALE follows no --column or has no value"),
-        (["--whole", "--scale", "log"], "scale and whole"),
-    ],
-)
+@refused_rows("what_is_no_way_to_cut_a_column")
 def test_what_is_no_way_to_cut_a_column(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = str(tmp_path / "study.toml")
     with pytest.raises(SystemExit) as ended:

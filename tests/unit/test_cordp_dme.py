@@ -39,7 +39,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import certificate_of
 from support.effort import examples
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
 
@@ -303,19 +303,7 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     assert not lone.contributors().any()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sigma_own": -1.0}, "sigma_own is -1"),
-        ({"sigma_pair": "x"}, "'sigma_pair' is 'x'"),
-        ({"aggregator": 5}, "aggregator is 5: parties are numbered 0..4"),
-        ({"partners": 3}, "partners is 3 with 5 parties"),
-        ({"partners": 6}, "partners is 6 with 5 parties"),
-        ({"decoder": "best"}, "decoder 'best' is unknown"),
-        ({"decoder": "biased"}, "has no radius"),
-        ({"radius": 0.0}, "radius is 0"),
-    ],
-)
+@refused_rows("wrong_parameters_are_refused")
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:
     refused(message, lambda: CorDPDME.read({"sigma_own": 1.0, "sigma_pair": 1.0} | change).resolved(5))
 

@@ -29,7 +29,7 @@ from quietmean.studies.data import Location, database, formats, read_columns, te
 from quietmean.studies.data import text as bytes_of_texts
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.studies.data.table import Pieces, of_rows
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 AGE = Columns([Column(name="age", low=0, high=110)])
 COLUMNS = Columns(
@@ -466,18 +466,7 @@ def test_how_numbers_are_written(content: str, said: str, found: list[float], tm
     np.testing.assert_allclose(ages(written(content)(tmp_path) + said), found)
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("#decimal=coma", "#decimal=coma of t.csv is not known .did you mean 'comma'"),
-        ("#decimals=comma", "#decimals= is nothing that can be said of t.csv .did you mean 'decimal'"),
-        ("#comma", "#comma behind t.csv cannot be read: write #NAME=VALUE"),
-        ("#sheet=1", "#sheet= has no meaning for t.csv, which is a text: leave it out"),
-        ("#skip=one", "#skip=one of t.csv is not a number"),
-        ("#encoding=utf-9", "#encoding=utf-9 of t.csv is not known"),
-        ("#decimal=comma,thousands=comma", "the same mark is said of t.csv for decimals and for thousands"),
-    ],
-)
+@refused_rows("what_is_said_of_a_file_must_make_sense")
 def test_what_is_said_of_a_file_must_make_sense(said: str, words: str, tmp_path: Path) -> None:
     refused(words, read_columns, written("age;b\n1;2\n")(tmp_path) + said, AGE)
 

@@ -12,6 +12,7 @@ from quietmean.cli.main import main
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Location, Preview, read_columns
 from support.command_lines import fails
+from support.refusals import refused_rows
 
 COLUMNS = Columns(
     [
@@ -96,14 +97,7 @@ def test_another_format_file_stays(wards: Path, capsys: pytest.CaptureFixture[st
     assert (wards.parent / "wards.format.toml").read_text() == 'encoding = "latin-1"\n'
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("decimal = [1]", "decimal of wards.format.toml is not a text"),
-        ("decimal = ", "wards.format.toml cannot be read"),
-        ('decimals = "comma"', "decimals= is nothing that can be said of wards.csv"),
-    ],
-)
+@refused_rows("a_format_file_that_says_nothing")
 def test_a_format_file_that_says_nothing(content: str, words: str, wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wards.parent / "wards.format.toml").write_text(content)
     fails(["data", "wards.csv", "study.toml"], capsys, words)

@@ -16,7 +16,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 DOCUMENT: dict[str, Any] = {
     "protocol": "inca",
@@ -64,29 +64,7 @@ def test_defaults() -> None:
     assert execution.protocol.injections.name == "incremental"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"protocol": "nothing"}, "'nothing' is unknown: choose one of"),
-        ({"parties": 0}, "at least 1 party"),
-        ({"parties": "3"}, "'parties' is '3': it must be a whole number"),
-        ({"parties": True}, "it must be a whole number"),
-        ({"rounds": 3}, "neighbours has 2 rounds but inca has 3"),
-        ({"rounds": 0}, "at least 1 mixing round"),
-        ({"sigma_star": -1.0}, "sigma_star is -1"),
-        ({"neighbours": [[[1], [2], [0]], [[2], [0]]]}, "lists neighbours of 2 parties, not 3"),
-        ({"neighbours": [[[1], [2], [0]], [[2], [0], [2]]]}, "its own neighbour"),
-        ({"neighbours": "all"}, "'neighbours' is not as it should be"),
-        ({"online": [[True] * 3] * 2}, "online must have 3 rows"),
-        ({"online": [[True, True, False]] * 3}, r"parties \[2\] are offline in round 0"),
-        ({"lost": [[1, 0, 2]]}, "not in the schedule"),
-        ({"lost": [[3, 0, 1]]}, "not in the schedule"),
-        ({"lost": [[1, 9, 1]]}, "not in the schedule"),
-        ({"sensitivity": 0.0}, "sensitivity is 0"),
-        ({"weights": [1.0, 2.0]}, "weights must be 3 finite numbers of at least 0"),
-        ({"weights": [1.0, 2.0, -1.0]}, "weights must be 3 finite numbers of at least 0"),
-    ],
-)
+@refused_rows("wrong_files_are_refused")
 def test_wrong_files_are_refused(change: dict[str, Any], message: str) -> None:
     refused(message, Execution.from_json, DOCUMENT | change)
 

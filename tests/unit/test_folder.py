@@ -44,6 +44,7 @@ from quietmean.node.net import (
     Traffic,
     Transfer,
 )
+from support.refusals import refused_rows
 
 STUDY = "f" * 64
 PARTIES = 3
@@ -446,15 +447,7 @@ async def test_junk_costs_little_memory(tmp_path: Path) -> None:
     assert peak < 4 * 2**20, peak
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("zip::s3://a", "chain of places"),
-        ("s3://key:secret@host/a", "credentials in it"),
-        ("https://host/a", "give a path, or one of s3://"),
-        ("/nowhere/at/all", "does not exist"),
-    ],
-)
+@refused_rows("places_that_are_none")
 def test_places_that_are_none(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as raised:
         parse_folder(text)

@@ -28,7 +28,7 @@ from quietmean.statistics.kinds.means import Mean
 from quietmean.studies.outcome.outcome import conclude
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.examples import certificate_of
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 # (party, first round in which it is away for good)
 STORIES: dict[str, dict[int, int]] = {
@@ -205,14 +205,7 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
     assert member.end_round(published, [replace(told, sender=1)], frozenset()).send == (), "not from the collector"
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"aggregator": 8}, "parties are numbered 0..7"),
-        ({"partners": 0}, "at least 1 other"),
-        ({"sigma_delta": -1.0}, "standard deviation"),
-    ],
-)
+@refused_rows("impossible_parameters_are_refused")
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     refused(message, story, {}, **parameters)
 

@@ -23,7 +23,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.testing import example_execution
 from support.effort import examples
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 # -- Schedules, churn and mixing: golden values, static graphs, counts and refusals.
 SEED = Seed.public("golden")
@@ -97,32 +97,12 @@ def test_lists_and_back() -> None:
     assert schedule.recipients(1, 0) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("lists", "message"),
-    [
-        ([[[1], [1]]], "its own neighbour"),
-        ([[[1], [2]]], r"outside 0\.\.1"),
-        ([[[1, 1], [0]]], "same neighbour twice"),
-        ([[[1]]], "lists neighbours of 1 parties, not 2"),
-        ([[[1], [-2]]], r"outside 0\.\.1"),
-    ],
-)
+@refused_rows("impossible_lists_are_refused")
 def test_impossible_lists_are_refused(lists: list[list[list[int]]], message: str) -> None:
     refused(message, Schedule.from_lists, lists, 2)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parties", "rounds", "out_degree", "message"),
-    [
-        ("star", 4, 1, 1, "'star' is unknown: choose one of uniform, permutation"),
-        ("uniform", 1, 1, 1, "at least 2 parties"),
-        ("uniform", 4, 0, 1, "at least 1 mixing round"),
-        ("uniform", 4, 1, 4, r"choose 1\.\.3"),
-        ("uniform", 4, 1, 0, r"choose 1\.\.3"),
-        ("never-same", 4, 2, 2, "more than the 3 other parties"),
-        ("hypercube", 6, 1, 1, "power of two of parties, not 6"),
-    ],
-)
+@refused_rows("impossible_schedules_are_refused")
 def test_impossible_schedules_are_refused(kind: str, parties: int, rounds: int, out_degree: int, message: str) -> None:
     refused(message, make_schedule, kind, SEED, parties, rounds, out_degree)
 

@@ -30,7 +30,7 @@ from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.studies.party import Policy
 from quietmean.studies.party.payment import payer_for
 from support.command_lines import fails
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 # mu is read at 99 % of delta: the rest is for beta and tv.
@@ -553,17 +553,7 @@ def test_without_a_name_it_is_what_studies_are_charged_to(
     assert "account a: " in shown(capsys)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--account b", "'b' is not in ledger"),
-        ("--account a --lift why", "is not frozen"),
-        ("--account a --budget 2 1e-6 --unit party", "counts per record"),
-        ("--account a --budget -1 1e-6", "epsilon is -1"),
-        ("--account a --refund never", "--budget EPSILON DELTA"),
-        ("--lift why", "--account NAME with --lift"),
-    ],
-)
+@refused_rows("mistakes")
 def test_mistakes(line: str, words: str, ledger: Ledger, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.set_budget("a", 1.0, 1e-6, when=NOON)
     fails(f"ledger --ledger {path} {line}", capsys, words)

@@ -19,7 +19,7 @@ from quietmean.learning.models.model import ModelByRounds
 from quietmean.learning.models.newton import DesignRows, Newton
 from quietmean.statistics import Column, Columns
 from support.model_rounds import fitted, moved
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 Array = NDArray[np.float64]
 
@@ -323,27 +323,7 @@ def test_what_cannot_be_fitted_is_flagged(what: str, noise: float) -> None:
 # -- formulas --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("formula", "sentence"),
-    [
-        ("ill ~ __import__('os').system('id')", "does more than it may|calls what it must not|cannot be read"),
-        ("ill ~ age.__class__", "does more than it may"),
-        ("ill ~ [x for x in age]", "does more than it may|cannot be read"),
-        ("ill ~ lag(age)", "calls what it must not"),
-        ("ill ~ agee", "did you mean 'age'"),
-        ("ill ~ I(age ** 99)", "power"),
-        ("ill ~ (age + bmi)**12", "power"),
-        ("ill ~ (", "cannot be read"),
-        ("ill", "is not a formula"),
-        ("ill ~ age ~ bmi", "is not a formula"),
-        ("ill ~ log(arm)", "does not fit the columns"),
-        ("ill ~ log(age - 20)", "not a finite number"),
-        ("ill ~ age + I(2 * age)", "sum of the others"),
-        ("ill ~ ill + age", "on the right, too"),
-        ("visits ~ age", "declare it as boolean"),
-        ("nothing ~ age", "not declared"),
-    ],
-)
+@refused_rows("a_formula_that_cannot_be_is_refused_in_a_sentence")
 def test_a_formula_that_cannot_be_is_refused_in_a_sentence(formula: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         glm(formula)._design_for(2).scaling  # noqa: B018

@@ -25,7 +25,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.examples import certificate_of
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 GRAPHS = [("ring", 12, 1), ("ring", 7, 2), ("complete", 6, 1), ("hypercube", 16, 1), ("random-static", 11, 3), ("ring", 6, 3)]
 
@@ -204,15 +204,7 @@ def test_the_stated_error_of_one_partys_estimate() -> None:
         assert stated == pytest.approx(4.0 * counted / (2 * counted) ** 2)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"momentum": 2.5}, "momentum is 2.5"),
-        ({"schedule": "torus"}, "schedule 'torus' is unknown"),
-        ({"rounds": 0}, "at least 1 round"),
-        ({"sigma": -1.0}, "standard deviation"),
-    ],
-)
+@refused_rows("muffliato_impossible_parameters_are_refused")
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     refused(message, example_execution, "muffliato", 8, **{"rounds": 3, "sigma": 1.0} | parameters)
 

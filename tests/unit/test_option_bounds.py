@@ -12,7 +12,7 @@ from quietmean.core.schema import options_of
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target, configure, registry
 from quietmean.protocols.packed_sharing.ballots import LARGEST_BALLOTS, LEADERLESS, ballots_needed
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 # Names of public randomness, and a place on the line of numbers.
 SIGNED = {"graph_seed", "dither_seed", "rotation", "centre"}
@@ -32,16 +32,7 @@ def test_nothing_is_below_zero(name: str, key: str) -> None:
     refused("", lambda: calibrate(Target(6, 1.0, 1e-6, 1, 1.0, 1), configure(name, asked)))
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "most"),
-    [
-        ("inca", "rounds", 1000),
-        ("gossip", "rounds", 1000),
-        ("muffliato", "rounds", 10_000),
-        ("consensus", "iterations", 100_000),
-        ("secret-sharing", "iterations", 100_000),
-    ],
-)
+@refused_rows("rounds_have_an_end")
 def test_rounds_have_an_end(name: str, key: str, most: int) -> None:
     """A billion of them was planned for until memory was used up."""
     configure(name, {key: most})

@@ -24,7 +24,7 @@ from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, LARGE_PRIME,
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from support.packed_bars import BARS
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 EPSILON, DELTA = 1.0, 1e-6
 
@@ -118,21 +118,7 @@ def test_a_wrong_sum_is_corrected_where_that_costs_next_to_nothing(
     assert found == (corrected if cheap else without)
 
 
-@pytest.mark.parametrize(
-    ("changes", "parties", "problem"),
-    [
-        ({}, 13, "members is 12 of 13 parties"),
-        ({"colluding": 3}, 12, "colluding_members is 2 but 3 parties may collude"),
-        ({"minimum": 2}, 12, "nobody's noise is left, choose 3 or more"),
-        ({"minimum": 13}, 12, "there would never be a result"),
-        ({"gone": 5}, 12, "a decision needs 8 of 12 votes"),
-        ({"secrets": 10}, 12, "a result needs 12 sums"),
-        ({"lies": 1}, 12, "2 for each of 1 wrong sums"),
-        ({"ballots": 256}, 12, "ballots is 256: choose 1..255"),
-        ({"clip": VALID.clip + VALID.step / 2}, 12, "is not a whole number of steps"),
-        ({"largest_weight": 1e6}, 12, "there is room for"),
-    ],
-)
+@refused_rows("each_condition_is_refused_with_a_remedy")
 def test_each_condition_is_refused_with_a_remedy(changes: dict[str, Any], parties: int, problem: str) -> None:
     refused(problem, check_numbers, replace(VALID, **changes), parties)
 

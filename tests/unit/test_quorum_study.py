@@ -25,7 +25,7 @@ from quietmean.studies.party.session_contract import SessionContract, contract_f
 from support.kinds import STUDY, Kind
 from support.meeting import meet
 from support.pages import commands
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 START = "2027-03-01T09:00:00Z"
 COLUMN = {"name": "age", "low": 0, "high": 100}
@@ -66,19 +66,7 @@ def test_impossible_fields_are_refused_in_one_sentence(kind: Kind, fields: dict[
     refused(sentence, agreed, kind, **fields)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"minimum": 3}, r"minimum is 3: with 5 parties of whom 1 may collude choose 4\.\.5"),
-        ({"minimum": 6}, r"minimum is 6: .* choose 4\.\.5"),
-        ({"colluding": 3, "minimum": 4}, r"choose 5\.\.5"),
-        ({"protocol": "central-dp"}, "a party with a role of its own"),
-        ({"protocol": "cordp-dme", "options": {"aggregator": 0}}, "a party with a role of its own"),
-        ({"protocol": "secagg"}, "a party with a role of its own"),
-        ({"options": {"members": 4}}, "draws some of the parties|members"),
-        ({"options": {"minimum": 3}}, "option minimum is 3: with start_by choose 4 or more"),
-    ],
-)
+@refused_rows("what_could_have_two_results_is_refused")
 def test_what_could_have_two_results_is_refused(kind: Kind, fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         _ = contract(agreed(kind, **fields)).plans

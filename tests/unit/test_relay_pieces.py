@@ -33,7 +33,7 @@ from quietmean.node.tunnel import (
 from quietmean.node.tunnel.messages import decode_message, prove
 from quietmean.node.tunnel.websocket import LONGEST_FRAME, WebProxy, accept_of, proxy_for, xored
 from support.command_lines import fails
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 IDENTITY, OTHER = Identity.generate(), Identity.generate()
 SESSION = "ab" * 32
@@ -270,20 +270,7 @@ def test_a_close_frame_is_read_whole() -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--listen", ":8443"], "it would serve nobody: name sealed studies, rosters or files of keys with --admit"),
-        (["--listen", "8443"], "address '8443' is not host:port"),
-        (["--listen", "127.0.0.1:8443", "--pairs", "10", "--connections", "19"], "two connections for each or more"),
-        (["--listen", "127.0.0.1:8443", "--rate", "0"], "choose numbers above 0"),
-        (["--listen", "127.0.0.1:8443", "--certificate", "relay.pem"], "give both --certificate and --private-key, or neither"),
-        (["--listen", "127.0.0.1:8443", "--admit", "missing.sealed"], "missing.sealed cannot be read"),
-        (["--listen", "127.0.0.1:8443", "--admit", "wrong.keys"], "is not a public key"),
-        (["--listen", "192.0.2.1:8443", "--admit", "good.keys"], "cannot listen on 192.0.2.1:8443"),
-        (["--listen", "127.0.0.1:8443", "--admitt", "good.keys"], "--admit"),
-    ],
-)
+@refused_rows("mistakes_are_named")
 def test_mistakes_are_named(
     options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from quietmean.core.schema import AUTO, OPEN, Configured, filled, given_value, n
 from quietmean.planning.calibrate import refuse_levels
 from quietmean.protocols import Mechanism, Target, configure, get_protocol, registry
 from quietmean.protocols.mechanism import template_of
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 
 class Shape(StrEnum):
@@ -199,21 +199,7 @@ def test_flags_and_keys_are_names_unless_said_otherwise() -> None:
     assert parameters_of(Example) is known
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "message"),
-    [
-        (
-            "inca",
-            "roundss",
-            r"protocol inca has no option 'roundss' \(did you mean 'rounds'\?\): it has injection, largest_value, ",
-        ),
-        ("inca", "sigma_star", "protocol inca has no option 'sigma_star'"),
-        ("secagg-plus", "neighbours", "protocol secagg-plus has no option 'neighbours'.*: it has .*degree"),
-        ("secagg", "degree", "protocol secagg has no option 'degree'"),
-        ("local-dp", "rounds", "protocol local-dp has no option 'rounds': it has noise"),
-        ("central-dp", "curater", r"\(did you mean 'curator'\?\)"),
-    ],
-)
+@refused_rows("unknown_options_are_refused_with_the_nearest_name")
 def test_unknown_options_are_refused_with_the_nearest_name(name: str, option: str, message: str) -> None:
     refused(message, configure, name, {option: 3})
 

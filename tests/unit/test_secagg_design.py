@@ -22,7 +22,7 @@ from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhoo
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.simulation import simulate
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 
 def planned(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> Plan:
@@ -129,21 +129,7 @@ def test_domains() -> None:
     assert (ball.centre, ball.clip) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("options", "target", "message"),
-    [
-        ({"noise": "none"}, {}, "noise none protects nothing"),
-        ({"threshold": 6}, {}, "choose more than half"),
-        ({"threshold": 13}, {}, "only 12 of 12 parties stay"),
-        ({"minimum": 8}, {"colluding": 8}, "nobody's noise is left"),
-        ({"domain": "sphere"}, {}, "domain 'sphere' is unknown"),
-        ({"bits": 4}, {"parties": 40}, "bits are too few"),
-        ({"bits": 40}, {}, "choose 2..32"),
-        ({"aggregator": 12}, {}, "aggregator is 12"),
-        ({"clip": -1.0}, {}, r"clip \(--clip-norm\) is -1"),
-        ({"threshold": 9}, {"dropouts": 0.4}, "plan for fewer dropouts"),
-    ],
-)
+@refused_rows("designs_that_cannot_be")
 def test_designs_that_cannot_be(options: dict[str, Any], target: dict[str, Any], message: str) -> None:
     refused(message, planned, options=options, **target)
 

@@ -17,7 +17,7 @@ from quietmean.privacy import Charge, compose
 from quietmean.sessions import MemoryEngine, SessionTerms
 from quietmean.sessions.round_mean import clipped_rows, clipped_vector, norms
 from support.effort import examples
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 PARTIES = 6
 
@@ -132,21 +132,7 @@ def test_a_store_of_other_terms_is_refused(tmp_path: Path) -> None:
     refused("is not an account of a session", session, store=tmp_path / "other.json")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"rounds": 0}, "a session of 0 rounds"),
-        ({"epsilon": -1.0}, "epsilon is -1"),
-        ({"clip": 0.0}, "clip is 0"),
-        ({"clip": float("nan")}, "clip is nan"),
-        ({"unit": "rows"}, "unit is 'rows'"),
-        ({"unit": "person"}, "the unit cannot be person: choose party, or record with one vector for each person"),
-        ({"roundz": 3}, "did you mean 'rounds'"),
-        ({"weights": [1, 2]}, "weights must be 6"),
-        ({"weights": [1] * 6, "unit": "record"}, "weights are for whole parties"),
-        ({"protocol": "secag"}, "secag"),
-    ],
-)
+@refused_rows("terms_that_cannot_be_are_refused_in_one_sentence")
 def test_terms_that_cannot_be_are_refused_in_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
     refused(sentence, session, **wrong)
 

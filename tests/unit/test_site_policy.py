@@ -28,7 +28,7 @@ from quietmean.studies.party.session_contract import SessionContract
 from support.command_lines import fails
 from support.kinds import SESSION, STUDY, Kind
 from support.pages import blocks
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 from support.site_policy import write_policy
 
 WITH_RECORDS = STUDY.with_fields(epsilon=1.0, records=4000)
@@ -81,24 +81,7 @@ def agreed(
     return Consent(policy or Policy(), answer or ConsentInAdvance(), Person(says), lambda sentence: None, **more).to(asked)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[policy]\nlargest_epsilom = 1.0\n", "policy.largest_epsilom is unknown (did you mean 'largest_epsilon'?)"),
-        ("[polcy]\nlargest_epsilon = 1.0\n", "polcy is unknown (did you mean 'policy'?)"),
-        ("unattended = true\n", 'unattended is unknown here: it belongs under "policy"'),
-        ("[policy]\nepsilon = 1.0\n", 'policy.epsilon is unknown here: it belongs under "budget"'),
-        ("[budget]\nepsilom = 1.0\n", "budget.epsilom is unknown (did you mean 'epsilon'?)"),
-        ("[audit]\nlogs = 'a'\n", "audit.logs is unknown (did you mean 'log'?)"),
-        ("[[column]]\nname = 'age'\nlo = 3\n", "column.0.lo is unknown (did you mean 'low'?)"),
-        ("[policy]\nlargest_epsilon = 0\n", "policy.largest_epsilon"),
-        ("[policy]\nlargest_delta = 1.5\n", "policy.largest_delta"),
-        ("[policy]\nunits = ['household']\n", "policy.units"),
-        ("[policy]\nprotocols = ['inka']\n", "protocol 'inka' is unknown (did you mean 'inca'?)"),
-        ("[policy]\nstatistics = ['meen']\n", "meen"),
-        ("[policy\n", "cannot be read"),
-    ],
-)
+@refused_rows("a_file_with_a_mistake_is_no_policy")
 def test_a_file_with_a_mistake_is_no_policy(text: str, said: str) -> None:
     """Not one with fewer rules than its owner believes."""
     path = write_policy()

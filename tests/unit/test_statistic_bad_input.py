@@ -11,6 +11,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.statistics import Estimates, read_text
 from quietmean.studies import StudyTerms
+from support.refusals import refused_rows
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100, "missing": "indicator"},
@@ -26,29 +27,7 @@ def study(*texts: str) -> StudyTerms:
     return StudyTerms.parse({"column": COLUMNS, "statistic": [read_text(text) for text in texts]})
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("proportion(sex, level=x)", "'x'"),
-        ("mean(aeg)", "'aeg' is not declared .did you mean 'age'"),
-        ("meen(age)", "did you mean 'mean'"),
-        ("group-means(age, by=bmi)", "'bmi' has bounds and no levels: choose one declared with levels or boolean"),
-        ("mean(sex)", "'sex' has levels and no bounds: choose a column of numbers, or proportion"),
-        ("histogram(age, bins=2000)", "choose 1 to 1024 bins"),
-        ("histogram(age, edges=50 20)", "not two or more rising numbers: sort them"),
-        ("histogram(age, edges=20 500)", "beyond its bounds 0 to 100: stay between them"),
-        ("quantiles(age, 1.5)", "probabilities must be different numbers between 0 and 1"),
-        ("linear-regression(bmi age)", "is not of the form outcome ~ column . column. Write for example bmi ~ age . sex"),
-        ("linear-regression(bmi ~ aeg)", "'aeg' is not declared .did you mean 'age'"),
-        ("linear-regression(bmi ~ age + age)", "names a column twice: name each once"),
-        ("survival(days, age)", "declare it as boolean"),
-        ("survival(days, died, horizon=2000)", "declare bounds that hold both"),
-        ("correlation(age)", "needs 2 or more different columns: name each once"),
-        ("crosstab(sex, age, bins=3)", "bins"),
-        ("mean(age, sahre=2)", "did you mean 'share'"),
-        ("mean(age, share=0)", "a share is a finite number > 0"),
-    ],
-)
+@refused_rows("a_wrong_question_gets_one_sentence")
 def test_a_wrong_question_gets_one_sentence(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as told:
         study(text)

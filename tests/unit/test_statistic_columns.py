@@ -13,7 +13,7 @@ from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
 from quietmean.studies import StudyTerms
 from quietmean.studies.data import read_columns
-from support.refusals import refused
+from support.refusals import refused, refused_rows
 
 TABLE = """crp,admission,discharge,bmi,ward
 2.5,2020-01-03,2020-01-10,31,a
@@ -113,29 +113,7 @@ def test_the_command_line_says_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
-        ({"from": "log(crpp)"}, "'crpp', which is not declared .did you mean 'crp'"),
-        ({"from": "logg(crp)"}, "no function 'logg' .did you mean 'log'"),
-        ({"from": "log(crp"}, "cannot be read: write for example"),
-        ({"from": "__import__(crp)"}, "no function '__import__'"),
-        ({"from": "crp.real"}, "not known: write for example"),
-        ({"from": "3"}, "has no column in it"),
-        ({"from": "crp^bmi"}, "a power that is not a number"),
-        ({"from": "1 < crp < 3"}, "use one of < <= > >=, once"),
-        ({"from": "1 / (crp - 1)"}, "has no bounds.* declare them with --bounds"),
-        ({"from": "ward + 1"}, "'ward', which has levels"),
-        ({"from": "crp + 1", "levels": ["a", "b"]}, "is a transform and has no levels"),
-        ({"from": "crp + 1", "boolean": True}, "compares nothing"),
-        ({"from": "admission - other"}, "dates since different days"),
-        ({"since": "2020-01-01", "boolean": True}, "of dates needs bounds"),
-        ({"low": "2020-13-01", "high": "2020-12-31"}, "has the day '2020-13-01': write days as YEAR-MONTH-DAY"),
-        ({"low": 0, "high": 1, "guess": [3, 1]}, "the guess for column 'new' must be its mean"),
-        ({"levels": ["a", "b"], "guess": [0.5]}, "must have a part for each of its levels"),
-        ({"form": "log(crp)"}, "form is unknown .did you mean 'from'"),
-    ],
-)
+@refused_rows("what_is_wrong_gets_one_sentence")
 def test_what_is_wrong_gets_one_sentence(column: dict[str, Any], words: str) -> None:
     more = [{"name": "other", "low": "2019-01-01", "high": "2020-01-01"}]
     refused(words, StudyTerms.parse, {"column": [*COLUMNS, *more, {"name": "new", **column}]})

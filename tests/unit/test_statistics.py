@@ -35,7 +35,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import read_columns
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.testing import check_feature, check_statistic
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 
 COLUMNS = Columns(
     [Column(name="age", low=0, high=100, missing="centre"), Column(name="weight", low=40, high=140, missing="centre")]
@@ -218,20 +218,7 @@ def test_texts_of_the_command_line(text: str, raw: dict[str, object]) -> None:
     assert parse_statistic(statistic.describe()) == statistic
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("age", "is not of the form"),
-        ("mean", "is not of the form"),
-        ("maen(age)", r"'maen' is unknown \(did you mean 'mean'\?\): choose one of"),
-        ("mean(age, weight)", "too many values without a name: mean takes column"),
-        ("mean(age, column=age)", "gives column twice"),
-        ("mean(age, shar=2)", r"no field 'shar' \(did you mean 'share'\?\): it has"),
-        ("mean(age, share=much)", "'share' is 'much': it must be a number"),
-        ("mean(age, share=0)", "share is 0: a share is a finite number > 0"),
-        ("mean()", "'column' is missing"),
-    ],
-)
+@refused_rows("misspelt_texts")
 def test_misspelt_texts(text: str, words: str) -> None:
     refused(words, lambda: parse_statistic(read_text(text)))
 
@@ -251,14 +238,7 @@ def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:
     assert asked.target(5).sensitivity == pytest.approx(2**0.5)
 
 
-@pytest.mark.parametrize(
-    ("tables", "words"),
-    [
-        ([{"column": "age"}], "has no kind"),
-        ([{"kind": "mean", "column": "size"}], "'size' is not declared"),
-        ([{"kind": "mean", "column": "age"}] * 2, r"mean\(age\) is asked for twice"),
-    ],
-)
+@refused_rows("a_study_with_impossible_statistics")
 def test_a_study_with_impossible_statistics(tables: list[dict[str, str]], words: str) -> None:
     refused(words, study, statistic=tables)
 

@@ -36,7 +36,7 @@ from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.payment import StudyCost, payer_for
-from support.refusals import raised, refused
+from support.refusals import raised, refused, refused_rows
 from support.site_policy import write_policy
 
 TABLES: dict[str, Any] = {
@@ -131,25 +131,7 @@ def test_less_noise_than_planned_is_seen_in_the_figure() -> None:
     assert most > 0.3
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"nats": 0.0}, "nats is 0: choose a finite number > 0"),
-        ({"nats": -1.0}, "nats is -1: choose"),
-        ({"nats": math.nan}, "nats is nan: choose"),
-        ({"nats": math.inf}, "nats is inf: choose"),
-        ({"epsilon": 1.0}, "nats 0.4 stands beside epsilon 1: a target is in one of them, leave one out"),
-        ({"unit": "record"}, "the unit is record: choose unit party"),
-        ({"nats": 0.1}, "the exact mean of 3 honest parties tells 0.2027 nats of each by itself: choose more"),
-        ({"colluding": 4}, "tells 4 colluding parties all of the value that is left: plan for more parties or fewer colluding"),
-        ({"options": {"iterations": 9}}, "iterations is 9, and then the parties do not have the mean yet: choose"),
-        ({"options": {"iterations": 9, "bits": 3}}, "iterations is 9, and then the parties do not have the mean yet: choose"),
-        ({"protocol": "inca"}, "protocol inca keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
-        ({"protocol": "auto"}, f"{AUTOMATIC} keeps a target in epsilon, none in nats: name adqsp, or give epsilon"),
-        ({"dropouts": 0.2}, "consensus is exact only among parties that stay"),
-        ({"options": {"bits": 2, "delta_min": 0.1, "iterations": 9}}, "leaves an error in a mean that is to be exact"),
-    ],
-)
+@refused_rows("what_cannot_be_had_is_one_sentence")
 def test_what_cannot_be_had_is_one_sentence(changed: dict[str, Any], said: str) -> None:
     refusal = refused("", lambda: StudyTerms.parse({**TABLES, **changed}).plan(5))
     assert said in refusal

@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from support.programs import ROOT, module_of
-from support.refusals import raised
+from support.refusals import raised, refused_rows
 
 LOG = "# Changelog\n\n## 0.3.0 ({})\n\n- New.\n\n## 0.2.0 (2026-01-01)\n"
 FILES = {"CITATION.cff": "version: 0.3.0\n", "r/DESCRIPTION": "Version: 0.3.0\n", "CHANGELOG.md": LOG.format("2026-12-01")}
@@ -83,15 +83,7 @@ def test_the_version_is_the_tag_of_the_commit_and_counts_commits_after_it(git: C
     assert version(tmp_path / "copied") == "0.0"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("CHANGELOG.md", LOG.format("unreleased"), "write the day"),
-        ("CHANGELOG.md", "# Changelog\n", "has no heading"),
-        ("CITATION.cff", "version: 0.2.0\n", "CITATION.cff do not say 0.3.0"),
-        ("r/DESCRIPTION", "Version: 0.3.1\n", "r/DESCRIPTION do not say 0.3.0"),
-    ],
-)
+@refused_rows("a_release_is_refused_until_all_say_its_number")
 def test_a_release_is_refused_until_all_say_its_number(
     git: Callable[..., str], tool: ModuleType, tmp_path: Path, name: str, content: str, words: str
 ) -> None:
