@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from golden.interfaces import BitStream, Seed, example_execution, registry
 from golden.rounds import Network, run_rounds
+from support.as_declared import as_declared
 
 EDGES = [[0, 1], [0, 2], [1, 2], [1, 3], [2, 4], [3, 4]]
 TRIANGLE = [[0, 1], [0, 2], [1, 2]]
@@ -207,7 +208,12 @@ GOSSIP = [
         weighted=True,
     ),
 ]
-CASES = [*INCA, *CONSENSUS, *SECURE, *SINGLE, *GOSSIP, *PACKED_SHARING]
+LISTED = [*INCA, *CONSENSUS, *SECURE, *SINGLE, *GOSSIP, *PACKED_SHARING]
+# A protocol that is not listed has one case all the same: weights, a party that leaves, lost messages.
+CASES = LISTED + [
+    Case(name, "as declared", 6, as_declared(name, 6), (0.2, 0.0), lose=5, weighted=True)
+    for name in sorted(registry().keys() - {case.protocol for case in LISTED})
+]
 
 
 def described(case: Case) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Writes the golden files anew: ``python -m golden.make [machines] [certificates] [plans]`` from the tests folder.
+"""Writes the golden files anew: ``python -m golden.make [machines] [certificates] [plans]`` from the tests folder;
+``python -m golden.make NAME`` writes the messages of one protocol.
 
 One may do that after a change that is *meant* to alter bytes, numbers or formats, which the change's own text then says and the
 change log names: parties of the two versions cannot compute together, or receipts of before are judged otherwise. One may also
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from golden.machines import FOLDER, expectations
 from golden.plans import PLANS, planned
 
 
-def make_machines() -> None:
-    for protocol in sorted({case.protocol for case in CASES}):
+def make_machines(protocols: Iterable[str] = ()) -> None:
+    """Of these protocols, or of all."""
+    for protocol in protocols or sorted({case.protocol for case in CASES}):
         documents = [described(case) for case in CASES if case.protocol == protocol]
         _write(FOLDER / "machines" / f"{protocol}.json", [document | expectations(document) for document in documents])
 
@@ -56,4 +59,4 @@ MAKERS = {"machines": make_machines, "certificates": make_certificates, "plans":
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:] or MAKERS:
-        MAKERS[wanted]()
+        MAKERS[wanted]() if wanted in MAKERS else make_machines([wanted])

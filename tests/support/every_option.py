@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from quietmean.core.schema import options_of
-from quietmean.protocols import registry
+from quietmean.protocols import get_protocol, registry
+from support.as_declared import OfEvery, as_declared
 
 SCHEDULES = ("uniform", "permutation", "circulant", "never-same", "ring", "complete", "hypercube", "random-static")
 GRAPHS = ("harary", "ring", "complete", "path", "star", "geometric", "geometric-cube")
@@ -41,7 +42,7 @@ FIXED_POINT: dict[str, list[dict[str, Any]]] = {
     "largest_value": [{"value_bits": 32, "largest_value": 5.0}],
 }
 # By protocol and option; with others that it needs.
-VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
+KNOWN: dict[str, dict[str, list[dict[str, Any]]]] = {
     "central-dp": {"noise": FLOAT, "curator": [{"curator": 2}]},
     "consensus": {
         "noise": FLOAT,
@@ -118,6 +119,15 @@ VALUES: dict[str, dict[str, list[dict[str, Any]]]] = {
 }
 
 
+def _declared(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Of a protocol that is not listed each option as a plan for four parties chooses it."""
+    chosen = as_declared(name, 4)
+    return {key: [{key: chosen[key]}] for key in options_of(get_protocol(name)) if key in chosen}
+
+
+VALUES = OfEvery(KNOWN, _declared)
+
+
 def every_option() -> Iterator[tuple[str, dict[str, Any]]]:
     """(protocol, options), each protocol with defaults first."""
     for name in sorted(registry()):
@@ -129,4 +139,4 @@ def every_option() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def options_without_values() -> set[tuple[str, str]]:
     """(protocol, option) of which nothing is tried: a test wants none."""
-    return {(name, key) for name, kind in registry().items() for key in options_of(kind) if key not in VALUES.get(name, {})}
+    return {(name, key) for name, kind in registry().items() for key in options_of(kind) if key not in VALUES[name]}

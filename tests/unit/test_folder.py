@@ -487,3 +487,23 @@ def test_a_share_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         DiskPlace(tmp_path / "share", "s" * 64).put("1", "file", b"told")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_distribution_brings_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shelf.py").write_text(
+        "from pathlib import Path\nfrom urllib.parse import urlsplit\nfrom quietmean.node.folder import DiskPlace\n"
+        "def shelf(url, session):\n    return DiskPlace(Path(urlsplit(url).path), session)\n"
+    )
+    metadata = tmp_path / "shelf-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[quietmean.folders]\nshelf = shelf:shelf\nlost = nowhere:shelf\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    parse_folder(f"shelf://{tmp_path}")(STUDY).put("q00000001", "0-1-" + "0" * 32, b"file")
+    assert (tmp_path / STUDY[:32] / "q00000001" / ("0-1-" + "0" * 32)).read_bytes() == b"file"
+    with pytest.raises(InputError, match=r"folder 'lost' \(nowhere:shelf\) cannot be loaded"):
+        parse_folder("lost://here")
+    with pytest.raises(InputError, match=r"or one of s3://, sftp://, webdavs://, lost://, shelf://$"):
+        parse_folder("other://here")
+    with pytest.raises(InputError, match="credentials in it"):
+        parse_folder("shelf://name:secret@here/")

@@ -15,6 +15,7 @@ from quietmean.core.schema import AUTO, OPEN, Configured, filled, given_value, n
 from quietmean.planning.calibrate import refuse_levels
 from quietmean.protocols import Mechanism, Target, configure, get_protocol, registry
 from quietmean.protocols.mechanism import template_of
+from support.as_declared import OfEvery, as_declared
 from support.refusals import refused, refused_rows
 
 
@@ -36,41 +37,44 @@ class Example(Configured):
 
 
 # Of every registered protocol, what an execution file of eight parties has.
-RAW: dict[str, dict[str, Any]] = {
-    "inca": {"rounds": 2, "sigma_star": 0.5, "sigma_delta": 2.0, "out_degree": 2},
-    "gossip": {"rounds": 3, "value_bits": 32, "grid": 2.0**-12, "largest_value": 7.0},
-    "local-dp": {"sigma": 1.5},
-    "central-dp": {"sigma": 1.5, "curator": 3},
-    "cordp-dme": {"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0, "partners": 4, "aggregator": 2},
-    "gopa": {"sigma_star": 1.0, "sigma_delta": 2.0, "partners": 3, "aggregator": 7},
-    "muffliato": {"sigma": 1.0, "rounds": 4, "momentum": "chebyshev"},
-    "priv-unit-g": {"epsilon": 2.0},
-    "consensus": {
-        "graph": "ring",
-        "sigma_z": 3.0,
-        "theta": 0.2,
-        "c": "auto",
-        "bits": 4,
-        "local_noise": "laplace",
-        "sigma_local": 1,
+RAW = OfEvery(
+    {
+        "inca": {"rounds": 2, "sigma_star": 0.5, "sigma_delta": 2.0, "out_degree": 2},
+        "gossip": {"rounds": 3, "value_bits": 32, "grid": 2.0**-12, "largest_value": 7.0},
+        "local-dp": {"sigma": 1.5},
+        "central-dp": {"sigma": 1.5, "curator": 3},
+        "cordp-dme": {"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0, "partners": 4, "aggregator": 2},
+        "gopa": {"sigma_star": 1.0, "sigma_delta": 2.0, "partners": 3, "aggregator": 7},
+        "muffliato": {"sigma": 1.0, "rounds": 4, "momentum": "chebyshev"},
+        "priv-unit-g": {"epsilon": 2.0},
+        "consensus": {
+            "graph": "ring",
+            "sigma_z": 3.0,
+            "theta": 0.2,
+            "c": "auto",
+            "bits": 4,
+            "local_noise": "laplace",
+            "sigma_local": 1,
+        },
+        "secret-sharing": {"graph": "ring", "bound": 10.0, "fraction_bits": 8},
+        "secagg": {"threshold": 5, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "dimension": 3},
+        "secagg-plus": {"threshold": 3, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "degree": 4},
+        "packed-sharing": {
+            "members": 8,
+            "colluding": 1,
+            "colluding_members": 1,
+            "secrets": 2,
+            "minimum": 5,
+            "gone": 1,
+            "ballots": 3,
+            "step": 0.03125,
+            "sigma": 0.25,
+            "clip": 2.0,
+            "dimension": 3,
+        },
     },
-    "secret-sharing": {"graph": "ring", "bound": 10.0, "fraction_bits": 8},
-    "secagg": {"threshold": 5, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "dimension": 3},
-    "secagg-plus": {"threshold": 3, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "degree": 4},
-    "packed-sharing": {
-        "members": 8,
-        "colluding": 1,
-        "colluding_members": 1,
-        "secrets": 2,
-        "minimum": 5,
-        "gone": 1,
-        "ballots": 3,
-        "step": 0.03125,
-        "sigma": 0.25,
-        "clip": 2.0,
-        "dimension": 3,
-    },
-}
+    lambda name: as_declared(name, PARTIES),
+)
 PARTIES = 8
 
 

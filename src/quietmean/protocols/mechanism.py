@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -120,8 +120,12 @@ class Mechanism(Configured, ABC):
         return {}
 
     def with_noise(self, star: float, delta: float) -> Self:
-        """The parameters with other noise: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
-        return self
+        """The parameters with other noise: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none).
+
+        By default they are the fields ``sigma_star`` and ``sigma_delta``, where there are such.
+        """
+        levels = {"sigma_star": star, "sigma_delta": delta}
+        return replace(self, **{name: level for name, level in levels.items() if name in parameters_of(type(self))})
 
     def calibrate(
         self, target: Target, *, calibration: str = "exact", executions: int | None = None, no_privacy: bool = False

@@ -38,7 +38,9 @@ class GroupMasks(Mechanism):
 
     name = "group-masks"
     TRAITS = Traits(
-        summary="values are published under noise that cancels within small public groups", check_parties=check_parties
+        summary="values are published under noise that cancels within small public groups",
+        shares_noise=True,
+        check_parties=check_parties,
     )
     rounds = 1
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from quietmean.core.errors import InputError
-from quietmean.core.extensions import import_extra
+from quietmean.core.extensions import import_extra, loaded
 from quietmean.core.portability import open_strange, put_inside
 from quietmean.randomness import fresh_bytes
 
@@ -156,7 +157,11 @@ _DIGITS: Final = 32
 
 
 class FolderStorage(Protocol):
-    """Files in rounds. All raise OSError where the place cannot be reached."""
+    """Files in rounds, of one session. All raise OSError where the place cannot be reached.
+
+    What keeps the place is not trusted: it may hide files, cut them short or show old ones. Another distribution brings one as
+    an entry point of the group ``quietmean.folders``, named by the scheme of its URLs: a function of URL and session.
+    """
 
     def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
         """Name, size in bytes and time of change of the files of a round whose names are a prefix and 32 more signs."""
@@ -225,11 +230,14 @@ def parse_folder(text: str) -> Callable[[str], FolderStorage]:
             raise InputError(
                 "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
             )
-        if parts.scheme not in NEEDS:
-            schemes = ", ".join(f"{scheme}://" for scheme in NEEDS)
-            raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {schemes}")
-        RemotePlace(text, "")
-        return partial(RemotePlace, text)
+        if parts.scheme in NEEDS:
+            RemotePlace(text, "")
+            return partial(RemotePlace, text)
+        others = {entry.name: entry for entry in entry_points(group="quietmean.folders")}
+        if parts.scheme in others:
+            return partial(loaded(others[parts.scheme], "folder"), text)
+        schemes = ", ".join(f"{scheme}://" for scheme in (*NEEDS, *sorted(others)))
+        raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {schemes}")
     folder = Path(text)
     if not folder.is_dir():
         raise InputError(f"folder {text!r} does not exist: make it, or mount it, or give the path of one")

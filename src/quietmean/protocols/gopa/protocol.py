@@ -144,9 +144,6 @@ class GOPA(GopaParameters, Mechanism):
         partners = filled(self, partners=default_peers(target.parties, target.colluding)).partners
         return {"partners": partners, "least_partners": least_present(target, min(partners, target.parties - 1))}
 
-    def with_noise(self, star: float, delta: float) -> Self:
-        return replace(self, sigma_star=star, sigma_delta=delta)
-
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = draw_pairs(parties, self.partners, seed)
         if self.aggregator is None:

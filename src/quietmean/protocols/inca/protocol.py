@@ -251,9 +251,6 @@ class IncA(PushSumParameters, Mechanism):
     def resolved(self, parties: int) -> Self:
         return super(IncA, filled(self, injection="incremental")).resolved(parties)
 
-    def with_noise(self, star: float, delta: float) -> Self:
-        return replace(self, sigma_star=star, sigma_delta=delta)
-
     @cached_property
     def traits(self) -> Traits:
         # Without noise that is cancelled there is only that of each party's own, which is calibrated for itself. What rounding
