@@ -256,7 +256,7 @@ import os, random, signal, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from quietmean.core.errors import InputError
-from quietmean.ledger import Ledger
+from quietmean.ledger import Ledger, SpendingRequest
 from quietmean.privacy import Charge, mu_of_budget
 
 # What is imported at the first charge is imported once, before the forks.
@@ -270,7 +270,7 @@ def work(name):
         for number in range(10**6):
             study = f"{name}.{number}"
             try:
-                ledger.reserve("wards", study, Charge(mu), name=study, when=when)
+                ledger.reserve("wards", SpendingRequest(study, study, Charge(mu)), when=when)
             except InputError as error:
                 os.write(1, f"refused {error}\\n".encode())
                 return
