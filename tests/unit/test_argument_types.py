@@ -128,8 +128,7 @@ def test_calls_with_a_value_of_any_type_at_random(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_the_sentence_names_the_argument_that_was_given(call: Callable[[], object], sentence: str) -> None:
-    told = raised(QuietmeanError, "", call)
-    assert told.startswith(sentence)
+    assert raised(QuietmeanError, "", call).startswith(sentence)
 
 
 def test_the_value_is_not_told_and_a_defect_stays_one() -> None:

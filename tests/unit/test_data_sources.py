@@ -271,8 +271,7 @@ SECRET = "Sentinel%2FPassword"  # noqa: S105
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_with_a_password_is_refused(address: Callable[[str], str]) -> None:
     for make in (Location.of, account_name):
-        caught = refused(r"^the address of the database has a password", make, address(SECRET))
-        assert "Sentinel" not in caught
+        assert "Sentinel" not in refused(r"^the address of the database has a password", make, address(SECRET))
 
 
 OTHERS: list[Callable[[str], str]] = [
@@ -294,8 +293,7 @@ OTHERS: list[Callable[[str], str]] = [
 def test_no_address_of_anything_else_is_shown(address: Callable[[str], str]) -> None:
     """Nor of what has a password without an address."""
     for make in (Location.of, account_name, lambda source: read_columns(source, AGE)):
-        caught = refused(r"^the data are no file but an address", make, address(SECRET))
-        assert "Sentinel" not in caught
+        assert "Sentinel" not in refused(r"^the data are no file but an address", make, address(SECRET))
 
 
 def test_a_file_may_be_called_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,8 +332,7 @@ def test_no_command_shows_a_password(
 def test_a_server_that_is_not_there() -> None:
     pytest.importorskip("adbc_driver_postgresql")
     for address in ("postgresql://ada@127.0.0.1:1/wards", "service=no_such_service", "postgresql:///wards?host=/nowhere"):
-        caught = refused(r"^the database \w+ cannot be reached", read_columns, address, AGE)
-        assert "ada" not in caught
+        assert "ada" not in refused(r"^the database \w+ cannot be reached", read_columns, address, AGE)
 
 
 def test_what_is_said_of_a_database() -> None:

@@ -154,8 +154,7 @@ def test_reading_takes_whole_numbers_for_numbers_and_ignores_what_is_not_its_own
     ],
 )
 def test_wrong_fields_are_told_their_name_their_value_and_a_remedy(raw: dict[str, Any], message: str) -> None:
-    refusal = refused("", Example.read, {"rounds": 1, **raw})
-    assert refusal == message
+    assert refused("", Example.read, {"rounds": 1, **raw}) == message
 
 
 def test_values_made_in_python_and_changed_ones_are_checked_too() -> None:

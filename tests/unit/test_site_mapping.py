@@ -117,8 +117,7 @@ def test_codes_that_are_one_number_count_by_spelling_only(tmp_path: Path) -> Non
 )
 def test_a_mapping_that_says_nothing_is_one_sentence(content: str, words: str, wards: Path) -> None:
     (wards.parent / "wards.format.toml").write_text(content)
-    caught = refused("", Preview.of, wards, COLUMNS)
-    assert words in caught
+    assert words in refused("", Preview.of, wards, COLUMNS)
 
 
 def test_every_cell_is_recoded_by_itself(tmp_path: Path) -> None:

@@ -123,8 +123,7 @@ def test_a_sum_of_records_off_the_grid_is_refused() -> None:
     plan = planned("local-dp", PrivacyUnit.RECORD)
     on, off = np.array([3 * plan.value_step, 0.0]), np.array([0.1, 0.2])
     plan.require_rounded(on)
-    refusal = refused("round each record to it", plan.require_rounded, off)
-    assert "0.1" not in refusal
+    assert "0.1" not in refused("round each record to it", plan.require_rounded, off)
     planned("local-dp").require_rounded(off)
 
 
