@@ -30,11 +30,10 @@ from quietmean.planning import Plan
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.accounting import predicted_error
-from quietmean.protocols.committee.checks import check_numbers
 from quietmean.protocols.committee.contribution import excerpt, make_contribution, open_excerpt, read_header
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import encode, predicted_error
 from quietmean.protocols.committee.keys import raw_key
+from quietmean.protocols.committee.lists import check_numbers
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed

@@ -19,9 +19,8 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.protocols import Target
-from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.protocols.packed_sharing import PackedSharing, opened_sum
 from quietmean.protocols.packed_sharing.design import BANDWIDTH, LATENCY, DrawnCommittee, committee_for, cost
-from quietmean.protocols.packed_sharing.protocol import opened_sum
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate

@@ -42,8 +42,8 @@ from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, read_header, read_whole
 from quietmean.protocols.committee.lists import read_list, read_segment, record, segment_front
-from quietmean.protocols.committee.messages import read_statement
 from quietmean.protocols.committee.result import ResultError, read_result
+from quietmean.protocols.committee.voting import read_statement
 from quietmean.protocols.publishing import ContentError
 from quietmean.studies.agreement.any_study import is_study
 from quietmean.studies.agreement.contribution import DropReceipt
@@ -196,7 +196,7 @@ DECODERS = {
     "check list": Decoder(
         "protocols/committee/lists.py", plain(lambda raw: read_list(WORLD.session, raw)), (ContentError,), LISTS
     ),
-    "statement": Decoder("protocols/committee/messages.py", plain(read_statement), (ContentError,), STATEMENTS),
+    "statement": Decoder("protocols/committee/voting.py", plain(read_statement), (ContentError,), STATEMENTS),
     "sums": Decoder("protocols/committee/result.py", plain(lambda raw: read_result(WORLD.session, raw)), (ResultError,), RESULTS),
     # Of what is not known it says nothing, and raises nothing.
     "kind": Decoder("core/file_kinds.py", plain(kind_of_content), (), (STUDY, ENTRIES, RECEIPT, *signed(), b"a,b\n1,2\n")),

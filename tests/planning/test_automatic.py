@@ -24,8 +24,7 @@ from quietmean.planning.calibrate import calibrate, searched
 from quietmean.planning.candidates import Candidate, Ranking, rank
 from quietmean.privacy import Charge
 from quietmean.protocols import Mechanism, registry
-from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca.protocol import FAILURE, disconnected_bound, rounds_that_connect
+from quietmean.protocols.inca import FAILURE, IncA, disconnected_bound, rounds_that_connect
 from quietmean.protocols.mechanism import template_of
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.spec import MOST_PARTIES

@@ -25,11 +25,11 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary, information_matrix, mu_of_budget
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols import Target, configure, get_protocol, registry
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.protocol import IncA, default_rounds
+from quietmean.protocols.inca import IncA, default_rounds
 from quietmean.protocols.interception import Interception
 from quietmean.protocols.mechanism import template_of
+from quietmean.protocols.target import ALL_AFTER_FIRST
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms
 from quietmean.testing import theorem41

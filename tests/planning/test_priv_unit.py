@@ -17,8 +17,7 @@ from quietmean.planning.candidates import rank
 from quietmean.planning.influence import Checked, planned_influence
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.mechanism import fixed_schedule
-from quietmean.protocols.priv_unit import PrivUnitG
-from quietmean.protocols.priv_unit.spec import best_probability
+from quietmean.protocols.priv_unit import PrivUnitG, best_probability
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from support.refusals import refused

@@ -22,8 +22,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.influence import influence_of, planned_influence
 from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.protocols import configure
+from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.population import run_consensus
-from quietmean.protocols.consensus.protocol import Consensus
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import IncA, Injection
-from quietmean.protocols.inca.protocol import shift_square
+from quietmean.protocols.inca import IncA, Injection, shift_square
 from quietmean.protocols.inca.worst_case import worst_coalition
 from quietmean.protocols.mechanism import hidden_variance, with_guard
 from quietmean.randomness import Seed

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.workers import one_thread
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import IncA, flows, groups
-from quietmean.protocols.inca.flows import OwnWays, flow_bound
+from quietmean.protocols.inca import IncA, groups, hidden_shares
 from quietmean.protocols.inca.groups import HandingOver, branch_and_bound, divided, groups_bound
-from quietmean.protocols.inca.hidden_shares import HiddenShares
+from quietmean.protocols.inca.hidden_shares import HiddenShares, OwnWays, flow_bound
 from quietmean.protocols.inca.worst_case import Stars
 from quietmean.testing import example_execution
 from support.effort import examples
@@ -238,7 +237,7 @@ def test_no_flow_is_below_any_coalition() -> None:
 @pytest.mark.slow
 def test_no_flow_is_below_any_coalition_of_ten_thousand_executions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for flows is cut short: any flow is valid."""
-    monkeypatch.setattr(flows, "_STEPS", 8)
+    monkeypatch.setattr(hidden_shares, "_STEPS", 8)
     assert attack_on_flows(10_000, FLOW_SEED + 1) >= 1 - TOLERANCE
 
 
@@ -293,7 +292,7 @@ WRONG_ROWS = {
 @pytest.mark.parametrize("fault", WRONG_ROWS)
 def test_wrong_rows_are_found_out(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     name, old, new = WRONG_ROWS[fault]
-    changed(monkeypatch, flows._Rows, name, old, new)
+    changed(monkeypatch, hidden_shares._Rows, name, old, new)
     assert attack_on_flows(40, FLOW_SEED) < 1 - FOUND_OUT
 
 

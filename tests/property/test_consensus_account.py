@@ -18,8 +18,8 @@ from quietmean.graphs.execution_trace import NEVER
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.protocols.consensus import Consensus
-from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.error import mutual_information
+from quietmean.protocols.consensus.spec import Deliveries
 from quietmean.protocols.consensus.transcript import short_transcript
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution

@@ -15,9 +15,8 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, loss
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.consensus import Consensus
-from quietmean.protocols.consensus.edges_in_use import edges_in_use
 from quietmean.protocols.consensus.party import ConsensusParty, Edge, EdgeRules
-from quietmean.protocols.consensus.spec import ALL
+from quietmean.protocols.consensus.spec import ALL, edges_in_use
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import example_execution

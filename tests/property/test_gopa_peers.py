@@ -19,11 +19,9 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.gopa.design import EXCESS, expected_left_over, kept_information, least_present, peer_design
+from quietmean.protocols.gopa import EXCESS, GOPA, expected_left_over, kept_information, least_present, peer_design
 from quietmean.protocols.gopa.loss import conservative_mu
-from quietmean.protocols.gopa.outcome import PeerOutcome
-from quietmean.protocols.gopa.party import HERE, GopaPeer
+from quietmean.protocols.gopa.party import HERE, GopaPeer, PeerOutcome
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution

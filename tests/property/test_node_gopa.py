@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from quietmean.planning import Plan, Target
 from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.gopa.outcome import PeerOutcome
+from quietmean.protocols.gopa.party import PeerOutcome
 from support.fault_plans import fault_plans
 from support.faults import run_with_faults
 

@@ -16,8 +16,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import get_protocol
 from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.priv_unit import PrivUnitG
-from quietmean.protocols.priv_unit.spec import best_probability, report
+from quietmean.protocols.priv_unit import PrivUnitG, best_probability, report
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate

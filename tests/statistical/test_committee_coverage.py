@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
-from quietmean.protocols.committee.accounting import standard_error
+from quietmean.protocols.committee.design import standard_error
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Estimates, Workload, read_text

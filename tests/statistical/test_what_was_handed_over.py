@@ -225,5 +225,5 @@ def test_a_run_without_a_result_that_its_aggregator_can_open_with_another_one(mo
     assert (execution.privacy(DELTA).against({0, 2}).mu_upper >= truth[[1, 3]]).all()
     # Certified as if what has no result had shown nothing, it is found out.
     nothing = SecAggOutcome.of(np.zeros(4, dtype=np.bool_))
-    monkeypatch.setattr("quietmean.protocols.secagg.protocol.follow", lambda *run: nothing)
+    monkeypatch.setattr("quietmean.protocols.secagg.follow", lambda *run: nothing)
     assert too_low(everybody.with_trace(execution.trace).privacy(DELTA).against({0, 2}).mu_upper, truth[[1, 3]])

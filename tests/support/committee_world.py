@@ -17,11 +17,9 @@ from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.admission import AdmissionByVoucher, Vouching, voucher_content
 from quietmean.protocols.committee.contribution import make_contribution
-from quietmean.protocols.committee.design import design
-from quietmean.protocols.committee.encoding import encode
-from quietmean.protocols.committee.keys import Kind
+from quietmean.protocols.committee.design import design, encode
+from quietmean.protocols.committee.keys import AdmissionByVoucher, Kind, Vouching, voucher_content
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.randomness import Seed

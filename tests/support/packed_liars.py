@@ -9,11 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.party import Message, Step, Vector
-from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.protocols.packed_sharing import PackedSharing, opened_sum
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.party import PackedSharingState
-from quietmean.protocols.packed_sharing.protocol import opened_sum
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 

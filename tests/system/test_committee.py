@@ -15,12 +15,11 @@ import pytest
 from quietmean.core.party import NoiseGroup
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import excerpt, make_contribution, make_noise, read_header
-from quietmean.protocols.committee.encoding import decode, encode
+from quietmean.protocols.committee.design import decode, encode
 from quietmean.protocols.committee.evidence import Taken
 from quietmean.protocols.committee.member import CommitteeMachine, warnings
-from quietmean.protocols.committee.messages import read_statement, sign_sum, write_statement
 from quietmean.protocols.committee.result import ResultError, check_result, is_end, merge_results, read_result, sign_end
-from quietmean.protocols.committee.voting import CommitteeState
+from quietmean.protocols.committee.voting import CommitteeState, read_statement, sign_sum, write_statement
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun
 from support.committee_world import SEALER, CommitteeWorld, OwnNoise

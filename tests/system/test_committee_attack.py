@@ -7,10 +7,9 @@ import pytest
 
 from quietmean.core.party import NoiseGroup, Units
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.accounting import charge
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import charge, encode
 from quietmean.protocols.committee.result import read_result
-from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.encoding import rounded_sensitivity
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from support.committee_run import CommitteeRun

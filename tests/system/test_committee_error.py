@@ -10,8 +10,7 @@ from quietmean.node.rehearsal import rehearse
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.accounting import predicted_error
-from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.design import design, predicted_error
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.simulation import simulate

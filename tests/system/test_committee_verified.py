@@ -17,7 +17,7 @@ from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.node.rehearsal import rehearse
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import make_contribution
-from quietmean.protocols.committee.encoding import decode, encode
+from quietmean.protocols.committee.design import decode, encode
 from quietmean.protocols.committee.layout import Layout
 from quietmean.protocols.committee.lists import list_digest, read_list, write_list
 from quietmean.protocols.committee.member import CommitteeMachine

@@ -16,10 +16,9 @@ from quietmean.node.net import AnswerFrame, Transfer
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
-from quietmean.protocols.consensus import Consensus
+from quietmean.protocols.consensus import HELD_BACK, Consensus
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.error import mutual_information
-from quietmean.protocols.consensus.protocol import HELD_BACK
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed

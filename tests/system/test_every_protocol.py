@@ -20,9 +20,9 @@ from quietmean.cli.run import RehearsalOptions, run_local_study
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
 from quietmean.protocols.interception import already_public
 from quietmean.protocols.packed_sharing.spec import BALL
+from quietmean.protocols.target import ALL_AFTER_FIRST
 from quietmean.studies.agreement.study import StudyTerms
 from support.every_option import every_option
 from support.json_documents import faults

@@ -15,7 +15,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
-from quietmean.protocols.gopa.outcome import PeerOutcome
+from quietmean.protocols.gopa.party import PeerOutcome
 from quietmean.randomness.insecure import InsecureSilentPopulation
 from support.processes import require_agreement, run_processes
 

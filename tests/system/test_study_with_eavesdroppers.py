@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.ledger import Ledger
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
+from quietmean.protocols.target import ALL_AFTER_FIRST
 from support.command_lines import command, ending
 from support.joining import NAMES, Consortium, join, results_though_one_dies
 from support.json_documents import faults

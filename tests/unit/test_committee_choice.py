@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from quietmean.protocols.committee import Committee, contribution, member
-from quietmean.protocols.committee.checks import challenge, check_numbers
-from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, resolve
+from quietmean.protocols.committee.choice import OpeningChoice, chosen_bytes, resolve, select
 from quietmean.protocols.committee.contribution import ContributionError, open_excerpt, read_header
 from quietmean.protocols.committee.evidence import Evidence
 from quietmean.protocols.committee.keys import DIGEST_BYTES, key_line
-from quietmean.protocols.committee.lists import CheckList, Held, entries_of, read_list, write_list
-from quietmean.protocols.committee.selection import select
+from quietmean.protocols.committee.lists import CheckList, Held, challenge, check_numbers, entries_of, read_list, write_list
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.publishing import ContentError
 from quietmean.randomness import Seed

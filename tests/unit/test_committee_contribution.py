@@ -11,7 +11,6 @@ import pytest
 
 from quietmean.node.committee import IdentitySigner
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.checks import challenge, check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,
@@ -22,8 +21,9 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.encoding import decode, encode
+from quietmean.protocols.committee.design import decode, encode
 from quietmean.protocols.committee.keys import raw_key
+from quietmean.protocols.committee.lists import challenge, check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed

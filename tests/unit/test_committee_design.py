@@ -10,10 +10,9 @@ import pytest
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size
-from quietmean.protocols.committee.accounting import charge, predicted_error, promised
-from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.design import charge, design, predicted_error, promised
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.encoding import rounded_sensitivity
 from support.refusals import refused
 
 

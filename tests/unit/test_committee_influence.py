@@ -7,7 +7,7 @@ import pytest
 
 from quietmean.planning.influence import Checked, planned_influence
 from quietmean.planning.plan import Plan
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import encode
 from quietmean.protocols.committee.layout import layout_of
 from quietmean.randomness import Seed
 from quietmean.studies import StudyTerms

@@ -14,11 +14,11 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.moment_products import MomentsInSteps, RecordMoments
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import encode
 from quietmean.protocols.committee.layout import Layout, layout_of
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.encoding import rounded_sensitivity
 from quietmean.randomness import Seed
 from quietmean.statistics.columns import Column
 from quietmean.statistics.complete_records import moments_of

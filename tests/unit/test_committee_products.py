@@ -17,7 +17,6 @@ from quietmean.core.mixtures import Blocks, Simplex, block_diameter, block_in_st
 from quietmean.core.statement import ProductRelation, StatedValue
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.checks import check_numbers, fitting
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     excerpt,
@@ -25,13 +24,13 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.design import design
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import design, encode
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of
+from quietmean.protocols.committee.lists import check_numbers, fitting
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.committee.parameters import CommitteeParameters
-from quietmean.protocols.packed_sharing.loss import rounded_sensitivity
+from quietmean.protocols.packed_sharing.encoding import rounded_sensitivity
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed
 from support.committee_world import SEALER, CommitteeWorld

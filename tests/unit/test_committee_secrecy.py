@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.protocols.committee.checks import combine
 from quietmean.protocols.committee.contribution import Part
+from quietmean.protocols.committee.lists import combine
 from quietmean.protocols.packed_sharing.packing import Packing, deal_points, values_on_polynomials
 
 PRIME = 7

@@ -13,8 +13,6 @@ from quietmean.core.mixtures import Blocks, Simplex
 from quietmean.core.statement import LinearRelation, StatedValue
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee, Size
-from quietmean.protocols.committee.accounting import charge
-from quietmean.protocols.committee.checks import check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     excerpt,
@@ -23,8 +21,9 @@ from quietmean.protocols.committee.contribution import (
     open_excerpt,
     read_header,
 )
-from quietmean.protocols.committee.design import design
+from quietmean.protocols.committee.design import charge, design
 from quietmean.protocols.committee.layout import Layout, WholeRelation, layout_of
+from quietmean.protocols.committee.lists import check_numbers, expected_numbers, fitting
 from quietmean.protocols.committee.parameters import NOISE_BEYOND, CommitteeParameters
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.randomness import Seed

@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.core.statement import ProductRelation, WholeRecord
-from quietmean.protocols.committee.checks import combine_verified, proven
 from quietmean.protocols.committee.contribution import Part
 from quietmean.protocols.committee.layout import Layout, WholeRelation
+from quietmean.protocols.committee.lists import combine_verified, proven
 from quietmean.protocols.committee.records import RecordProducts
 from quietmean.protocols.packed_sharing.packing import Packing
 

@@ -10,8 +10,8 @@ import pytest
 
 from quietmean.node.committee import MailboxOpener
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.checks import check_numbers, fitting
-from quietmean.protocols.committee.encoding import decode
+from quietmean.protocols.committee.design import decode
+from quietmean.protocols.committee.lists import check_numbers, fitting
 from quietmean.protocols.packed_sharing.packing import open_sums
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.contribution import session_of

@@ -19,9 +19,8 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.committee.admission import ADMISSION_BYTES, AdmissionByVoucher, voucher_content
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, header_digest, make_contribution, read_header
-from quietmean.protocols.committee.keys import raw_key
+from quietmean.protocols.committee.keys import ADMISSION_BYTES, AdmissionByVoucher, raw_key, voucher_content
 from quietmean.protocols.committee.lists import HeldInMemory, entries_of, read_list, write_list
 from quietmean.protocols.committee.result import check_result, read_result
 from quietmean.protocols.publishing import ContentError

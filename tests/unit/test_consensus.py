@@ -15,9 +15,16 @@ from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus, Quantisation, error
-from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
+from quietmean.protocols.consensus.analysis import (
+    Dynamics,
+    best_step,
+    default_gamma,
+    measured_rate,
+    regular_rate,
+    searched_rate,
+    slowest_difference,
+)
 from quietmean.protocols.consensus.population import run_consensus
-from quietmean.protocols.consensus.rate import measured_rate, regular_rate, searched_rate
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import fixed_schedule
 from quietmean.randomness import Seed

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import quietmean as qm
-from quietmean.protocols.gopa.design import _TOO_FEW, _missing
+from quietmean.protocols.gopa import _TOO_FEW, _missing
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.scenario import counted
 

@@ -18,9 +18,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.muffliato import Muffliato
+from quietmean.protocols.muffliato import Muffliato, mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.party import chebyshev_momentum, default_rounds, gossip_flows, spectral_gap
-from quietmean.protocols.muffliato.protocol import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution

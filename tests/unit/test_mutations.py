@@ -15,7 +15,7 @@ from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, V
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.protocol import IncA
+from quietmean.protocols.inca import IncA
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters, Terms
 from quietmean.protocols.push_sum.party import PushSumParty, PushSumState
 from quietmean.testing import (

@@ -18,8 +18,15 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, Charge, mu_of_budget
 from quietmean.privacy.concentrated import epsilon_of_rho
 from quietmean.protocols.packed_sharing import PackedSharing
-from quietmean.protocols.packed_sharing.encoding import chance_of_fewer, least_inputs, rounded
-from quietmean.protocols.packed_sharing.loss import PackedLossConversion, charge, rounded_sensitivity, shares_distance
+from quietmean.protocols.packed_sharing.encoding import (
+    PackedLossConversion,
+    chance_of_fewer,
+    charge,
+    least_inputs,
+    rounded,
+    rounded_sensitivity,
+    shares_distance,
+)
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, LARGE_PRIME, SMALL_PRIME, check_numbers, conditions
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed

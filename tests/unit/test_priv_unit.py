@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from quietmean.protocols.priv_unit import PrivUnitG
-from quietmean.protocols.priv_unit.spec import best_probability, direction_of, report
+from quietmean.protocols.priv_unit import PrivUnitG, best_probability, direction_of, report
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.randomness.stream import BitStream

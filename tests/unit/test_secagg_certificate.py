@@ -23,9 +23,9 @@ from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.discrete import conditional_norm
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secagg import SecAgg
-from quietmean.protocols.secagg.accounting import hidden_by, sum_bound, wrap_chance
 from quietmean.protocols.secagg.batch import SecAggOutcome
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
+from quietmean.protocols.secagg.design import hidden_by, sum_bound, wrap_chance
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.report.certificate import write_certificate_report

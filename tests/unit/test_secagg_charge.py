@@ -17,7 +17,7 @@ from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.dominating import model_factor
 from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.secagg import SecAgg
-from quietmean.protocols.secagg.accounting import hidden_by
+from quietmean.protocols.secagg.design import hidden_by
 from quietmean.randomness import Seed
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 

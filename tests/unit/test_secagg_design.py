@@ -17,8 +17,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols import configure
 from quietmean.protocols.discrete import conditional_norm, rounded_norm
 from quietmean.protocols.secagg import SecAgg
-from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
-from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
+from quietmean.protocols.secagg.design import assess, choose_neighbourhood, hidden_by, sum_bound, upper_tail
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.simulation import simulate

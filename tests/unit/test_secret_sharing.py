@@ -17,9 +17,8 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import fixed_schedule
-from quietmean.protocols.secret_sharing import SecretSharing
+from quietmean.protocols.secret_sharing import SecretSharing, iterations_needed
 from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState, encode_number, signed
-from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.randomness.insecure import InsecureStackedNoise
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.transcript import run_lockstep

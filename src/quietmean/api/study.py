@@ -15,8 +15,7 @@ from quietmean.core.keywords import python_call
 from quietmean.core.output import Output
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee import Committee
-from quietmean.protocols.eavesdropping import Eavesdropping
-from quietmean.protocols.target import budget_warnings
+from quietmean.protocols.target import Eavesdropping, budget_warnings
 
 # What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
 Declared: TypeAlias = "rooms.statistics.Column | tuple[float, float] | list[str] | type[bool]"

@@ -35,8 +35,7 @@ from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.influence import planned_influence
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
-from quietmean.protocols.eavesdropping import read_eavesdropping
-from quietmean.protocols.target import Target, budget_warnings, colluding_count
+from quietmean.protocols.target import Target, budget_warnings, colluding_count, read_eavesdropping
 
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Ranking

@@ -87,7 +87,7 @@ class TargetOptions(PromiseOptions):
 
     def fields(self) -> dict[str, Any]:
         """The fields of a study. Raises :class:`InputError` for an eavesdropper that cannot be, and two targets."""
-        from quietmean.protocols.eavesdropping import read_eavesdropping
+        from quietmean.protocols.target import read_eavesdropping
 
         self.require_one_target()
         rows = int(self.rows) if self.rows is not None and self.rows.isdecimal() else self.rows

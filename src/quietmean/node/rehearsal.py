@@ -16,7 +16,7 @@ from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSeale
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Identity
 from quietmean.protocols.committee.contribution import make_contribution
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import encode
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.protocols.committee.lists import HeldInMemory
 from quietmean.protocols.committee.member import CommitteeMachine, warnings

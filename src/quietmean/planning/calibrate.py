@@ -32,10 +32,10 @@ from quietmean.planning.plan import Plan, require_foreseen
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import MOST_TRIED
 from quietmean.protocols import Design, Mechanism, Target
-from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.interception import require_promise_if_read
 from quietmean.protocols.mechanism import mixing_messages, template_of
 from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.protocols.target import is_random
 from quietmean.randomness import Seed
 
 # Alternatives of more parties are compared with a model of so many.

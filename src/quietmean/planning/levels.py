@@ -24,8 +24,8 @@ from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import Mechanism, Target
-from quietmean.protocols.eavesdropping import eavesdropping_text
 from quietmean.protocols.mechanism import hidden_variance, with_guard
+from quietmean.protocols.target import eavesdropping_text
 from quietmean.randomness import Seed
 
 # Noise is raised by this much over the worst simulated execution, so that the real one stays within the target.

@@ -28,13 +28,12 @@ from quietmean.core.readable import epsilon_text, nats_promised
 from quietmean.core.schema import options_of, parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol
-from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.result_broadcast import CannotBe, ResultBroadcast
-from quietmean.protocols.target import Target
+from quietmean.protocols.target import Target, is_random
 from quietmean.protocols.traits import ANY_DOMAIN, AcceptedValues, check_weight, grid_of
 from quietmean.randomness import Seed
 

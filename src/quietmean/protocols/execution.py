@@ -24,7 +24,6 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.core.schema import parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Mechanism, Releases, get_protocol
-from quietmean.protocols.eavesdropping import is_random
 from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
 from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
 from quietmean.protocols.mechanism import (
@@ -38,6 +37,7 @@ from quietmean.protocols.mechanism import (
 )
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
+from quietmean.protocols.target import is_random
 from quietmean.transcript import LockstepResult, Transcript
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from quietmean.core.bounds import APriori
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.eavesdropping import (
+from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.target import (
     ALL_AFTER_FIRST,
     Eavesdropping,
     eavesdropping_text,
     is_random,
     require_eavesdropping,
 )
-from quietmean.protocols.mechanism import Mechanism
 from quietmean.randomness import BitStream, Seed
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.priv_unit import PrivUnitG
-from quietmean.protocols.priv_unit.spec import best_probability
+from quietmean.protocols.priv_unit import PrivUnitG, best_probability
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.cordp_dme.setting import REPLACEMENT, standard_error

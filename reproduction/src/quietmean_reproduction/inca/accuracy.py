@@ -47,7 +47,7 @@ def muffliato(*, seed: int) -> list[dict[str, Any]]:
     """Muffliato under its own notion of privacy (IncA, appendix B), with the paper's number of rounds and with that of the
     theorem that the paper cites, which divides by the root of the spectral gap 1 - 9/11, not of the eigenvalue 9/11.
     """
-    from quietmean.protocols.muffliato.protocol import network_design, rounds_for
+    from quietmean.protocols.muffliato import network_design, rounds_for
 
     del seed
     rounds = {"paper": rounds_for(PARTIES, _SECOND), "exact": rounds_for(PARTIES, 1.0 - _SECOND)}

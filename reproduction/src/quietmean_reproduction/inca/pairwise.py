@@ -19,8 +19,7 @@ from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.loss import complete_graph, laplacian, pairwise_sigma, shared_pairs
-from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.party import GopaParameters
+from quietmean.protocols.gopa.party import GopaOutcome, GopaParameters, PeerOutcome
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.accounts import SPREAD

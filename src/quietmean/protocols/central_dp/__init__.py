@@ -3,7 +3,193 @@
 Dwork, McSherry, Nissim and Smith 2006.
 """
 
-from quietmean.protocols.central_dp.protocol import CentralDP
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from quietmean.core.arrays import Array, Mask
+from quietmean.core.assumptions import curator
+from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector, total_weight
+from quietmean.core.schema import parameter
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
+from quietmean.protocols import literature
+from quietmean.protocols.discrete import ON_GRID, DiscreteNoise, least_deviation, step_of
+from quietmean.protocols.mechanism import Design, Mechanism
+from quietmean.protocols.publishing import check_collector, to_collector, with_collector
+from quietmean.protocols.target import Target
+from quietmean.protocols.traits import Server, Traits
+from quietmean.randomness import Seed
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
+
+@dataclass(frozen=True, slots=True)
+class CentralDpState:
+    """The round in progress, nothing else."""
+
+    round: int
+
+
+class CentralDpParty:
+    """A party or, if its number is that of the curator, the curator; its value has shape (d,)."""
+
+    rounds = 1
+    state_type = CentralDpState
+
+    def __init__(
+        self,
+        sigma: float,
+        numbers: Numbers,
+        curator: PartyId,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._sigma = sigma
+        self._is_curator = party == curator
+        self._schedule = schedule
+        self._party = party
+        self._numbers = numbers_for(value, numbers)
+        self._value = self._numbers.value(value)
+        self._weight = weight
+        self._noise = noise
+
+    def start(self) -> Step[CentralDpState]:
+        if self._is_curator:
+            return Step(CentralDpState(1))
+        recipients = self._schedule.recipients(1, self._party)
+        return Step(CentralDpState(1), (Message(self._party, recipients, 1, self._value, self._weight),))
+
+    def end_round(
+        self, state: CentralDpState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[CentralDpState]:
+        if not self._is_curator:
+            return Step(CentralDpState(2))
+        messages = sorted(received, key=lambda message: message.sender)
+        weight = total_weight(self._weight, messages)
+        noise = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, self._sigma, self._value.size)
+        total = self._numbers.total([self._value, *(message.vector for message in messages), noise])
+        return Step(CentralDpState(2), release=Release(total, weight))
+
+    def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:
+        return Step(CentralDpState(2))
+
+    def expects(self, state: CentralDpState) -> frozenset[PartyId]:
+        return self._schedule.senders(1, self._party)
+
+
+def _check_parties(protocol: CentralDP, parties: int) -> None:
+    check_collector(protocol.aggregator, parties, "curator")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CentralDP(DiscreteNoise, Mechanism):
+    """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
+
+    name = "central-dp"
+    TRAITS = Traits(
+        summary="a curator sees every value and must be trusted: most accurate, for comparison",
+        sources=(literature.CENTRAL,),
+        unpromised_if_read="values are sent to the curator as they are",
+        keeps_target=True,
+        server=Server.CURATOR,
+        guarantee=(
+            "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, against everybody but "
+            "the curator, who sees every value"
+        ),
+        trust="the curator sees every value",
+        can_draw=lambda protocol, drawn: drawn.to_lists() == [to_collector(drawn.parties, protocol.aggregator)],
+        exposed=True,
+        grid=step_of,
+        inputs=ON_GRID,
+        check_parties=_check_parties,
+    )
+    rounds = 1
+
+    sigma: float = parameter(
+        help="standard deviation of the noise on the sum, per coordinate",
+        at_least=0,
+        remedy="a standard deviation is a finite number >= 0",
+    )
+    aggregator: PartyId = parameter(0, help="the trusted party that sees every value", option=True, key="curator", flag="curator")
+
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma
+
+    @cached_property
+    def traits(self) -> Traits:
+        to = self.aggregator
+        return replace(with_collector(self.TRAITS, to), trusted=frozenset({to}), assumptions=(curator(to),))
+
+    def with_noise(self, star: float, delta: float) -> Self:
+        return replace(self, sigma=star)
+
+    def design(self, target: Target) -> Design:
+        """sigma^2 = (sensitivity / mu)^2 and 8 squared steps, if the curator does not collude.
+
+        The error is for a curator that never drops out.
+        """
+        from quietmean.privacy import mu_of_budget
+
+        check_collector(self.aggregator, target.parties, "curator")
+        mu = mu_of_budget(target.epsilon, target.delta)
+        grid = self.on_grid(target, [least_deviation(target.sensitivity, mu)])
+        sigma = least_deviation(target.sensitivity, mu, grid.get("step", 0.0))
+        chances = target.responding_with(indispensable=1)
+        noise = sum(chance * (sigma / count) ** 2 for count, chance in chances.items())
+        lost = sum(chance * target.dropout_bias(count) for count, chance in chances.items())
+        certificate = "by formula: one Gaussian release of the sum, any colluders but the curator"
+        return Design(replace(self, sigma=sigma, **grid), noise, lost, certificate)
+
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return Schedule.from_lists([to_collector(parties, self.aggregator)], parties)
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> Mask:
+        counted: Mask = trace.delivered(schedule)[0].any(axis=1)
+        counted[self.aggregator] = True
+        # Without the curator nobody has a result.
+        counted &= trace.finished[self.aggregator]
+        return counted
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return self.own_promise(sensitivity, self.sigma, 1, "the curator, who must be trusted and adds the noise")
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return self.own_bound(schedule.parties, sensitivity, "the curator's noise")
+
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
+        self.TRAITS.inputs.check(self, value)
+        return CentralDpParty(self.sigma, self.numbers(), self.aggregator, schedule, party, value, weight, noise)
+
+    def population(
+        self, schedule: Schedule, trace: ExecutionTrace, values: Rows, weights: Array, noise: PopulationTerms, out: Reading
+    ) -> Results[Rows]:
+        """The curator receives the values without noise, and releases the noisy sum of those that arrived and its own."""
+        parties, curator = schedule.parties, np.array([self.aggregator])
+        is_curator = np.arange(parties) == curator
+        sender, receiver = arrivals(schedule, trace.delivered(schedule), 1)
+        handed = out.send(values, trace.online[1] & ~is_curator, 1, (sender, receiver))
+        star = noise.normal_of(curator, NoiseGroup.INDEPENDENT, np.zeros(1, dtype=np.int64), np.array([self.sigma]))
+        counted = Flow.of((parties, parties), np.append(receiver, curator), np.append(sender, curator))
+        total = counted @ handed + Flow.of((parties, 1), curator, np.zeros(1, dtype=np.int64)) @ star
+        releases = trace.finished & is_curator
+        return Results(out.release(total, releases, 2), counted.numbers(weights), releases)
+
+    def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
+        return self.grid_loss([self.sigma], 1)
+
 
 __all__ = ["PROTOCOL", "CentralDP"]
 

@@ -24,12 +24,13 @@ from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.output import require_version
 from quietmean.core.party import Units
-from quietmean.protocols.committee.admission import ADMISSION_BYTES, AdmissionByVoucher
 from quietmean.protocols.committee.keys import (
+    ADMISSION_BYTES,
     DIGEST_BYTES,
     KEY_BYTES,
     SEAL_BYTES,
     SIGNATURE_BYTES,
+    AdmissionByVoucher,
     Kind,
     Opener,
     Sealer,

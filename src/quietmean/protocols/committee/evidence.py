@@ -8,13 +8,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from quietmean.core.codec import StableBytes
-from quietmean.protocols.committee.choice import OpeningChoice, Resolved, is_possible, places_of, resolve
+from quietmean.protocols.committee.choice import OpeningChoice, Resolved, agreement, is_possible, places_of, resolve
 from quietmean.protocols.committee.keys import key_line
 from quietmean.protocols.committee.lists import CheckList, keys_of, list_digest, read_list
-from quietmean.protocols.committee.messages import (
+from quietmean.protocols.committee.parameters import REPETITIONS
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee.voting import (
     ChoiceProposal,
     ChoiceVote,
+    CommitteeState,
     Echo,
+    HeardVotes,
+    Proposed,
     SignedStatement,
     is_echoed,
     is_proposed,
@@ -22,10 +27,6 @@ from quietmean.protocols.committee.messages import (
     is_voted,
     read_statement,
 )
-from quietmean.protocols.committee.parameters import REPETITIONS
-from quietmean.protocols.committee.selection import agreement
-from quietmean.protocols.committee.session import CommitteeSession
-from quietmean.protocols.committee.voting import CommitteeState, HeardVotes, Proposed
 from quietmean.protocols.packed_sharing.ballots import PartyMask
 from quietmean.protocols.packed_sharing.correction import agreeing_members
 from quietmean.protocols.packed_sharing.packing import Residues

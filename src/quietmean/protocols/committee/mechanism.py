@@ -25,16 +25,13 @@ from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PartyMachine,
 from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import literature
-from quietmean.protocols.committee.accounting import predicted_error, promised, sum_variance
-from quietmean.protocols.committee.design import design
-from quietmean.protocols.committee.encoding import decode, encode
+from quietmean.protocols.committee.design import decode, design, encode, predicted_error, promised, sum_variance
 from quietmean.protocols.committee.keys import DIGEST_BYTES, SEAL_BYTES
 from quietmean.protocols.committee.layout import layout_of, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters, wrong_sums_corrected
 from quietmean.protocols.committee_size import Committee, Size
 from quietmean.protocols.mechanism import Closing, Design, Mechanism, Releases
-from quietmean.protocols.packed_sharing.one_sum import input_domain, sum_error, sum_released, sum_transcript, value_region
-from quietmean.protocols.packed_sharing.spec import BALL, BOX
+from quietmean.protocols.packed_sharing.spec import BALL, BOX, input_domain, sum_error, sum_released, sum_transcript, value_region
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import AcceptedValues, Checks, Planning, Traits, Volume
 from quietmean.randomness import Seed
@@ -260,7 +257,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         return sum_transcript(schedule, self.contributors(schedule, trace), self.noise_of_sum, owned=False)
 
     def loss_conversion(self, schedule: Schedule, trace: ExecutionTrace, weights: Array, delta: float) -> LossConversion:
-        from quietmean.protocols.committee.accounting import CommitteeLossConversion
+        from quietmean.protocols.committee.design import CommitteeLossConversion
 
         return CommitteeLossConversion(self.parameters(schedule.parties))
 

@@ -14,7 +14,7 @@ import numpy as np
 from quietmean.core.codec import StableBytes
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, Release, Step
 from quietmean.core.readable import count_of
-from quietmean.protocols.committee.checks import check_numbers, expected_numbers
+from quietmean.protocols.committee.choice import select
 from quietmean.protocols.committee.contribution import (
     ContributionError,
     DealtParts,
@@ -26,11 +26,19 @@ from quietmean.protocols.committee.contribution import (
 )
 from quietmean.protocols.committee.evidence import Evidence, Taken
 from quietmean.protocols.committee.keys import DIGEST_BYTES, Opener, Sealer, Signer
-from quietmean.protocols.committee.lists import Held, Holdings, entries_of, entry_of, keys_of, list_digest, write_list
-from quietmean.protocols.committee.messages import Echo, SignedStatement, echo, propose, sign_sum, vote, write_statement
+from quietmean.protocols.committee.lists import (
+    Held,
+    Holdings,
+    check_numbers,
+    entries_of,
+    entry_of,
+    expected_numbers,
+    keys_of,
+    list_digest,
+    write_list,
+)
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.committee.result import CheckedResult, Result, ResultError, check_result, read_result, result_of
-from quietmean.protocols.committee.selection import select
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.voting import (
     FIRST_ECHOES,
@@ -38,9 +46,16 @@ from quietmean.protocols.committee.voting import (
     LISTS,
     NOISE,
     CommitteeState,
+    Echo,
+    SignedStatement,
     Voter,
     VotingRules,
     certificate,
+    echo,
+    propose,
+    sign_sum,
+    vote,
+    write_statement,
 )
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.randomness import Seed

@@ -13,14 +13,13 @@ import numpy as np
 from quietmean.core.codec import decode as decode_message
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.protocols.committee.accounting import standard_error
 from quietmean.protocols.committee.choice import OpeningChoice, Resolved, chosen_bytes, is_possible
-from quietmean.protocols.committee.encoding import decode
+from quietmean.protocols.committee.design import decode, standard_error
 from quietmean.protocols.committee.keys import Kind, Signer, key_line
 from quietmean.protocols.committee.lists import CHOSEN, Entries, keys_of
-from quietmean.protocols.committee.messages import MemberSum, is_summed
 from quietmean.protocols.committee.parameters import wrong_sums_corrected
 from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.protocols.committee.voting import MemberSum, is_summed
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.packing import Elements
 from quietmean.protocols.publishing import ContentError

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.statement import StatedValue
-from quietmean.protocols.committee.admission import Vouching
-from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, key_line, raw_key
+from quietmean.protocols.committee.keys import KEY_BYTES, Verifier, Vouching, key_line, raw_key
 from quietmean.protocols.committee.layout import Layout, layout_of, layout_of_noise, stated_by
 from quietmean.protocols.committee.parameters import CommitteeParameters
 from quietmean.protocols.publishing import ContentError

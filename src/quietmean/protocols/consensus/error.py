@@ -15,10 +15,9 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus.analysis import Dynamics
-from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.population import LinkVariables, follow
 from quietmean.protocols.consensus.quantiser import Quantisers
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ConsensusParameters, Deliveries
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript.numbers import NumericReading, NumericRows
 

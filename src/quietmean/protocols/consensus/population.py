@@ -15,10 +15,9 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import NoiseGroup, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.party import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
-from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges
+from quietmean.protocols.consensus.spec import ConsensusParameters, Deliveries, DirectedEdges, still_in_use
 from quietmean.protocols.mechanism import Releases
 from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms, RealRows
 from quietmean.transcript.population import PopulationTerms, Reading, Receivers, Results, Rows

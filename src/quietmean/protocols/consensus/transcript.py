@@ -15,9 +15,8 @@ import numpy as np
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.population import population
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ConsensusParameters, Deliveries, still_in_use
 from quietmean.transcript import Transcript, TranscriptBuilder
 from quietmean.transcript.symbols import SymbolicReading
 

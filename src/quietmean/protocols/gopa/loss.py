@@ -14,10 +14,15 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import LossConversion
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.gopa.outcome import GopaOutcome, PeerOutcome
-from quietmean.protocols.gopa.party import PUBLISH, ROLL_BACK, GopaParameters
-from quietmean.protocols.masking import MaskedMessages
-from quietmean.protocols.shared_noise import connected_information, connectivity, mu_of, star_variance, through_partner
+from quietmean.protocols.gopa.party import PUBLISH, ROLL_BACK, GopaOutcome, GopaParameters, PeerOutcome
+from quietmean.protocols.shared_noise import (
+    MaskedMessages,
+    connected_information,
+    connectivity,
+    mu_of,
+    star_variance,
+    through_partner,
+)
 
 
 def masked_loss(parameters: GopaParameters, schedule: Schedule, trace: ExecutionTrace) -> LossConversion:

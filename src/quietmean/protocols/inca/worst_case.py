@@ -7,7 +7,7 @@ changes: no other share, and no release. Doing so in several rounds moves some o
 change of noise bounds Lambda_ii, for any numbers f; the best are the solution of a small least-squares problem. A coalition can
 only take rounds away: those in which one of its members is the sender or a receiver. So the worst one depends only on whom party
 i exchanges shares with. Where these are too many to try all sets of them, a diagonal bound of the quadratic form shows what any
-set can take, and so does one f for all sets (:mod:`~quietmean.protocols.inca.flows`). The proof is in
+set can take, and so does one f for all sets (:mod:`~quietmean.protocols.inca.hidden_shares`). The proof is in
 ``docs/mathematics/coalitions.md``.
 
 Dropouts are no exception. Whether a share may be seen is decided by the schedule, whether an honest party used it by the trace.
@@ -25,9 +25,8 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.inca.flows import flow_bound
 from quietmean.protocols.inca.groups import branch_and_bound, groups_bound
-from quietmean.protocols.inca.hidden_shares import HiddenShares
+from quietmean.protocols.inca.hidden_shares import HiddenShares, flow_bound
 from quietmean.protocols.push_sum.fixed_point import inverse_product
 from quietmean.protocols.push_sum.parameters import PushSumParameters
 from quietmean.protocols.push_sum.party import forgotten

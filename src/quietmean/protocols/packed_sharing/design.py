@@ -16,15 +16,16 @@ from quietmean.protocols.packed_sharing.encoding import (
     COARSE,
     Settings,
     chance_of_fewer,
+    charge,
     expected_error,
     largest_that_holds,
     least_inputs,
     least_mu,
     leaving,
     on_grid,
+    shares_distance,
     wanted_fineness,
 )
-from quietmean.protocols.packed_sharing.loss import charge, shares_distance
 from quietmean.protocols.packed_sharing.spec import (
     BALL,
     BOX,

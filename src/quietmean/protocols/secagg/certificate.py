@@ -21,10 +21,9 @@ from quietmean.graphs import Schedule
 from quietmean.privacy import Adversary, Charge, LossConversion
 from quietmean.privacy.dominating import discrete_delta, model_factor
 from quietmean.privacy.loss import UPPER_BOUND
-from quietmean.protocols.secagg.accounting import hidden_by, wrap_chance
-from quietmean.protocols.secagg.batch import SecAggOutcome
+from quietmean.protocols.secagg.batch import SecAggOutcome, least_unknown, least_unknown_of_each
+from quietmean.protocols.secagg.design import hidden_by, wrap_chance
 from quietmean.protocols.secagg.spec import SecAggParameters
-from quietmean.protocols.secagg.worst_case import least_unknown, least_unknown_of_each
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 
 # Larger epsilons are meaningless and not searched.

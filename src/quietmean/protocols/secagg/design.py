@@ -1,4 +1,20 @@
-"""From a demand to parameters: thresholds, the grid, and the least noise; everything is computed, nothing is simulated."""
+"""From a demand to parameters: thresholds, the grid, and the least noise; everything is computed, nothing is simulated.
+
+The privacy loss of a sum of rounded values with discrete Gaussian noise of each party, in steps of the grid.
+
+Rounded values have a larger L2 sensitivity than values. What it costs is that of the Gaussian that dominates the sum
+(:mod:`quietmean.privacy.dominating`), an upper bound under replacement. That the sum is taken modulo 2**bits costs nothing: it is
+a function of the sum.
+
+The number of neighbours and the threshold: tails of the hypergeometric distribution (Bell et al. 2020, section 3).
+
+Neighbours are the k / 2 parties on either side on a random ring. Bounds over the random graph, summed over all parties:
+
+* secrecy of shares: no party has ``threshold`` colluding neighbours;
+* connectivity: no k / 2 consecutive parties of the ring are all colluding or dropped out, so that the honest parties that
+  remain are connected by masks;
+* correctness: every party keeps ``threshold`` neighbours that answer, so that its masks can be removed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +27,7 @@ from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, given_value
-from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
+from quietmean.protocols.discrete import conditional_norm, rounded_norm
 from quietmean.protocols.secagg.party import ROUNDS
 from quietmean.protocols.secagg.spec import CONDITIONAL, DISCRETE_GAUSSIAN, INDEPENDENT, NO_NOISE, SecAggParameters, check_numbers
 from quietmean.protocols.target import Target
@@ -19,6 +35,79 @@ from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 if TYPE_CHECKING:
     from quietmean.privacy import Charge
+
+# The part of delta for the event that independent rounding exceeds its bound. Ledgers add it up over studies. It costs mu little:
+# only the root of its logarithm matters, and that beside a change of many steps.
+_ROUNDING_PART = 1e-5
+# A margin for float64 rounding before values are rounded to the grid.
+_SLACK = 1e-9
+
+
+def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words: int, delta: float) -> tuple[float, float]:
+    """L2 sensitivity of the rounded values in steps, and the chance that their change exceeds it: a small part of ``delta``.
+
+    Conditional rounding: two rounded values are no farther apart than twice their norm bound, for certain. Independent rounding:
+    given the same random bits, values at distance ``sensitivity`` stay within the norm bound of one rounded vector of that norm,
+    but for that chance. That holds for any two values, also where a party's vector is larger than what one unit can change.
+    """
+    step = parameters.granularity
+    if parameters.rounding == CONDITIONAL:
+        radius = parameters.largest_weight * parameters.clip
+        return 2 * conditional_norm(radius, words, step) * (1 + _SLACK) / step, 0.0
+    beta = _ROUNDING_PART * delta
+    return rounded_norm(sensitivity, words, step, beta) * (1 + _SLACK) / step, beta
+
+
+def hidden_by(
+    parameters: SecAggParameters,
+    sensitivity: float,
+    *,
+    unknown: int,
+    drawn: int,
+    dimension: int,
+    delta: float,
+    graph: float = 0.0,
+) -> Charge:
+    """The charge of a party that the noise of ``unknown`` parties hides, its own included, in a sum over ``drawn`` ones.
+
+    ``sensitivity``: L2 change of its value. ``delta``: the one asked for, of which rounding uses a fixed part. ``graph``: the
+    chance that the graph of shares fails. mu is infinite without noise.
+    """
+    # Imported here since it takes long, and running parties do not need it.
+    from quietmean.privacy import Charge
+    from quietmean.privacy.dominating import discrete_charge
+
+    if not parameters.noisy or unknown < 1:
+        return Charge(math.inf)
+    words = parameters.words(dimension)
+    change, beta = rounded_sensitivity(parameters, sensitivity, words, delta)
+    return discrete_charge(parameters.scale**2, change, words, unknown=unknown, drawn=drawn, beta=beta + graph)
+
+
+def wrap_chance(parameters: SecAggParameters, parties: int, dimension: int) -> float:
+    """Upper bound on the probability that a coordinate of a sum over ``parties`` wraps around, for the worst values."""
+    words, room = parameters.words(dimension), 2.0 ** (parameters.bits - 1) * parameters.granularity
+    # Bisection of log2 of the chance: the bound falls as the chance rises.
+    low, high = -500.0, 0.0
+    if sum_bound(parameters, parties, words, 1.0) > room:
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if sum_bound(parameters, parties, words, 2.0**middle) <= room else (middle, high)
+    return float(2.0**high)
+
+
+def sum_bound(parameters: SecAggParameters, parties: int, words: int, chance: float) -> float:
+    """The bound that coordinates of the rotated sum exceed in absolute value with probability at most ``chance``.
+
+    For the worst values: all parties are counted, each of the largest weight and at the same point of its ball. The probability
+    is over the random rotation (Hoeffding) and over noise and rounding (sub-Gaussian). In the units of the values.
+    """
+    tail = 2 * math.log(4 * words / chance)
+    largest = parties * parameters.largest_weight * parameters.clip
+    noise = parties * (parameters.sigma**2 + parameters.granularity**2 / 4)
+    return largest * min(1.0, math.sqrt(tail / words)) + math.sqrt(tail * noise)
+
 
 # The chance that a coordinate of the sum wraps, for the worst values.
 WRAP_CHANCE = 2.0**-20
@@ -233,3 +322,69 @@ def _headroom(parameters: SecAggParameters, parties: int, words: int) -> float:
         # Values are lost in the noise, whatever their weight.
         return float(_LARGEST_WEIGHT)
     return float(max(1, min(math.floor(1 + (room - single_bound) / (double_bound - single_bound)), _LARGEST_WEIGHT)))
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The neighbours of each client, and the bounds that hold for them.
+
+    ``security_bits`` and ``correctness_bits``: minus log2 of the bounds on the chance that secrecy or the run fails.
+    """
+
+    neighbours: int
+    threshold: int
+    security_bits: float
+    correctness_bits: float
+
+
+def assess(parties: int, colluding: int, dropped: int, neighbours: int, threshold: int) -> Neighbourhood:
+    """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties absent at the end."""
+    leak = parties * upper_tail(parties - 1, colluding, neighbours, threshold)
+    missing = min(parties - 1, colluding + dropped)
+    apart = 0.0 if neighbours == parties - 1 else parties * _all_from(parties, missing, neighbours // 2)
+    # An online party gives its own share, too: with ``threshold`` of k + 1 shares, k + 1 - threshold neighbours may be absent.
+    lost = parties * upper_tail(parties - 1, dropped, neighbours, neighbours + 2 - threshold)
+    return Neighbourhood(neighbours, threshold, _bits(leak + apart), _bits(lost))
+
+
+def choose_neighbourhood(
+    parties: int, colluding: int, dropouts: float, security_bits: float = 40.0, correctness_bits: float = 40.0
+) -> Neighbourhood:
+    """The fewest neighbours, and for them the threshold of most correctness, that keep both bounds.
+
+    All other parties if no smaller number suffices. Raises :class:`InputError` if even they do not.
+    """
+    dropped = math.floor(dropouts * parties + 1e-9)
+    for neighbours in [*range(2, parties - 1, 2), parties - 1]:
+        for threshold in range((neighbours + 1) // 2 + 1, neighbours + 2):
+            neighbourhood = assess(parties, colluding, dropped, neighbours, threshold)
+            if neighbourhood.security_bits >= security_bits and neighbourhood.correctness_bits >= correctness_bits:
+                return neighbourhood
+            if neighbourhood.correctness_bits < correctness_bits:
+                break
+    raise InputError(
+        f"{parties} parties of which {colluding} collude and {dropped} drop out cannot keep failures below 2^-{security_bits:g} "
+        f"(security) and 2^-{correctness_bits:g} (correctness): lower colluding or dropouts, or give degree and threshold"
+    )
+
+
+def upper_tail(population: int, marked: int, drawn: int, at_least: int) -> float:
+    """P(X >= at_least) for the number X of marked ones of ``drawn`` of a ``population``, without replacement."""
+    if at_least <= 0:
+        return 1.0
+    total = math.comb(population, drawn)
+    ways = sum(
+        math.comb(marked, count) * math.comb(population - marked, drawn - count)
+        for count in range(at_least, min(marked, drawn) + 1)
+        if drawn - count <= population - marked
+    )
+    return ways / total if ways else 0.0
+
+
+def _all_from(population: int, marked: int, drawn: int) -> float:
+    """The chance that all of ``drawn`` different parties are marked."""
+    return math.comb(marked, drawn) / math.comb(population, drawn)
+
+
+def _bits(chance: float) -> float:
+    return math.inf if chance == 0 else max(0.0, -math.log2(chance))

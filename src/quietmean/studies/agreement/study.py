@@ -21,9 +21,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.planning.stated_weights import StatedWeights
 from quietmean.protocols import Target, configure, resolve
-from quietmean.protocols.eavesdropping import require_eavesdropping
 from quietmean.protocols.mechanism import require_privacy
-from quietmean.protocols.target import nats_in_words
+from quietmean.protocols.target import nats_in_words, require_eavesdropping
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.formulas import written_out

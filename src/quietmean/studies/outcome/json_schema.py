@@ -24,7 +24,7 @@ from quietmean.core.json_schema import (
 from quietmean.core.schema import Configured
 from quietmean.protocols import registry
 from quietmean.protocols.committee.mechanism import CommitteeSharing
-from quietmean.protocols.eavesdropping import ALL_AFTER_FIRST
+from quietmean.protocols.target import ALL_AFTER_FIRST
 from quietmean.statistics.estimate import LEVEL
 
 # Who reads messages besides: the chance of each, or which.

@@ -29,7 +29,7 @@ from quietmean.planning import Admitted, Plan
 from quietmean.planning.possible import ReleasedSum
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.committee.contribution import header_digest, make_contribution
-from quietmean.protocols.committee.encoding import encode
+from quietmean.protocols.committee.design import encode
 from quietmean.protocols.committee.keys import raw_key
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded

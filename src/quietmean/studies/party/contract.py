@@ -17,8 +17,8 @@ from quietmean.privacy import Charge
 from quietmean.privacy.facts import cost_text
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
-from quietmean.protocols.eavesdropping import eavesdropping_text, is_random
 from quietmean.protocols.interception import already_public
+from quietmean.protocols.target import eavesdropping_text, is_random
 from quietmean.statistics import Column, Workload
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
 from quietmean.studies.agreement.committee import CommitteeTerms
