@@ -126,10 +126,10 @@ class Reading:
 
     def frame(self, raw: bytes, limits: wire.Limits) -> str:
         """What became of it. Anything but a frame, a PeerError or an early end is raised."""
-        reader = asyncio.StreamReader(loop=self._loop)
-        reader.feed_data(raw)
-        reader.feed_eof()
-        reading = read_frame(reader, limits)
+        stream = asyncio.StreamReader(loop=self._loop)
+        stream.feed_data(raw)
+        stream.feed_eof()
+        reading = read_frame(stream, limits)
         try:
             reading.send(None)
         except StopIteration as stop:

@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.node.folder import FolderSettings, Outbox, Timetable
 from quietmean.node.folder.slot import OtherSession, Slot, SlotKind
-from quietmean.node.series.by_folder import RoundsByFolder
+from quietmean.node.series.ways import RoundsByFolder
 from support.refusals import raised, refused
 
 FIRST, INTERVAL, ROUNDS = 100.0, 8.0, 4

@@ -23,8 +23,8 @@ from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Lo
 from quietmean.node.net.reader import FrameReader
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.phase import Phase
-from quietmean.node.series.connections import _HELD, OpenRequests
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition
+from quietmean.node.series.ways import _HELD, OpenRequests
 from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
 from quietmean.node.storage import LAST, ROUND, Store, empty, outbox_path, remove_store, size_of
 from support.refusals import raised

@@ -14,9 +14,8 @@ from typing import Protocol, Self
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.node.driver import opened
-from quietmean.node.series.by_folder import RoundsByFolder
-from quietmean.node.series.connections import RoundsOverConnections
 from quietmean.node.series.party import RoundEnd, SeriesOver, SeriesParty
+from quietmean.node.series.ways import RoundsByFolder, RoundsOverConnections
 from quietmean.node.session import NodeResult, NodeSettings, RetryPolicy, kept_result, retry
 from quietmean.node.storage import Store, empty
 from quietmean.planning import Admitted
