@@ -1,6 +1,5 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
-from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.addresses import (
     Address,
     RelayAddress,
@@ -8,6 +7,7 @@ from quietmean.node.net.addresses import (
     is_never_dialled,
     number_of,
     numbers_to_dial,
+    open_account_socket,
     parse_address,
     parse_place,
 )
