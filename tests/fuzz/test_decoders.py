@@ -207,7 +207,7 @@ DECODERS = {
         (InputError,),
         (STUDY,),
     ),
-    "roster": Decoder("node/net/roster.py", in_file(Roster.load), (InputError,), (ENTRIES,)),
+    "roster": Decoder("node/net/identity.py", in_file(Roster.load), (InputError,), (ENTRIES,)),
     "status": Decoder(
         "node/monitor/monitor.py",
         in_file(read_status),

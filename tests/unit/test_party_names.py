@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.net.identity import KEY_PREFIX, format_public_key, public_key_bytes
-from quietmean.node.net.roster import require_name, show_hidden
+from quietmean.node.net.identity import KEY_PREFIX, format_public_key, public_key_bytes, require_name, show_hidden
 from support.refusals import refused, refused_rows
 
 ADA, BEN = Identity.generate(), Identity.generate()

@@ -18,14 +18,19 @@ from quietmean.node.net.identity import (
     Group,
     Identity,
     Purpose,
+    Roster,
+    RosterEntry,
+    Seal,
     format_public_key,
     is_signed,
     parse_public_key,
     public_key_bytes,
+    require_distinct,
+    require_name,
+    show_hidden,
 )
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, HandshakePool, Listener, network_of, open_socket
-from quietmean.node.net.roster import Roster, RosterEntry, Seal, require_distinct, require_name, show_hidden
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials

@@ -24,8 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.net.identity import Identity, parse_public_key
-from quietmean.node.net.roster import Roster
+from quietmean.node.net.identity import Identity, Roster, parse_public_key
 
 # Trust rests on the pinned keys alone: a machine with a wrong clock must not be refused.
 # Without a battery it begins in 1970.

@@ -13,9 +13,8 @@ from typing import Protocol, Self
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
 from quietmean.node.net.addresses import Address, numbers_to_dial
-from quietmean.node.net.identity import Group, public_key_bytes
+from quietmean.node.net.identity import Group, Roster, public_key_bytes
 from quietmean.node.net.reader import FrameCipher, FrameReader
-from quietmean.node.net.roster import Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials, foreign_issuer
 from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Ending, Limits, Payload, encode_frame, encode_part
