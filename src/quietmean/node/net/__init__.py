@@ -31,11 +31,11 @@ from quietmean.node.net.identity import (
 )
 from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Acceptor, HandshakePool, Listener, network_of, open_socket
+from quietmean.node.net.reader import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, DirectRoute, Endpoint, Refusals, Route, Traffic, printable
-from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.wire import (
     ACCEPTED,
     KEM_CIPHERTEXT_BYTES,
