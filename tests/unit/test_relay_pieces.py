@@ -16,7 +16,7 @@ from quietmean.core.errors import PeerError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Group, Purpose, RelayAddress, format_address, parse_place, public_key_bytes
 from quietmean.node.relay import Admission, connections_possible, parse_entrance
-from quietmean.node.relay.limits import Buckets
+from quietmean.node.relay.connection import Buckets
 from quietmean.node.tunnel import (
     BINARY,
     CLOSE,

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net import Group
-from quietmean.node.relay.connection import RelayConnection, Stage
-from quietmean.node.relay.limits import Admission, Buckets, Counts, RelayLimits
+from quietmean.node.relay.connection import Admission, Buckets, Counts, RelayConnection, RelayLimits, Stage
 from quietmean.node.tunnel import CALL_SECONDS, SILENCE_SECONDS, TICKET_BYTES, Attending, Call, Joined, Proof, is_proved
 from quietmean.randomness import fresh_bytes
 

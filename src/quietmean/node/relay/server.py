@@ -14,9 +14,8 @@ from typing import Final
 from quietmean.core.errors import InputError, named
 from quietmean.core.portability import allow_descriptors
 from quietmean.node.net import Acceptor, Address, HandshakePool, format_address, network_of, parse_address
-from quietmean.node.relay.connection import RelayConnection
+from quietmean.node.relay.connection import WRITE_BUFFER, Admission, Buckets, RelayConnection, RelayLimits
 from quietmean.node.relay.exchange import RelayExchange
-from quietmean.node.relay.limits import WRITE_BUFFER, Admission, Buckets, RelayLimits
 from quietmean.node.tasks import Tasks, report_defect
 
 # Descriptors that a process has besides its connections.
