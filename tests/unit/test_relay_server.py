@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node import relay as relay_server
 from quietmean.node.net import (
     ACCEPTED,
     AnswerFrame,
@@ -30,7 +31,6 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.relay import Admission, RelayLimits, RelayServer, exchange
-from quietmean.node.relay import server as relay_server
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.tunnel import BINARY, END_OF_HEAD, Dialer, Nonce, RelayError, Turned, frame
 from quietmean.node.tunnel.messages import Attending, FromRelay, Role, decode_message, encode_message, prove

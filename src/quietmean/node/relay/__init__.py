@@ -1,7 +1,215 @@
 """The blind relay: joins two parties that both dial out, and passes on the bytes of their own TLS, which it cannot read."""
 
-from quietmean.node.relay.connection import Admission, RelayLimits
-from quietmean.node.relay.server import RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from asyncio import sslproto
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from quietmean.core.errors import InputError, named
+from quietmean.core.portability import allow_descriptors
+from quietmean.node.net import Acceptor, Address, HandshakePool, format_address, network_of, parse_address
+from quietmean.node.relay.connection import WRITE_BUFFER, Admission, Buckets, RelayConnection, RelayLimits
+from quietmean.node.relay.exchange import RelayExchange
+from quietmean.node.tasks import Tasks, report_defect
+
+# Descriptors that a process has besides its connections.
+_OTHER_DESCRIPTORS: Final = 64
+_QUEUE: Final = 1024
+_ANY_HOST: Final = "0.0.0.0"  # noqa: S104
+
+
+def parse_entrance(text: str) -> Address:
+    """HOST:PORT, or :PORT for all addresses of this machine, whose host is then empty. Raises :class:`InputError`."""
+    if text.startswith(":") and text.count(":") == 1:
+        return "", parse_address(f"{_ANY_HOST}{text}")[1]
+    return parse_address(text)
+
+
+def open_entrance(address: Address) -> socket.socket:
+    """Bind and listen. Raises :class:`InputError` if that is not possible."""
+    host, port = address
+    both = not host and socket.has_dualstack_ipv6()
+    try:
+        family = socket.getaddrinfo(host or _ANY_HOST, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server(address, family=socket.AF_INET6 if both else family, backlog=_QUEUE, dualstack_ipv6=both)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {format_address((host or _ANY_HOST, port))} ({error.strerror}): stop what uses it, choose another "
+            f"address or port with {named('listen')}, or allow this account to use ports below 1024"
+        ) from None
+
+
+def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
+    """The context for the ordinary TLS around everything. Raises :class:`InputError` that names the file."""
+    for path in (certificate, private_key):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}): check the path and its rights") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # A passphrase would be asked for at a terminal, which a service does not have.
+        context.load_cert_chain(certificate, private_key, password=lambda: b"")
+    except (ssl.SSLError, ValueError):
+        raise InputError(
+            f"{certificate} and {private_key} are no certificate and its private key without a passphrase: give both, as PEM"
+        ) from None
+    return context
+
+
+def connections_possible(count: int) -> int:
+    """How many connections are possible: so many, or what the system lets this process have; its own limit is raised for it."""
+    return allow_descriptors(count + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS
+
+
+_SWEEP_SECONDS = 1.0
+_SHUTDOWN_SECONDS = 1.0
+# At the end parties are informed, and who takes longer to read that is dropped.
+_GOODBYE_SECONDS = 2.0
+
+
+class _Unproven:
+    """A connection that has proved nothing yet; perhaps its TLS handshake is not complete."""
+
+    def __init__(self, connection: RelayConnection, accepted: socket.socket) -> None:
+        self.connection = connection
+        self.task: asyncio.Task[None] | None = None
+        self._accepted: socket.socket | None = accepted
+
+    def take_socket(self) -> socket.socket | None:
+        accepted, self._accepted = self._accepted, None
+        return accepted
+
+    def cancel(self) -> None:
+        if self._accepted is not None:
+            self._accepted.close()
+            self._accepted = None
+        self.connection.abort()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class RelayServer:
+    """Serves until stopped. ``tls``: the outer TLS; without it plain WebSocket, behind a TLS front or on loopback.
+
+    Nothing is kept in files: parties come back by themselves after a restart.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        admission: Admission,
+        limits: RelayLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        names: Iterable[str] = (),
+    ) -> None:
+        self.limits = limits or RelayLimits()
+        self._acceptor = Acceptor(listening, lambda accepted, address: self._begin(accepted, str(address[0])))
+        self._tls = tls
+        self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
+        self._places: dict[RelayConnection, _Unproven] = {}
+        # One stranger's handshake that fails in a way of its own must not end the service of all others.
+        self._shaking = Tasks(report_defect)
+        self._networks = Buckets(self.limits.burst_of_network, self.limits.rate_of_network)
+        self.exchange = RelayExchange(admission, self.limits, names, settled=self._settled)
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until ``stop`` is set; then everybody is informed, and the sockets are closed."""
+        if self._tls is not None:
+            _keep_tls_buffers_small()
+        self._acceptor.start()
+        ready()
+        try:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_SWEEP_SECONDS):
+                        await stop.wait()
+                self._sweep()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._acceptor.close()
+        for unproven in self._unproven:
+            unproven.cancel()
+        self.exchange.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                while self.exchange.connections:
+                    await asyncio.sleep(0.02)
+        for connection in list(self.exchange.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _sweep(self) -> None:
+        self.exchange.sweep()
+        now = self.exchange.now()
+        self._networks.forget_full(now)
+
+    # --- accepting -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        counts = self.exchange.counts
+        full = len(self.exchange.connections) >= self.limits.connections
+        if full or not self._networks.take(network_of(host), self.exchange.now()):
+            counts.refused += 1
+            accepted.close()
+            return
+        counts.accepted += 1
+        accepted.setblocking(False)
+        if self._unproven.full:
+            evicted = self._unproven.next_to_evict()
+            self._free(evicted)
+            evicted.cancel()
+            counts.evicted += 1
+        unproven = _Unproven(RelayConnection(self.exchange), accepted)
+        self._unproven.add(unproven, host)
+        self._places[unproven.connection] = unproven
+        unproven.task = self._shaking.spawn(self._shake_hands(unproven))
+
+    async def _shake_hands(self, unproven: _Unproven) -> None:
+        accepted, loop = unproven.take_socket(), asyncio.get_running_loop()
+        if accepted is None:
+            return
+        with contextlib.suppress(OSError):
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            # From here on the transport owns the socket.
+            if self._tls is None:
+                await loop.connect_accepted_socket(lambda: unproven.connection, accepted)
+            else:
+                await loop.connect_accepted_socket(
+                    lambda: unproven.connection,
+                    accepted,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self.limits.unproven_seconds,
+                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+                )
+        except OSError:
+            self.exchange.counts.refused += 1
+            self._free(unproven)
+
+    def _settled(self, connection: RelayConnection) -> None:
+        unproven = self._places.get(connection)
+        if unproven is not None:
+            self._free(unproven)
+
+    def _free(self, unproven: _Unproven) -> None:
+        self._unproven.remove(unproven)
+        self._places.pop(unproven.connection, None)
+
+
+def _keep_tls_buffers_small() -> None:
+    """Each TLS connection of asyncio has a buffer of 256 KiB for what it receives, and no setting for it."""
+    sslproto.SSLProtocol.max_size = WRITE_BUFFER
+
 
 __all__ = [
     "Admission",
