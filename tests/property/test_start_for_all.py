@@ -26,7 +26,7 @@ from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Payload, Revealed
 from quietmean.node.session import Carrier, PeerLink
 from quietmean.node.session.settings import Opening, commitment_hash
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress, load_progress, quorum_study
-from quietmean.node.start.record import from_frame
+from quietmean.node.start.started import from_frame
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from support.faults import Crash, FaultOutcome, FaultPlan, run_with_faults

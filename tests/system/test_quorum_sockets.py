@@ -38,7 +38,7 @@ from quietmean.node.net.wire import HEADER_LIMIT
 from quietmean.node.session import Carrier, StudySession
 from quietmean.node.session.settings import Opening
 from quietmean.node.start import Announcement, Attempt, Machine, Proposal, StartPhase, StartProgress
-from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
+from quietmean.node.start.started import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed

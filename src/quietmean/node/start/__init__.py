@@ -5,8 +5,7 @@
 
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study
 from quietmean.node.start.phase import StartPhase
-from quietmean.node.start.record import load_progress
-from quietmean.node.start.started import Started
+from quietmean.node.start.started import Started, load_progress
 
 __all__ = [
     "Announcement",

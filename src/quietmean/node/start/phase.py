@@ -16,8 +16,7 @@ from quietmean.node.phase import Position
 from quietmean.node.session import Carrier, NodeSettings, Opening, public_seed, seed_check
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Rules, StartProgress, quorum_study
 from quietmean.node.start.policy import StartPolicy, occasion_of
-from quietmean.node.start.record import RosterSignatures, dump_progress, from_frame, load_progress, to_frames
-from quietmean.node.start.started import Pairing, Started
+from quietmean.node.start.started import Pairing, RosterSignatures, Started, dump_progress, from_frame, load_progress, to_frames
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Fail, Supervisor, Tasks, first_of
 from quietmean.randomness import ExchangeKey, Seed
