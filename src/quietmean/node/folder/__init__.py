@@ -2,8 +2,7 @@
 
 from quietmean.node.folder.place import DiskPlace, FolderStorage, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderSettings, FolderTransport
-from quietmean.node.folder.slot import Outbox, Parties, Slot, SlotKind, open_file, seal_file
-from quietmean.node.folder.timetable import Timetable
+from quietmean.node.folder.slot import Outbox, Parties, Slot, SlotKind, Timetable, open_file, seal_file
 
 __all__ = [
     "DiskPlace",

@@ -24,8 +24,7 @@ from quietmean.core.errors import InputError, NotYet, PeerError, StorageError, n
 from quietmean.core.party import PartyId
 from quietmean.node.folder.look import OwnFile, Poller, Seen
 from quietmean.node.folder.place import FolderStorage
-from quietmean.node.folder.slot import OVERHEAD, Outbox, Parties, Slot, SlotKind, seal_file
-from quietmean.node.folder.timetable import Timetable
+from quietmean.node.folder.slot import OVERHEAD, Outbox, Parties, Slot, SlotKind, Timetable, seal_file
 from quietmean.node.mailbox import Mailbox
 from quietmean.node.net import (
     ACCEPTED,
