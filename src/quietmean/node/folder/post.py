@@ -22,8 +22,7 @@ import msgspec
 from quietmean.core.codec import decode
 from quietmean.core.errors import InputError, NotYet, PeerError, StorageError, named
 from quietmean.core.party import PartyId
-from quietmean.node.folder.look import OwnFile, Poller, Seen
-from quietmean.node.folder.place import FolderStorage
+from quietmean.node.folder.place import FolderStorage, OwnFile, Poller, Seen
 from quietmean.node.folder.slot import OVERHEAD, Outbox, Parties, Slot, SlotKind, Timetable, seal_file
 from quietmean.node.mailbox import Mailbox
 from quietmean.node.net import (
