@@ -33,7 +33,7 @@ from quietmean.core.toml_files import read_tables
 from quietmean.flower import sealing
 from quietmean.flower.sealing import SealedHello, read_hello
 from quietmean.graphs import Schedule
-from quietmean.node.folder import post
+from quietmean.node import folder
 from quietmean.node.monitor.monitor import read_status
 from quietmean.node.net import Identity, Roster, wire
 from quietmean.node.net.identity import Purpose
@@ -147,7 +147,7 @@ DECODERS = {
     ),
     "relay": Decoder("node/tunnel/messages.py", plain(decode_message), (PeerError,), tuple(map(msgspec.msgpack.encode, RELAYED))),
     "proof": Decoder("node/tunnel/messages.py", plain(decode_proof), (PeerError,), (msgspec.msgpack.encode(PROOF),)),
-    "folder": Decoder("node/folder/post.py", plain(post._decode), (PeerError,), (msgspec.msgpack.encode([1, b"h", b"p"]),)),
+    "folder": Decoder("node/folder/__init__.py", plain(folder._decode), (PeerError,), (msgspec.msgpack.encode([1, b"h", b"p"]),)),
     "request": Decoder(
         "flower/sealing.py", plain(sealing.read_request), (InputError,), tuple(sealing.write(one) for one in MESSAGES)
     ),

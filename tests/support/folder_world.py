@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable, post
+from quietmean.node import folder
+from quietmean.node.folder import FolderLink, FolderSettings, FolderTransport, Outbox, Timetable
 from quietmean.node.mailbox import Mailbox, mailbox_bytes
 from quietmean.node.net import AnswerFrame, AnyRequest, Credentials, Endpoint, Limits, OnAnswer, Payload, Transfer
 from quietmean.node.party import Participant
@@ -144,7 +145,7 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole study through a folder in one thread and virtual time."""
     monkeypatch.setattr(asyncio, "to_thread", inline)
     # A look every few seconds tells as much as many.
-    monkeypatch.setattr(post, "_LAST_PAUSE", INTERVAL / 5)
+    monkeypatch.setattr(folder, "_LAST_PAUSE", INTERVAL / 5)
 
 
 async def inline(work: Callable[..., Any], *given: Any) -> Any:

@@ -124,7 +124,7 @@ def visit(name: str, means: dict[int, set[bytes]]) -> bool:
 @pytest.mark.slow
 def test_by_schedule_alone_in_which_no_two_are_ever_there_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("quietmean.studies.party.files"), "_QUIET", 0.1)
-    monkeypatch.setattr(import_module("quietmean.node.folder.post"), "_LAST_PAUSE", 0.05)
+    monkeypatch.setattr(import_module("quietmean.node.folder"), "_LAST_PAUSE", 0.05)
     agree(rounds=3)
     means: dict[int, set[bytes]] = {}
     left, visits = list(NAMES), 0
@@ -159,7 +159,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         return replace(settings, clock=ticking) if isinstance(settings, FolderSettings) else settings
 
     monkeypatch.setattr(PartyContext, "transport", with_clock)
-    monkeypatch.setattr(import_module("quietmean.node.folder.post"), "_LONGEST_NAP", 0.02)
+    monkeypatch.setattr(import_module("quietmean.node.folder"), "_LONGEST_NAP", 0.02)
     return ticking
 
 

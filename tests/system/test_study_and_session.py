@@ -24,9 +24,10 @@ from quietmean.node import (
     Series,
     SeriesOver,
     Waits,
+    folder,
     run_party,
 )
-from quietmean.node.folder import DiskPlace, FolderSettings, Timetable, post
+from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Seal
 from quietmean.node.session import StudySession
@@ -241,7 +242,7 @@ def test_visits_by_a_schedule_end_as_not_yet_until_there_is_a_result(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No two are ever there together; the command ends with 4 then."""
-    monkeypatch.setattr(post, "_LAST_PAUSE", 0.02)
+    monkeypatch.setattr(folder, "_LAST_PAUSE", 0.02)
     assert NotYet.exit_code == 4
     results: dict[int, NodeResult] = {}
     for visit in range(30 * PARTIES):
