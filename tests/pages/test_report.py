@@ -13,7 +13,7 @@ import pytest
 from quietmean.core.readable import decimals_for, fixed, with_error
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import NodeResult
-from quietmean.node.local.runner import LocalOutcome
+from quietmean.node.local import LocalOutcome
 from quietmean.protocols import Target, configure
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import template_of

@@ -23,10 +23,10 @@ from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Vector
 from quietmean.core.schema import options_of
-from quietmean.node.local import Kill, runner
+from quietmean.node import local as node_local
+from quietmean.node.local import Kill, LocalKeywords
 from quietmean.node.local.child import node_settings
 from quietmean.node.local.processes import ChildSettings
-from quietmean.node.local.runner import LocalKeywords
 from quietmean.planning import Plan
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
@@ -99,7 +99,7 @@ def _children_begin(
 ) -> NoReturn:
     """As far as each process of a party gets with its settings, before it connects to anybody."""
     directory.mkdir()
-    run = runner._LocalRun(plan, values, weights, directory, kills, how)
+    run = node_local._LocalRun(plan, values, weights, directory, kills, how)
     run._write_rosters([[("127.0.0.1", 9 + party) for party in range(len(values))]] * len(values))
     try:
         for party in range(len(values)):

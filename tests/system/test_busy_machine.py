@@ -16,7 +16,8 @@ import pytest
 
 import quietmean as qm
 from quietmean.core.assumptions import QueryStatement
-from quietmean.node.local import fork_launcher, runner
+from quietmean.node import local as node_local
+from quietmean.node.local import fork_launcher
 from quietmean.node.local.processes import ExecLauncher, PartyProcess
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import here, local
@@ -71,8 +72,8 @@ machines: list[BusyMachine] = []
 )
 def test_nobody_is_lost_who_is_slow(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork_launcher, "ForkLauncher", BusyMachine)
-    monkeypatch.setattr(runner, "_ROUND", BASE)
-    monkeypatch.setattr(runner, "_PREPARED", PREPARED)
+    monkeypatch.setattr(node_local, "_ROUND", BASE)
+    monkeypatch.setattr(node_local, "_PREPARED", PREPARED)
     machines.clear()
     study = StudyTerms.parse(
         {
@@ -107,7 +108,7 @@ def test_nobody_is_lost_who_is_slow(protocol: str, monkeypatch: pytest.MonkeyPat
     [(5, 0.3, 10.0), (5, 1.0, 10.0), (5, 9.0, 90.0), (5, 1000.0, 300.0), (200, 0.3, 20.0), (200, 9.0, 180.0)],
 )
 def test_a_round_waits_longer_as_processes_start_more_slowly(parties: int, seconds: float, expected: float) -> None:
-    assert runner.patience(parties, seconds) == pytest.approx(expected)
+    assert node_local.patience(parties, seconds) == pytest.approx(expected)
 
 
 def test_other_systems_measure_the_start_of_an_interpreter() -> None:

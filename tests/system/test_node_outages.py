@@ -20,8 +20,7 @@ import pytest
 from quietmean.core.errors import InputError, ProtocolFailure, StorageError
 from quietmean.core.party import PartyId
 from quietmean.ledger import Ledger
-from quietmean.node import NodeResult, NodeSettings, run_party
-from quietmean.node.local import runner
+from quietmean.node import NodeResult, NodeSettings, local, run_party
 from quietmean.node.local.processes import ChildSettings
 from quietmean.node.monitor import Event, Stalled
 from quietmean.node.session.settings import Observers
@@ -125,7 +124,7 @@ def test_real_processes_on_a_disk_that_fills_up(kilobytes: int, tmp_path: Path, 
     plan = Plan(target, IncA(rounds=4, sigma_star=0.0, sigma_delta=0.7))
     values = np.linspace(0.0, 1.0, 3 * target.dimension).reshape(3, -1) / np.sqrt(target.dimension)
     with small_disk(tmp_path / "disk", kilobytes * 1000) as disk:
-        usual, told = runner._LocalRun._settings, list[tuple[str, str]]()
+        usual, told = local._LocalRun._settings, list[tuple[str, str]]()
 
         def settings(self: Any, party: PartyId, freeze_round: int | None) -> ChildSettings:
             own = usual(self, party, freeze_round)
@@ -136,9 +135,9 @@ def test_real_processes_on_a_disk_that_fills_up(kilobytes: int, tmp_path: Path, 
                 told.append((name, event["reason"]))
                 disk.resize(50_000_000)
 
-        monkeypatch.setattr(runner._LocalRun, "_settings", settings)
+        monkeypatch.setattr(local._LocalRun, "_settings", settings)
         outcome = asyncio.run(
-            runner.run_local(plan, values, tmp_path / "run", round_timeout=30.0, start_timeout=120.0, report=report)
+            local.run_local(plan, values, tmp_path / "run", round_timeout=30.0, start_timeout=120.0, report=report)
         )
     assert outcome.failures == {}
     for result in outcome.results.values():
@@ -155,14 +154,14 @@ def test_a_real_process_whose_disk_stays_full(tmp_path: Path, monkeypatch: pytes
     plan = Plan(target, IncA(rounds=4, sigma_star=0.0, sigma_delta=0.7))
     values = np.linspace(0.0, 1.0, 3 * target.dimension).reshape(3, -1) / np.sqrt(target.dimension)
     with small_disk(tmp_path / "disk", 120_000) as disk:
-        usual, ends = runner._LocalRun._settings, dict[str, dict[str, Any]]()
+        usual, ends = local._LocalRun._settings, dict[str, dict[str, Any]]()
 
         def settings(self: Any, party: PartyId, freeze_round: int | None) -> ChildSettings:
             own = usual(self, party, freeze_round)
             return msgspec.structs.replace(own, store=str(disk.place / "1.store")) if party == 1 else own
 
-        monkeypatch.setattr(runner._LocalRun, "_settings", settings)
-        told = runner.run_local(
+        monkeypatch.setattr(local._LocalRun, "_settings", settings)
+        told = local.run_local(
             plan,
             values,
             tmp_path / "run",

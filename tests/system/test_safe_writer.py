@@ -327,7 +327,7 @@ WRITERS = {
     "desk/serving.py": "the secret of a desk, new",
     "flower/home.py": "the home of a party in Flower",
     "node/folder/place.py": "messages in a shared folder, here or far away",
-    "node/local/runner.py": "a scratch folder",
+    "node/local/__init__.py": "a scratch folder",
     "node/net/tls.py": "a key for the library, overwritten and removed",
     "studies/agreement/study_keys.py": "keys of a study and refused keys, read before they are written again",
     "learning/sites.py": "into memory",

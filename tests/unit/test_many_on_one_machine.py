@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.readable import but_for_names, grouped, listed
-from quietmean.node.local import runner
+from quietmean.node import local
 from quietmean.node.net.transport import Pace
 from quietmean.node.storage import blob_store
 from quietmean.node.storage.store import Store
@@ -104,7 +104,7 @@ def test_a_passing_store_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.M
 def test_an_execution_that_all_have_is_read_once() -> None:
     one, other = (example_execution("local-dp", parties, sigma=1.0).to_json() for parties in (3, 4))
     known: list[tuple[Any, Execution]] = []
-    found = [runner._read_once(document, known) for document in (one, other, dict(one), dict(other), dict(one))]
+    found = [local._read_once(document, known) for document in (one, other, dict(one), dict(other), dict(one))]
     assert found[0] is found[2] is found[4]
     assert found[1] is found[3]
     assert len(known) == 2

@@ -109,7 +109,7 @@ def test_a_machine_whose_processes_cannot_reach_each_other_says_so_at_once(
     def unreachable(*arguments: object, **keywords: object) -> None:
         raise OSError(errno.ENETUNREACH, "Network is unreachable")
 
-    monkeypatch.setattr("quietmean.node.local.runner.socket.create_connection", unreachable)
+    monkeypatch.setattr("quietmean.node.local.socket.create_connection", unreachable)
     table = tmp_path / "ages.csv"
     table.write_text("age\n40\n50\n60\n")
     line = f"run --data {table} --column age --bounds 0 110 --parties 3 --epsilon 8 --protocol local-dp --accept-wide"
