@@ -14,8 +14,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import difference, differing, term_digests
 from quietmean.node.net.terms import MOST_FIELDS
 from quietmean.node.net.wire import Differs, Limits, decode_header, encode_frame
-from quietmean.node.preflight import Agreed, PeerReadiness
-from quietmean.node.preflight.check import Reply
+from quietmean.node.preflight import Agreed, PeerReadiness, Reply
 from quietmean.studies import StudyTerms
 from support.meeting import AGES, meet
 

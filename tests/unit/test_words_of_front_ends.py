@@ -23,7 +23,7 @@ from support.refusals import raised, refused
 SOURCE = Path(qm.__file__).parent
 OF_COMMANDS = {
     "flower/workflow.py", "ledger/database.py", "ledger/departures.py", "ledger/filter.py", "ledger/ledger.py",
-    "node/preflight/check.py",
+    "node/preflight.py",
     "node/relay/exchange.py", "node/tunnel/route.py", "planning/automatic.py", "protocols/secagg/spec.py",
 }  # fmt: skip
 # Sentences that name a command with its options are about that command, in Python too.

@@ -1,4 +1,6 @@
-"""The check whether every party is ready, before a study starts. It uses the same pinned TLS as the study itself.
+"""The check before a study: whether all parties are reachable, agree on study, plan and roster, and have valid data.
+
+The check whether every party is ready, before a study starts. It uses the same pinned TLS as the study itself.
 
 A party that runs a check listens at its address, answers the checks of the others, and sends one to each of them. A party that
 has joined answers too, without any effect on it.
@@ -377,3 +379,11 @@ def _diagnosis(error: Exception) -> tuple[Key, str]:
             return "refused", "it closed the connection: is this key in its roster?"
         case _:
             return "unknown", (error.strerror if isinstance(error, OSError) else None) or "it does not answer"
+
+
+__all__ = [
+    "Agreed",
+    "CheckSession",
+    "PeerReadiness",
+    "Reply",
+]
