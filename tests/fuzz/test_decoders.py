@@ -38,7 +38,7 @@ from quietmean.node.monitor.monitor import read_status
 from quietmean.node.net import Identity, Roster, wire
 from quietmean.node.net.identity import Purpose
 from quietmean.node.session.logs import GossipedLogs, PartyLog, decode_log, encode_log
-from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
+from quietmean.node.tunnel.stream import Attending, Call, Joined, Nonce, Proof, Turned, decode_message, decode_proof
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.contribution import ContributionError, excerpt, read_header, read_whole
 from quietmean.protocols.committee.lists import read_list, read_segment, record, segment_front
@@ -145,8 +145,8 @@ DECODERS = {
         (PeerError,),
         (GossipedLogs(SCHEDULE).encode(0),),
     ),
-    "relay": Decoder("node/tunnel/messages.py", plain(decode_message), (PeerError,), tuple(map(msgspec.msgpack.encode, RELAYED))),
-    "proof": Decoder("node/tunnel/messages.py", plain(decode_proof), (PeerError,), (msgspec.msgpack.encode(PROOF),)),
+    "relay": Decoder("node/tunnel/stream.py", plain(decode_message), (PeerError,), tuple(map(msgspec.msgpack.encode, RELAYED))),
+    "proof": Decoder("node/tunnel/stream.py", plain(decode_proof), (PeerError,), (msgspec.msgpack.encode(PROOF),)),
     "folder": Decoder("node/folder/__init__.py", plain(folder._decode), (PeerError,), (msgspec.msgpack.encode([1, b"h", b"p"]),)),
     "request": Decoder(
         "flower/sealing.py", plain(sealing.read_request), (InputError,), tuple(sealing.write(one) for one in MESSAGES)

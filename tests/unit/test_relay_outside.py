@@ -18,8 +18,8 @@ from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socke
 from quietmean.node.preflight import Agreed, CheckSession, PeerReadiness
 from quietmean.node.relay import Admission, RelayServer, outer_tls
 from quietmean.node.tunnel import Dialer, RelayError
-from quietmean.node.tunnel.messages import Attending
 from quietmean.node.tunnel.route import RelayAccess
+from quietmean.node.tunnel.stream import Attending
 from support.outside import HOST, Authority, Proxy
 from support.refusals import refused
 

@@ -30,7 +30,7 @@ from quietmean.node.tunnel import (
     frame,
     is_proved,
 )
-from quietmean.node.tunnel.messages import decode_message, prove
+from quietmean.node.tunnel.stream import decode_message, prove
 from quietmean.node.tunnel.websocket import LONGEST_FRAME, WebProxy, accept_of, proxy_for, xored
 from support.command_lines import fails
 from support.refusals import raised, refused, refused_rows
@@ -147,7 +147,7 @@ def replaced(good: Proof, **change: object) -> Proof:
 def test_what_was_signed_for_another_purpose_is_no_proof() -> None:
     good = proof()
     # The same words under another label: the relay cannot make anybody sign a certificate, or use an entry as a proof.
-    from quietmean.node.tunnel.messages import _signed
+    from quietmean.node.tunnel.stream import _signed
 
     content = _signed(good.role, good.group, good.label, good.relay, good.ticket, NONCE)
     assert good.signature == IDENTITY.sign(Purpose.RELAY, content)

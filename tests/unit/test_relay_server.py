@@ -33,9 +33,8 @@ from quietmean.node.net import (
 from quietmean.node.relay import Admission, RelayLimits, RelayServer, exchange
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.tunnel import BINARY, END_OF_HEAD, Dialer, Nonce, RelayError, Turned, frame
-from quietmean.node.tunnel.messages import Attending, FromRelay, Role, decode_message, encode_message, prove
 from quietmean.node.tunnel.route import RelayAccess
-from quietmean.node.tunnel.stream import RelayStream
+from quietmean.node.tunnel.stream import Attending, FromRelay, RelayStream, Role, decode_message, encode_message, prove
 from quietmean.node.tunnel.websocket import FrameParser, Piece, upgrade_request
 
 STUDY = "f" * 64

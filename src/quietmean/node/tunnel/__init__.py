@@ -1,6 +1,7 @@
 """Ways through a relay: WebSocket outside, through a proxy where one is, and the parties' own TLS unchanged inside."""
 
-from quietmean.node.tunnel.messages import (
+from quietmean.node.tunnel.route import Dialer, Presence, RelayError
+from quietmean.node.tunnel.stream import (
     CALL_SECONDS,
     HEALTH,
     LONGEST_MESSAGE,
@@ -19,7 +20,6 @@ from quietmean.node.tunnel.messages import (
     encode_message,
     is_proved,
 )
-from quietmean.node.tunnel.route import Dialer, Presence, RelayError
 from quietmean.node.tunnel.websocket import (
     BINARY,
     CLOSE,

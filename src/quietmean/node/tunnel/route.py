@@ -30,8 +30,7 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.tasks import Fail, Tasks, report_defect
-from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove
-from quietmean.node.tunnel.stream import RelayStream
+from quietmean.node.tunnel.stream import Attending, Call, Joined, Nonce, RelayStream, Role, Turned, prove
 from quietmean.node.tunnel.websocket import connect_through, is_loopback, proxy_for
 
 _HANDSHAKE_SECONDS: Final = 10.0
