@@ -23,7 +23,6 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder
 from quietmean.core.site_options import NodeOptions, SiteOptions
-from quietmean.node.posting import ServerAnswer
 from quietmean.node.preflight import PeerReadiness
 from quietmean.planning.automatic import Choice
 from quietmean.statistics.expectation import Expectation
@@ -33,6 +32,7 @@ from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import handing_in
 from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
+from quietmean.studies.party.handing_in import ServerAnswer
 from support.committee_study import CommitteeStudy
 from support.site_policy import write_policy
 
