@@ -213,20 +213,15 @@ def _look_at_store_and_ledger(
 
     ``fits``: how the sentence begins that ends with what is left of the budget.
     """
-    try:
-        store = Finding("store", True, store_text(settings.store, settings.store_exists()))
-    except InputError as error:
-        return [Finding("store", False, str(error))]
-    if payer is None:
+    store = Finding.of("store", lambda: store_text(settings.store, settings.store_exists()))
+    if payer is None or not store.passed:
         return [store]
-    try:
+
+    def room() -> str:
         cost = StudyCost(contract.name, contract.plan, contract.charge)
-        text = payer.new_account(cost)
-        if text is None:
-            text = f"{fits}, {balance_text(payer.check(cost, settings))}"
-        return [store, Finding("ledger", True, text)]
-    except InputError as error:
-        return [store, Finding("ledger", False, str(error))]
+        return payer.new_account(cost) or f"{fits}, {balance_text(payer.check(cost, settings))}"
+
+    return [store, Finding.of("ledger", room)]
 
 
 def _look(
@@ -253,10 +248,7 @@ def _look(
     if filled:
         findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
     findings.append(table_finding(data, files.workload.columns))
-    try:
-        findings.append(Finding("expected", True, "; ".join(files.forecast(plan, records).sentences())))
-    except InputError as error:
-        findings.append(Finding("expected", False, str(error)))
+    findings.append(Finding.of("expected", lambda: "; ".join(files.forecast(plan, records).sentences())))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, fits), *ledger]
@@ -275,21 +267,23 @@ def _settled(payer: Payer | None, contract: Contract, people: People, begun: str
 
 def _folder(rules: Policy) -> Finding:
     """Whether the folder that the site's policy names can be used from here."""
-    if rules.folder is None:
-        return Finding("folder", True, "to be named by join --folder PATH, or once by the policy of this site, which says none")
-    try:
+
+    def look() -> str:
+        if rules.folder is None:
+            return "to be named by join --folder PATH, or once by the policy of this site, which says none"
         parse_folder(rules.folder)
-    except InputError as error:
-        return Finding("folder", False, str(error))
-    return Finding("folder", True, f"{rules.folder} is one that can be used")
+        return f"{rules.folder} is one that can be used"
+
+    return Finding.of("folder", look)
 
 
 def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) -> Finding:
     address = files.roster.entries[files.party].address if options.listen is None else parse_address(options.listen)
-    try:
+
+    def look() -> str:
         session.listen(address)
-    except InputError as error:
-        return Finding("address", False, str(error))
-    if isinstance(address, Path):
-        return Finding("address", True, f"connections can be taken through {address}")
-    return Finding("address", True, f"{format_address(address)} can be listened on")
+        if isinstance(address, Path):
+            return f"connections can be taken through {address}"
+        return f"{format_address(address)} can be listened on"
+
+    return Finding.of("address", look)

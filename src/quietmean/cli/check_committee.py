@@ -183,16 +183,16 @@ class FileCheck:
             findings.append(Finding("expected", True, "; ".join(forecast.sentences())))
         if payer is None:
             return findings
-        try:
-            cost = StudyCost(study.name, plan)
+        cost = StudyCost(study.name, plan)
+
+        def room() -> str:
             paying = payer.of(records.in_order, people, cost)
             tell_notes(paying.settled_people(cost, contributor.study).owner_notes)
-            text = paying.new_account(cost)
-            if text is None:
-                text = f"the study fits; before it, {balance_text(paying.check_file(cost, contributor.study))}"
-            return [*findings, Finding("ledger", True, text)]
-        except InputError as error:
-            return [*findings, Finding("ledger", False, str(error))]
+            if (text := paying.new_account(cost)) is not None:
+                return text
+            return f"the study fits; before it, {balance_text(paying.check_file(cost, contributor.study))}"
+
+        return [*findings, Finding.of("ledger", room)]
 
 
 def _by_whom(sealed: Sealed, plan: Plan) -> Finding:
@@ -227,11 +227,12 @@ def _own_file(contributor: CommitteeContributor) -> Finding:
         raise InputError("this study has no committee")
     if contributor.has_contributed:
         return Finding("time", True, f"it was made, {contributor.stored_at}: the same data give it again; {_left(terms)}")
-    try:
+
+    def look() -> str:
         terms.require_open(datetime.now(UTC))
-    except InputError as error:
-        return Finding("time", False, str(error))
-    return Finding("time", True, _left(terms))
+        return _left(terms)
+
+    return Finding.of("time", look)
 
 
 def _own_keys(own: MemberFiles) -> Finding:
@@ -245,24 +246,22 @@ def _own_keys(own: MemberFiles) -> Finding:
 
 
 def _own_store(own: MemberFiles, usual_folder: str | None) -> Finding:
-    try:
-        return Finding("store", True, store_text(own.store, own.require_same_store(usual_folder)))
-    except InputError as error:
-        return Finding("store", False, str(error))
+    return Finding.of("store", lambda: store_text(own.store, own.require_same_store(usual_folder)))
 
 
 def _contributions(own: MemberFiles, folder: Path) -> Finding:
     """Whether the folder can be read, and whose contributions are there: only what is public of them is looked at."""
-    try:
-        survey_ = survey(own.session, own.files.party, folder, own.terms.lists_at)
-    except InputError as error:
-        return Finding("contributions", False, str(error))
-    text = f"{folder} holds those of {survey_.contributors} of {own.sealed.admitted} contributors so far"
-    if survey_.left_out:
-        name, why = survey_.left_out[0]
-        more = f", as {len(survey_.left_out) - 1} others" if len(survey_.left_out) > 1 else ""
-        text += f"; {name} cannot count{more}: {why}"
-    return Finding("contributions", True, text)
+
+    def look() -> str:
+        there = survey(own.session, own.files.party, folder, own.terms.lists_at)
+        text = f"{folder} holds those of {there.contributors} of {own.sealed.admitted} contributors so far"
+        if not there.left_out:
+            return text
+        name, why = there.left_out[0]
+        more = f", as {len(there.left_out) - 1} others" if len(there.left_out) > 1 else ""
+        return f"{text}; {name} cannot count{more}: {why}"
+
+    return Finding.of("contributions", look)
 
 
 def _drop(url: str, sealed: Sealed) -> Finding:

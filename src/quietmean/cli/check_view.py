@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Group
 from rich.live import Live
@@ -44,6 +44,14 @@ class Finding:
     name: str
     passed: bool
     text: str
+
+    @classmethod
+    def of(cls, name: str, look: Callable[[], str]) -> Self:
+        """What ``look`` finds, or the mistake that it raises as :class:`InputError`."""
+        try:
+            return cls(name, True, look())
+        except InputError as error:
+            return cls(name, False, str(error))
 
 
 # What a clock that differs does, in words.
