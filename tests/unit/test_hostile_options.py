@@ -18,9 +18,9 @@ from quietmean.protocols.mechanism import require_privacy
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
-from support.refusals import refused
+from support.command_lines import fails
+from support.refusals import refused, refused_rows
 
-PLAN = ["plan", "--parties", "6"]
 COLUMN = {"name": "age", "low": 0.0, "high": 100.0}
 
 
@@ -32,68 +32,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     qm.LocalDP().calibrate(qm.Target(parties=4, epsilon=1.0, delta=1e-6)).save(Path("plan.json"))
 
 
-RUN = ["run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "4", "--protocol"]
-# What is given, and what the one sentence has to say.
-HOSTILE: list[tuple[list[str], list[str]]] = [
-    ([*PLAN, "--coluding", "2"], ["--coluding", "Did you mean --colluding?"]),
-    ([*PLAN, "--protocol", "local-dp", "--rounds", "3"], ["local-dp has no option 'rounds'"]),
-    ([*PLAN, "--protocol", "inca", "--clip-norm", "3"], ["inca has no option 'clip'"]),
-    ([*PLAN, "--protocol", "inca", "--sensitivity", "1", "--domain", "unit-ball"], ["say the same twice"]),
-    ([*PLAN, "--protocol", "inca", "--convention", "table-ii"], ["needs a domain"]),
-    (["plan", "--study", "s.toml", "--parties", "3", "--records", "0"], ["records is 0", "give --records"]),
-    (["plan", "--study", "s.toml", "--parties", "3", "--records", "-1"], ["records is -1", "give --records"]),
-    ([*PLAN, "--colluding", "nan"], ["colluding is nan"]),
-    ([*PLAN, "--colluding", "inf"], ["colluding is inf"]),
-    *[
-        ([*PLAN, "--protocol", protocol, option, size], [name, "no study has"])
-        for protocol, option, name in (
-            ("inca", "--sensitivity", "sensitivity is"),
-            ("secagg", "--clip-norm", "clip (--clip-norm) is"),
-            ("consensus", "--c", "c is"),
-            ("packed-sharing", "--largest-weight", "largest_weight is"),
-        )
-        for size in ("1e308", "1e-308")
-    ],
-    (
-        [*PLAN, "--protocol", "consensus", "--iterations", "9223372036854775807"],
-        ["iterations is 9223372036854775807", "choose 1..100000"],
-    ),
-    ([*PLAN, "--protocol", "secagg-plus", "--degree", "-1"], ["degree is -1"]),
-    (
-        [*PLAN, "--protocol", "secagg-plus", "--degree", "99999999999999999999"],
-        ["degree is 99999999999999999999", "no study has so much"],
-    ),
-    ([*PLAN, "--delta", "1"], ["delta is 1", "0 < delta < 1"]),
-    ([*PLAN, "--delta", "-0.1"], ["delta is -0.1"]),
-    ([*PLAN, "--epsilon", "0"], ["epsilon is 0"]),
-    ([*PLAN, "--epsilon", "nan"], ["epsilon is nan"]),
-    ([*PLAN, "--epsilon", "inf"], ["epsilon is inf", "finite"]),
-    ([*PLAN, "--protocol", "gossip"], ["gossip has no differential privacy", "every party's value", "--no-privacy"]),
-    ([*PLAN, "--protocol", "secret-sharing"], ["secret-sharing has no differential privacy", "exact sum", "--no-privacy"]),
-    ([*PLAN, "--protocol", "local-dp", "--no-privacy"], ["local-dp has it", "--no-privacy"]),
-    ([*PLAN, "--protocol", "secagg", "--noise", "none"], ["noise none protects nothing"]),
-    ([*RUN, "gossip"], ["gossip has no differential privacy", "epsilon is infinite"]),
-    ([*RUN, "local-dp", "--clip"], ["--clip", "always clamped"]),
-    ([*RUN, "local-dp", "--missing", "drop"], ["would publish how many records are incomplete"]),
-    ([*RUN, "local-dp", "--neighbours", "2"], ["local-dp has no option"]),
-    (["certify", "execution.json", "--corrupt", "0", "--colluding", "2"], ["--colluding has no effect with"]),
-    (["certify", "execution.json", "--prior-sd", "2"], ["--prior-sd has no effect without"]),
-    (["certify", "execution.json", "--matrix"], ["--matrix has no effect without"]),
-    (["certify", "execution.json", "--corrupt", "0", "--seed", "3"], ["seed 3 has no effect without --observe-fraction"]),
-    (["simulate", "plan.json", "--dropout", "0.1"], ["--dropout", "Did you mean --dropouts?"]),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), HOSTILE)
-def test_what_has_no_effect_is_refused(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    output = capsys.readouterr()
-    assert stop.value.code == 2
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    for word in words:
-        assert word in output.err
+@refused_rows("what_has_no_effect_is_refused")
+def test_what_has_no_effect_is_refused(line: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    fails(line, capsys, *words)
 
 
 def changed(place: str, **more: Any) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from quietmean.core.errors import InputError, named
 from quietmean.core.keywords import as_keyword
 from quietmean.protocols import registry
 from quietmean.testing import example_execution
-from support.refusals import raised, refused
+from support.command_lines import fails
+from support.refusals import refused
 
 STUDY = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=8.0, delta=1e-6)
 # What no type checker lets through is called, too.
@@ -155,8 +156,7 @@ def test_only_keywords_of_the_call_stand_in_the_place_of_options() -> None:
 
 def test_what_a_command_calls_keeps_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     """The same functions serve both."""
-    raised(SystemExit, "", main, ["plan", "--parties", "20", "--epsilon", "1", "--protocol", "gossip"])
-    assert "ask for that with --no-privacy" in capsys.readouterr().err
+    fails("plan --parties 20 --epsilon 1 --protocol gossip", capsys, "ask for that with --no-privacy")
     refused("ask for that with no_privacy", qm.rank, qm.Target(20, 1.0, 1e-6), ["gossip"])
 
 

@@ -36,7 +36,8 @@ from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.payment import StudyCost, payer_for
-from support.refusals import raised, refused, refused_rows
+from support.command_lines import fails
+from support.refusals import refused, refused_rows
 from support.site_policy import write_policy
 
 TABLES: dict[str, Any] = {
@@ -305,5 +306,4 @@ def connected_without(edges: np.ndarray[Any, Any], gone: set[int]) -> bool:
 
 
 def test_a_plan_without_a_name_is_not_refused_in_the_name_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    raised(SystemExit, "2", main, ["plan", "--parties", "6", "--nats", "0.3"])
-    assert f"quietmean: {AUTOMATIC} keeps a target in epsilon" in capsys.readouterr().err
+    fails("plan --parties 6 --nats 0.3", capsys, f"quietmean: {AUTOMATIC} keeps a target in epsilon")
