@@ -1,11 +1,12 @@
 """Commands as copies of one prepared process, which has imported what they import: ``python -m faults.commands``.
 
-It reads orders, a line of JSON each: to start a command in a folder, with an environment of its own and files for what it prints;
-or to tell which have ended. What a fault strikes in a command's folder does not strike what it prints.
+It reads orders, a line of JSON each: to start a command, or a function that prints what it gives, in a folder, with an
+environment of its own and files for what it prints, which a fault in that folder does not strike; or to tell which have ended.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,13 @@ from quietmean.cli.main import main as command
 from quietmean.core.logs import hide_error_texts
 
 _PAUSE = 0.01
+
+
+def _called(name: str, *given: Any) -> Any:
+    """What the function ``MODULE:NAME`` gives; of a MODULE alone it is nothing but imported."""
+    module, _, function = name.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, function)(*given) if function else None
 
 
 def _begin(order: dict[str, Any]) -> int:
@@ -37,14 +45,17 @@ def _begin(order: dict[str, Any]) -> int:
     code = 1
     try:
         hide_error_texts()
-        command(order["line"])
+        if "call" in order:
+            print(json.dumps(_called(order["call"], *order["given"])))
+        else:
+            command(order["line"])
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        if order["modules"]:
+        if order.get("modules"):
             Path(order["modules"]).write_text("\n".join(name for name in sys.modules if name.startswith("quietmean")))
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -71,9 +82,11 @@ def main() -> None:
         order = json.loads(line)
         if "prepare" in order:
             for name in order["prepare"]:
-                importlib.import_module(name)
+                _called(name)
+            # Copies collect no waste of it: each page that they look at is copied.
+            gc.freeze()
             answer: object = None
-        elif "line" in order:
+        elif "out" in order:
             answer = _begin(order)
         else:
             answer = _ended(order["seconds"])

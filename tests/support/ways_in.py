@@ -44,7 +44,10 @@ _WAITS = {"round_timeout": 120.0, "start_timeout": _PATIENCE}
 
 @dataclass(frozen=True)
 class Cell:
-    """One protocol's name in one way in, protecting one unit. ``more``: other fields of the study."""
+    """One protocol's name in one way in, protecting one unit.
+
+    ``more``: other fields of the study; ``start_in`` and ``contribute_in`` are times, in seconds from when it is written.
+    """
 
     protocol: str
     way: str
@@ -60,6 +63,11 @@ class Cell:
         return self.protocol != AUTO and not get_protocol(self.protocol).TRAITS.private
 
     @property
+    def charged(self) -> bool:
+        """With an epsilon, which a ledger can keep account of."""
+        return not self.bare and "nats" not in dict(self.more)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return NAMES if self.way != "committee" else (*MEMBERS, *NAMES)
 
@@ -67,7 +75,7 @@ class Cell:
         """Of its file; a budget with which no noise hides all, and nothing else that a protocol would need."""
         # Three values of whole parties hide each other where no session adds up many means.
         epsilon = 30.0 if self.unit == "party" and self.way != "session" else 8.0
-        general = {
+        general: dict[str, Any] = {
             "name": "ages",
             "epsilon": epsilon,
             "delta": 1e-6,
@@ -75,7 +83,10 @@ class Cell:
             "protocol": self.protocol,
             "unit": self.unit,
         }
-        general |= dict(self.more)
+        general = {name: value for name, value in {**general, **dict(self.more)}.items() if value is not None}
+        committee = {"members": len(MEMBERS), "contribute_by": soon(general.pop("contribute_in", 40.0)), "grace": 0.0}
+        if "start_in" in general:
+            general["start_by"] = soon(general.pop("start_in"))
         if self.way == "session":
             return {"session": {**general, "dimension": DIMENSION, "rounds": 2, **_WAITS}}
         if self.way == "folder":
@@ -83,13 +94,14 @@ class Cell:
             general |= {"transport": "folder", "deadlines": {"first": first, "interval": _PATIENCE, "poll": _POLL}}
         elif self.way == "committee":
             del general["colluding"]
-            general["committee"] = {"members": len(MEMBERS), "contribute_by": soon(40.0), "grace": 0.0}
+            general["committee"] = committee
         else:
             general |= _WAITS
         if self.way == "file":
             # With nobody missing there is no decoder for what is.
             general["dropouts"] = 0.34
-        return {"study": general, "column": [{"name": "age", "low": 20, "high": 90}]}
+        others = {name: general.pop(name) for name in ("statistic",) if name in general}
+        return {"study": general, "column": [{"name": "age", "low": 20, "high": 90}], **others}
 
 
 def cells() -> Iterator[Cell]:
@@ -112,12 +124,13 @@ def said(act: Callable[[], Any]) -> str | None:
 class Consortium:
     """The parties of a cell in one folder, with their keys and what they sealed without asking whether that goes.
 
-    ``ports``: of those that have an address, in their order.
+    ``ports``: of those that have an address, in their order. ``charging``: whether each has a ledger, where there is an epsilon.
     """
 
     cell: Cell
     folder: Path
     ports: list[int]
+    charging: bool = False
 
     @cached_property
     def terms(self) -> AnyStudy:
@@ -137,6 +150,9 @@ class Consortium:
 
     @cached_property
     def sealed(self) -> Sealed:
+        """As it is in its file, once it was made."""
+        if self.path.exists():
+            return Sealed.load(self.path)
         sealed = self.meeting.seal()
         self.path.write_bytes(sealed.signed.to_file())
         return sealed
@@ -169,17 +185,18 @@ class Consortium:
         """What a party has: two rows of each person."""
         ages = np.linspace(25 + len(name), 80, ROWS)
         frame = pd.DataFrame({"age": ages, "who": [f"p{row // 2}" for row in range(ROWS)]})
-        return qm.FrameOfPersons(frame, person="who") if self.cell.unit == "person" else frame[["age"]]
+        frame["day"] = [f"2026-01-{1 + row % 2:02}" for row in range(ROWS)]
+        return qm.FrameOfPersons(frame, person="who", date="day") if self.cell.unit == "person" else frame[["age"]]
 
     def refused_at_join(self) -> str | None:
         """What the first party is told who takes part all the same, before anything leaves its machine."""
         _ = self.sealed
         if self.cell.way in ("run", "file"):
             return said(self.come_to)
-        return said(lambda: asyncio.run(asyncio.wait_for(self._one(self.cell.names[0]), _PATIENCE)))
+        return said(lambda: asyncio.run(asyncio.wait_for(self.one(self.cell.names[0]), _PATIENCE)))
 
     @property
-    def _one(self) -> Callable[[str], Coroutine[Any, Any, Any]]:
+    def one(self) -> Callable[[str], Coroutine[Any, Any, Any]]:
         by_way = {"session": self._in_session, "committee": self._member}
         return by_way.get(self.cell.way, self._join)
 
@@ -199,12 +216,12 @@ class Consortium:
         _ = self.sealed
         if self.cell.way == "file":
             return self._by_file()
-        one = self._one
+        one = self.one
 
         async def all_of_them() -> list[Any]:
             if self.cell.way == "committee":
                 for name in NAMES:
-                    await asyncio.to_thread(self._contribute, name)
+                    await asyncio.to_thread(self.contribute, name)
                 return list(await asyncio.gather(*map(one, MEMBERS)))
             return list(
                 await asyncio.gather(*(_twice(one, name, self.store(name)) if name == again else one(name) for name in NAMES))
@@ -215,20 +232,27 @@ class Consortium:
     def store(self, name: str) -> Path:
         return self.folder / f"{name}.store"
 
+    def ledger(self, name: str) -> Path | None:
+        return self.folder / f"{name}.ledger" if self.charging and self.cell.charged else None
+
     def _site(self, name: str) -> dict[str, Any]:
-        files = {"store": self.store(name), "receipt": self.folder / f"{name}.json"}
-        return {"yes": True, "no_ledger": True, "a_priori_above_target": True, **files}
+        ledger = self.ledger(name)
+        charged = {"no_ledger": True} if ledger is None else {"ledger": ledger, "new_account": name}
+        return {"yes": True, "a_priori_above_target": True, **charged}
+
+    def _node(self, name: str) -> dict[str, Any]:
+        return {**self._site(name), "store": self.store(name), "receipt": self.folder / f"{name}.json"}
 
     async def _join(self, name: str) -> Any:
         share = {"folder": str(self.folder / "share")} if self.cell.way == "folder" else {}
         (self.folder / "share").mkdir(exist_ok=True)
-        given = {**self._site(name), **share, "no_privacy": self.cell.bare}
+        given = {**self._node(name), **share, "no_privacy": self.cell.bare}
         return await qm.ajoin(self.path, None, self.key(name), data=self.data(name), **given)
 
     async def _in_session(self, name: str) -> Any:
         records = ROWS if self.cell.unit == "record" else None
         means = []
-        async with qm.session(self.path, None, self.key(name), records=records, **self._site(name)) as rounds:
+        async with qm.session(self.path, None, self.key(name), records=records, **self._node(name)) as rounds:
             while not rounds.over:
                 shape = (DIMENSION,) if records is None else (records, DIMENSION)
                 means.append((await rounds.mean(np.full(shape, 0.1))).mean)
@@ -238,16 +262,24 @@ class Consortium:
         study = qm.Study._of(require_study(self.terms))
         return [study.run({name: self.data(name) for name in NAMES}, no_privacy=self.cell.bare, a_priori_above_target=True)]
 
-    def _contribute(self, name: str) -> Path:
-        file = self.folder / "box" / f"{name}.contribution"
+    def contribution(self, name: str) -> Path:
+        return self.folder / "box" / f"{name}.contribution"
+
+    def contribute(self, name: str) -> Path:
+        file = self.contribution(name)
         file.parent.mkdir(exist_ok=True)
-        site: dict[str, Any] = {"no_ledger": True, "yes": True, "a_priori_above_target": True}
-        qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **site)
+        qm.contribute(self.path, self.key(name), data=self.data(name), out=file, **self._site(name))
         return file
 
     def _by_file(self) -> list[Any]:
-        files = [self._contribute(name) for name in NAMES]
-        return [combine(self.sealed, feasible_sealed(self.sealed).plan, files)]
+        for name in NAMES:
+            self.contribute(name)
+        return [self.combined()]
+
+    def combined(self) -> Any:
+        """The result of everybody's files."""
+        files = [self.contribution(name) for name in NAMES]
+        return combine(self.sealed, feasible_sealed(self.sealed).plan, files)
 
     async def _member(self, name: str) -> Any:
         files = PartyContext.load(self.path, None, self.key(name), Identity.load, self.store(name))

@@ -1,0 +1,65 @@
+"""Every feature in every way in: as the table says, and with a party that is killed at one of its writes and comes again.
+
+The seed is QUIETMEAN_SEED, 0 if it is not given, and printed: a failing cell says the call at which it was struck.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.struck_study import Commands, prepared_commands
+from support.struck_ways import YES, StruckParties, feature_cells, table, write_cell_policy
+from support.ways_in import MEMBERS, NAMES, WAYS, Cell, Consortium
+
+SEED = os.environ.get("QUIETMEAN_SEED", "0")
+CELLS = [pytest.param(feature, cell, id=f"{feature}-{cell.way}") for feature, cell in feature_cells()]
+# One party runs all or folds the files of all; members can do without one who comes late.
+_RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS)}}
+# Some protocols round differently at each party. Gossip ends when no party is further from the mean than 1e-9 of the
+# length of the three noisy values, of at most 1.4 each (a record's 1 and seven deviations of noise on 40); twice that for two.
+_APART = {"muffliato": 2e-9 * 1.4 * math.sqrt(3)}
+# What parties import on their way, once for all of them.
+_IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt", "node.local.fork_launcher")
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with prepared_commands() as made:
+        made.ask({"prepare": ["support.struck_ways:prepare", "scipy.stats", *(f"quietmean.{name}" for name in _IMPORTED)]})
+        yield made
+
+
+def test_the_table_has_every_feature_in_every_way() -> None:
+    assert {(feature, way) for feature, ways in table().items() for way in ways} == {
+        (feature, cell.way) for feature, cell in feature_cells()
+    }
+    assert all(set(ways) == set(WAYS) for ways in table().values())
+
+
+@pytest.mark.parametrize(("feature", "cell"), CELLS)
+def test_a_cell(
+    feature: str,
+    cell: Cell,
+    own_folders: None,
+    tmp_path: Path,
+    free_ports: Callable[[int], list[int]],
+    request: pytest.FixtureRequest,
+) -> None:
+    write_cell_policy(cell)
+    parties = Consortium(cell, tmp_path, free_ports(len(cell.names)), charging=True)
+    said = table()[feature][cell.way]
+    if said != YES:
+        assert parties.refused_before() == said
+        return
+    print(f"QUIETMEAN_SEED={SEED}")
+    results = StruckParties(request.getfixturevalue("commands"), parties, f"{SEED} {feature} {cell.way}").results()
+    assert len(results) in _RESULTS.get(cell.way, {len(NAMES)})
+    assert results[0]
+    apart = _APART.get(feature, 1e-9)
+    for other in results[1:]:
+        assert other == pytest.approx(results[0], rel=apart, abs=apart)

@@ -1,0 +1,296 @@
+"""Every feature in every way in: whether it can be had, why not, and parties of which one is killed at any of its writes.
+
+``python -m support.struck_ways`` writes the table anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.ledger import Ledger
+from quietmean.planning import Plan, calibrate
+from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.target import Target
+from quietmean.studies.agreement.any_study import any_of_tables
+from quietmean.studies.outcome.feasible import feasible
+from support.injected import Faults, Rule, places_of_faults
+from support.site_policy import write_policy
+from support.struck_study import Commands
+from support.ways_in import MEMBERS, NAMES, PROTOCOLS, WAYS, Cell, Consortium
+
+TABLE = Path(__file__).parent.parent / "data" / "ways_in.toml"
+YES = "yes"
+_HEAD = """\
+# Each feature of a study in each way in: "yes", or why not, as whoever writes, invites or seals is told.
+# A test holds it to the code; parties take part in each cell that says yes, one of them killed at one of its writes.
+# Made by: PYTHONPATH=tests python -m support.struck_ways
+"""
+# What a study asks for beside its protocol. By a protocol that is to be had in all ways; a committee has its own.
+ASKED: dict[str, dict[str, Any]] = {
+    "unit person": {"unit": "person"},
+    "unit party": {"unit": "party", "epsilon": 30.0},
+    "nats": {"protocol": "consensus", "unit": "party", "nats": 0.4, "epsilon": None},
+    "eavesdropping": {"eavesdropping": 1.0},
+    "start by a quorum": {"start_in": 300.0, "minimum": 3},
+    "dropouts": {"dropouts": 0.34},
+    "records per party": {"records_per_party": [30, 50]},
+    "statistics": {
+        "statistic": [{"kind": "mean", "column": "age"}, {"kind": "histogram", "column": "age", "edges": [20, 55, 90]}]
+    },
+    "rows of persons": {"unit": "person", "rows": "first"},
+    "links x25519": {"links": "x25519"},
+    "clip": {"clip": 1.0},
+}
+# Changes of files among which the first one to strike is drawn; where one makes fewer, among as many as it makes.
+_CHANGES = {"run": 1, "join": 60, "folder": 60, "session": 60, "file": 20, "committee": 20, "member": 40}
+_TRIES = 4
+# In seconds: how long a member that comes again is waited for, where the others, who can do without it, have ended.
+_LATE = 3.0
+# In seconds: far enough for a busy machine.
+_CONTRIBUTE_IN = 600.0
+_PATIENCE = 120.0
+
+
+def feature_cells() -> Iterator[tuple[str, Cell]]:
+    """Each feature's name, with each way in."""
+    for way in WAYS:
+        for name in PROTOCOLS:
+            yield name, _cell(name, way, {})
+        for name, fields in ASKED.items():
+            usual = "packed-sharing" if way == "committee" else "cordp-dme"
+            yield name, _cell(fields.get("protocol", usual), way, fields)
+
+
+def _cell(protocol: str, way: str, fields: dict[str, Any]) -> Cell:
+    more = {name: value for name, value in fields.items() if name not in ("unit", "protocol")}
+    if way == "committee":
+        more["contribute_in"] = _CONTRIBUTE_IN
+    return Cell(protocol, way, fields.get("unit", "record"), tuple(more.items()))
+
+
+def write_cell_policy(cell: Cell) -> None:
+    """Of sites that take part in all of them, and charge where they can."""
+    epsilon = dict(cell.more).get("epsilon")
+    budget = {"epsilon": epsilon + 1.0, "delta": 1e-3} if cell.charged and epsilon else None
+    write_policy(budget=budget, unattended=True, largest_epsilon=100.0, largest_nats=1.0)
+
+
+def table() -> dict[str, dict[str, str]]:
+    """What the file says: by feature, then by way."""
+    return tomllib.loads(TABLE.read_text("utf-8"))
+
+
+def take_part(cell: Sequence[Any], folder: str, name: str, what: str) -> list[float]:
+    """The numbers that a party has in the end, with its files in ``folder``; a contributor has none."""
+    warnings.simplefilter("ignore")
+    tempfile.tempdir = None
+    # At a change of a file the injector reads what the clock says.
+    Path(folder, f"began-{what}-{name}").touch()
+    protocol, way, unit, more = cell
+    parties = Consortium(Cell(protocol, way, unit, tuple((key, value) for key, value in more)), Path(folder), [], charging=True)
+    if what == "run":
+        return numbers(parties.come_to()[0])
+    if what in ("file", "committee"):
+        parties.contribute(name)
+        return []
+    return numbers(asyncio.run(parties.one(name)))
+
+
+def numbers(result: Any) -> list[float]:
+    """The estimates of a result of any way."""
+    if isinstance(result, list):
+        return [float(value) for mean in result for value in np.ravel(mean)]
+    if not hasattr(result, "outcome"):
+        return [float(value) for value in result.result.mean]
+    return [float(estimate.value) for answer in result.outcome.answers for estimate in answer.estimates.entries]
+
+
+def prepare() -> None:
+    """What all of them import on their way, by a small study and a contribution; and the plans that take seconds."""
+    calibrated, kept = calibrate._calibrated, dict[str, Plan]()
+
+    def once(target: Target, protocol: Mechanism, *more: Any) -> Plan:
+        # A plan is a function of these, as other tests guard.
+        key = repr((target, type(protocol), vars(protocol), more))
+        if key not in kept:
+            kept[key] = calibrated(target, protocol, *more)
+        return kept[key]
+
+    patch.object(calibrate, "_calibrated", once).start()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
+        for way in ("run", "file"):
+            place, cell = Path(folder) / way, _cell("cordp-dme", way, ASKED["statistics"])
+            place.mkdir()
+            write_cell_policy(cell)
+            Consortium(cell, place, [], charging=True).come_to()
+    for protocol, way in (("gossip", "run"), ("secret-sharing", "run"), ("inca", "run"), ("inca", "session")):
+        cell = _cell(protocol, way, {})
+        feasible(any_of_tables(cell.tables(), "the study"), len(NAMES), no_privacy=cell.bare)
+
+
+@dataclass(frozen=True)
+class Untouched(Exception):
+    """The party that was to be struck made fewer changes of files than was drawn."""
+
+    changes: int
+
+
+@dataclass
+class StruckParties:
+    """Parties of a cell as copies of one prepared process; one is killed at a change of a file, which ``seed`` draws, and comes
+    again.
+    """
+
+    commands: Commands
+    parties: Consortium
+    seed: str
+
+    def results(self) -> list[list[float]]:
+        """Of all who have one. Fails with what was said where one does not come through, and where nobody was killed."""
+        random, folder, changes = Random(self.seed), self.parties.folder, dict(_CHANGES)
+        for number in range(_TRIES):
+            self.parties = replace(self.parties, folder=folder / str(number))
+            self.parties.folder.mkdir()
+            try:
+                return self._results(random, changes)
+            except Untouched as whole:
+                if not 0 < whole.changes < changes[self.what]:
+                    raise
+                # It went on undisturbed: now it is known how many there are.
+                changes[self.what] = whole.changes
+        raise AssertionError(f"nobody was struck in {_TRIES} executions: {changes}")
+
+    def _results(self, random: Random, changes: Mapping[str, int]) -> list[list[float]]:
+        way = self.parties.cell.way
+        if way == "run":
+            return self._struck(way, ["south"], random.randrange(changes[way]))
+        _ = self.parties.sealed
+        results = self._struck(way, NAMES, random.randrange(changes[way]))
+        self._require_charged_once()
+        if way == "file":
+            return [numbers(self.parties.combined())]
+        return self._struck("member", MEMBERS, random.randrange(changes["member"])) if way == "committee" else results
+
+    def _struck(self, what: str, names: Sequence[str], first: int) -> list[list[float]]:
+        """Of ``names``, the second of whom, or the only one, is killed at its change ``first``; raises :class:`Untouched`."""
+        self.what, self.victim = what, names[min(1, len(names) - 1)]
+        rule = Rule("die", self.parties.folder / self.victim, first)
+        # Members open when the time to contribute is over.
+        later = [Rule("clock", self.parties.folder, argument=int(_CONTRIBUTE_IN) + 1)] if what == "member" else []
+        self.faults, self.others = (Faults(self.parties.folder / f"{what}.{which}") for which in ("faults", "others"))
+        self.faults.set([rule, *later])
+        self.others.set(later)
+        codes: dict[str, list[int]] = {name: [] for name in names}
+        running = {self._start(name, 0): name for name in names}
+        waited = 0.0
+        try:
+            while running:
+                assert waited < _PATIENCE, f"no end of {running}: {codes}, {self._said()}"
+                ended = self.commands.ask({"seconds": 1.0})
+                waited = 0.0 if ended else waited + 1.0
+                if what == "member" and [*running.values()] == [self.victim] and len(codes[self.victim]) and waited > _LATE:
+                    break
+                for process, code in ended.items():
+                    name = running.pop(int(process))
+                    codes[name].append(code)
+                    if code == -signal.SIGKILL and name == self.victim and len(codes[name]) == 1:
+                        self.faults.set(later)
+                        running[self._start(name, 1)] = name
+        finally:
+            self._kill(running)
+        calls = self.faults.calls()
+        struck = [call for call in calls if call.acted == "die"]
+        ends = [0] * (self.victim not in running.values())
+        expected = {name: [-signal.SIGKILL, *ends] if struck and name == self.victim else [0] for name in names}
+        assert codes == expected, f"{rule.line()}: {codes}, {self._said()}"
+        if not struck:
+            raise Untouched(len(places_of_faults(calls)))
+        came = [name for name in names if codes[name][-1] == 0]
+        return [json.loads(self._told(name, len(codes[name]) - 1, "out").read_text()) for name in came]
+
+    def _kill(self, running: Mapping[int, str]) -> None:
+        for process in running:
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
+        left = set(running)
+        while left and (ended := self.commands.ask({"seconds": 5.0})):
+            left -= set(map(int, ended))
+
+    def _require_charged_once(self) -> None:
+        """Each has one entry, and who came again is charged as the others are."""
+        charges = {}
+        for name in NAMES:
+            if (path := self.parties.ledger(name)) is not None:
+                with Ledger.open(path) as book:
+                    charges[name] = [(entry.reserved, entry.charged, entry.settled) for entry in book.account(name).entries]
+        assert all(len(each) == 1 and each == charges[NAMES[0]] for each in charges.values()), f"the ledgers have {charges}"
+
+    def _start(self, name: str, number: int) -> int:
+        folder, cell = self.parties.folder, self.parties.cell
+        own = folder / f"{name}.data"
+        own.mkdir(exist_ok=True)
+        environment = {"XDG_DATA_HOME": str(own), "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"], "TMPDIR": str(own)}
+        environment["QUIETMEAN_FAULTS"] = str((self.faults if name == self.victim else self.others).folder)
+        files = {kind: str(self._told(name, number, kind)) for kind in ("out", "err")}
+        given = [[cell.protocol, cell.way, cell.unit, cell.more], str(folder), name, self.what]
+        order = {
+            "call": "support.struck_ways:take_part",
+            "given": given,
+            "folder": str(folder),
+            "environment": environment,
+            **files,
+        }
+        return int(self.commands.ask(order))
+
+    def _told(self, name: str, number: int, kind: str) -> Path:
+        return self.parties.folder / f"told-{self.what}-{name}.{number}.{kind}"
+
+    def _said(self) -> str:
+        return " | ".join(f"{path.name}: {path.read_text()[-500:]}" for path in sorted(self.parties.folder.glob("told-*.err")))
+
+
+def main() -> None:
+    """Write the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
+        by_feature: dict[str, dict[str, str]] = {}
+        for number, (name, cell) in enumerate(feature_cells()):
+            ports = [7001 + place for place in range(len(cell.names))]
+            write_cell_policy(cell)
+            why = Consortium(cell, Path(folder) / str(number), ports).refused_before()
+            by_feature.setdefault(name, {})[cell.way] = YES if why is None else why
+    lines = [_HEAD]
+    for name, ways in by_feature.items():
+        lines += ["", f'["{name}"]', *(f"{way} = {_quoted(why)}" for way, why in ways.items())]
+    TABLE.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _quoted(text: str) -> str:
+    if "'" in text:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return f"'{text}'"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        raise SystemExit(str(error)) from None
