@@ -21,7 +21,7 @@ from quietmean.graphs import ExecutionTrace, make_schedule
 from quietmean.planning.accuracy import draw_scenario as planned_scenario
 from quietmean.planning.accuracy import linear_estimate
 from quietmean.privacy import Adversary
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols.gopa.loss import pairwise_sigma
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.mechanism import template_of

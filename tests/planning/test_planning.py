@@ -23,7 +23,7 @@ from quietmean.planning.candidates import configured, general_protocols, rank
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.levels import required_delta
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols import Mechanism, configure
 from quietmean.protocols.central_dp import CentralDP
 from quietmean.protocols.cordp_dme import CorDPDME

@@ -13,7 +13,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.core.workers import Workers
 from quietmean.privacy import Adversary, Effort, PrivacyAnalysis, coalitions
-from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope
+from quietmean.privacy.certificate import CoalitionCertificate, Scope
 from quietmean.privacy.coalitions import most_tried
 from quietmean.privacy.information import CoalitionSolver, coalition_batches, coalition_triples
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches

@@ -7,7 +7,7 @@ import pytest
 
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.coalition_certificate import Scope
+from quietmean.privacy.certificate import Scope
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee

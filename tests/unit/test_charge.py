@@ -22,8 +22,7 @@ from quietmean.privacy import (
     compose,
     mu_of_budget,
 )
-from quietmean.privacy.charge import additive_delta
-from quietmean.privacy.concentrated import epsilon_of_rho
+from quietmean.privacy.charge import additive_delta, epsilon_of_rho
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 from support.refusals import refused

@@ -16,7 +16,7 @@ from quietmean.core.party import Message
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
 from quietmean.privacy import Adversary
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.loss import complete_graph, conservative_mu, graph_mu, laplacian, pairwise_sigma

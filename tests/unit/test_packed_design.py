@@ -16,7 +16,7 @@ from quietmean.core.mixtures import Products
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, Charge, mu_of_budget
-from quietmean.privacy.concentrated import epsilon_of_rho
+from quietmean.privacy.charge import epsilon_of_rho
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import (
     PackedLossConversion,

@@ -44,7 +44,9 @@ def contribute(
     keys = rooms.handing_in.contributor_keys(sealed, identity, Path(key), path_of(store))
     rooms.handing_in.own_place(sealed, identity, keys, Path(key))
     Output(path, "the contribution", "out", own=partial(rooms.handing_in.is_contribution, None)).require_free()
-    name = site.get("account") or site.get("new_account") or (rooms.data.account_name(data) if isinstance(data, str | Path) else "")
+    name = (
+        site.get("account") or site.get("new_account") or (rooms.data.account_name(data) if isinstance(data, str | Path) else "")
+    )
     if not name and not site.get("no_ledger"):
         raise InputError("a data frame does not say which data set it is of: give account, or no_ledger=True")
     handed = rooms.handing_in.hand_in(sealed, identity, keys, data, name or "data", SiteOptions.of(site), silent_person(None))

@@ -36,10 +36,10 @@ from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.privacy import Adversary, Certificate, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy.analysis import privacy_facts
 from quietmean.privacy.certificate import nats_json
 from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
-from quietmean.privacy.facts import privacy_facts
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.fields import Hints

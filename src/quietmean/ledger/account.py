@@ -15,9 +15,8 @@ from typing import Final, Self
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.privacy.charge import NOTHING, Charge, additive_delta, compose, down
-from quietmean.privacy.composition import epsilon_within, fits, remaining_mu
+from quietmean.privacy.composition import epsilon_within, fits, mu_of_budget, remaining_mu
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu
-from quietmean.privacy.gaussian import mu_of_budget
 
 RESERVED: Final = "reserved"
 SPENT: Final = "spent"

@@ -22,7 +22,7 @@ from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols import Mechanism, Target
 from quietmean.protocols.mechanism import hidden_variance, with_guard
 from quietmean.protocols.target import eavesdropping_text

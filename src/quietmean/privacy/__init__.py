@@ -2,22 +2,21 @@
 
 from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
-from quietmean.privacy.certificate import Certificate, CertificateTerms
+from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate
 from quietmean.privacy.charge import Charge, compose, require_members
-from quietmean.privacy.coalition_certificate import CoalitionCertificate
 from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
     compose_budgets,
     compose_mu,
     group_mu,
+    mu_of_budget,
     mu_of_errors,
     remaining_mu,
     renyi_epsilon,
     set_mu,
     type_two_error,
 )
-from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information import InformationMatrix, NoiseLevels, bound_mu, information_matrix, noise_levels
 from quietmean.privacy.loss import (
     EXPOSED_REAL_ARITHMETIC,

@@ -14,8 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.lazy_modules import special
 from quietmean.core.party import PartyId
 from quietmean.core.workers import Workers, one_thread
-from quietmean.privacy.certificate import Certificate, CertificateTerms
-from quietmean.privacy.coalition_certificate import CoalitionCertificate, Scope
+from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate, Scope
 from quietmean.privacy.information import CoalitionSolver, coalition_triples
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatch, CoalitionBatches
 from quietmean.privacy.information.coalition_solver import PER_COALITION

@@ -1,7 +1,7 @@
 """The privacy page: what is protected, from whom, under which assumptions, how much, and what is left.
 
 It is a page of its own after a study, and the first part of the page that explains a certificate. Its sentences come from here;
-those on each epsilon from :mod:`quietmean.privacy.facts` by way of ``words``, those on what is assumed from
+those on each epsilon from :mod:`quietmean.privacy.analysis` by way of ``words``, those on what is assumed from
 :mod:`quietmean.core.assumptions`. Their order is in ``templates/officer_sections.html``.
 """
 
@@ -24,7 +24,7 @@ from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import Fact, count_of
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
-from quietmean.privacy.facts import privacy_facts
+from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import is_private, unprotected
 from quietmean.report import summary_card, words

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from quietmean.core.arrays import Array
 from quietmean.core.readable import Fact, plain
-from quietmean.privacy.facts import A_PRIORI, EVERYBODY, HAPPENED
+from quietmean.privacy.analysis import A_PRIORI, EVERYBODY, HAPPENED
 from quietmean.statistics.printed import capital
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean_reproduction.figure import COLUMN, PAGE, Check, Claim, Effort, Figure
 from quietmean_reproduction.inca.accounts import SPREAD, Account, Setting, with_luck
 from quietmean_reproduction.inca.pairwise import cordp_rows, gopa_rows

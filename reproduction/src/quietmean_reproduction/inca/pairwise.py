@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA

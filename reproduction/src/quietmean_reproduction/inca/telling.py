@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.graphs import ExecutionTrace, Schedule, churn, make_schedule
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.composition import classical_mu
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import insecure_seed

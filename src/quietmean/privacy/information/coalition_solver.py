@@ -14,8 +14,7 @@ from quietmean.core.lazy_modules import linalg, sparse
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches, seconds
-from quietmean.privacy.information.matrix import InformationMatrix
-from quietmean.privacy.information.scales import extra_variance
+from quietmean.privacy.information.matrix import InformationMatrix, extra_variance
 from quietmean.privacy.information.solver import ViewSolver
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript

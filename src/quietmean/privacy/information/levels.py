@@ -9,8 +9,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.information.matrix import InformationMatrix
-from quietmean.privacy.information.scales import without_private_noise
+from quietmean.privacy.information.matrix import InformationMatrix, without_private_noise
 from quietmean.privacy.information.solver import information_matrix
 from quietmean.transcript import Transcript
 

@@ -19,9 +19,8 @@ from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.lazy_modules import linalg, sparse
 from quietmean.core.workers import few_threads
 from quietmean.privacy.adversary import Adversary, View
-from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.matrix import InformationMatrix, extra_variance
 from quietmean.privacy.information.round_structure import Entries, MessageBatch, RoundStructure
-from quietmean.privacy.information.scales import extra_variance
 
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_modules import sparse
-from quietmean.privacy.information.scales import without_private_noise
+from quietmean.privacy.information.matrix import without_private_noise
 from quietmean.transcript import Transcript
 
 Sparse: TypeAlias = "sparse.csr_array[np.float64]"

@@ -23,11 +23,10 @@ from quietmean.core.lazy_modules import csgraph, sparse, sparse_linalg
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.direct import direct_information
-from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.matrix import InformationMatrix, extra_variance, without_private_noise
 from quietmean.privacy.information.noiseless import noiseless_information
 from quietmean.privacy.information.round_recursion import recursive_information
 from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
-from quietmean.privacy.information.scales import extra_variance, without_private_noise
 from quietmean.transcript import Transcript
 
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.

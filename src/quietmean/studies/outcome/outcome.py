@@ -24,7 +24,7 @@ from quietmean.planning.influence import Influence, influence_of
 from quietmean.planning.plan import Plan
 from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
-from quietmean.privacy.facts import privacy_facts
+from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings

@@ -20,7 +20,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
-from quietmean.privacy.facts import a_priori, any_of, cost_text, everybody_else
+from quietmean.privacy.analysis import a_priori, any_of, cost_text, everybody_else
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column

@@ -14,7 +14,7 @@ from quietmean.node.net import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
-from quietmean.privacy.facts import cost_text
+from quietmean.privacy.analysis import cost_text
 from quietmean.privacy.mutual_information import revealed_variance
 from quietmean.protocols import Target
 from quietmean.protocols.interception import already_public
