@@ -24,23 +24,13 @@ from quietmean.studies import StudyTerms
 from support.command_lines import fails
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import BETWEEN_TWO, write_policy
+from support.smallest_study import of_ages
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
-STUDY = """
-[study]
-name = "ages"
-epsilon = 0.5
-delta = 1e-6
-colluding = 0
-protocol = "{protocol}"
-round_timeout = 60.0
-start_timeout = {timeout}
 
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+
+def study(protocol: str, timeout: float) -> str:
+    return of_ages(epsilon=0.5, colluding=0, protocol=protocol, start_timeout=timeout)
 
 
 @pytest.fixture
@@ -49,7 +39,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     write_roster(tmp_path, on_this_machine(("ada", "bob"), free_ports(2)))
     for name in ("ada", "bob"):
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
-    (tmp_path / "study.toml").write_text(STUDY.format(protocol="inca", timeout=0.3))
+    (tmp_path / "study.toml").write_text(study("inca", 0.3))
     write_policy(**BETWEEN_TWO)
     with Ledger.open(tmp_path / "ledger", create=True) as ledger:
         ledger.set_budget("ada", 1.0, 1e-6, when=NOON)
@@ -119,7 +109,7 @@ def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: py
 def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     consortium: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
+    (consortium / "study.toml").write_text(study("gossip", 0.3))
     error = fails(arguments(consortium, "ada", "--no-privacy"), capsys)
     assert "asks for epsilon inf" in error
     assert "gossip: nothing: there is no noise" in error
@@ -134,7 +124,7 @@ def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settled_with_the_certificate(consortium: Path) -> None:
-    (consortium / "study.toml").write_text(STUDY.format(protocol="inca", timeout=120))
+    (consortium / "study.toml").write_text(study("inca", 120.0))
     command = [sys.executable, "-m", "quietmean.cli.main"]
     ada, bob = (
         subprocess.Popen(

@@ -21,25 +21,11 @@ from support.injected import Call, Faults, Rule
 from support.lives import prepared_process
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import toml
+from support.smallest_study import of_ages
 
 NAMES = ("north", "south", "east")
 # Whose machine it is.
 STRUCK = "south"
-_STUDY = """
-[study]
-name = "ages"
-epsilon = 4.0
-delta = 1e-6
-colluding = 1
-dropouts = 0.0
-protocol = "{protocol}"
-round_timeout = 60.0
-start_timeout = 90.0
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 _JOIN = (
     "join study.toml --roster roster.toml --data ages.csv --policy policy.toml --store own.store --ledger own.ledger "
     "--receipt receipt.json --yes --json"
@@ -89,7 +75,8 @@ class StruckStudy:
             place.mkdir()
             (self.folder / f"{name}.key").rename(place / f"{name}.key")
             (place / "roster.toml").write_text((self.folder / "roster.toml").read_text())
-            (place / "study.toml").write_text(_STUDY.format(protocol=self.protocol))
+            study = of_ages(epsilon=4.0, colluding=1, dropouts=0.0, protocol=self.protocol, start_timeout=90.0)
+            (place / "study.toml").write_text(study)
             (place / "ages.csv").write_text("age\n" + "\n".join(map(str, range(20 + index, 60))) + "\n")
             (place / "policy.toml").write_text(toml({"policy": {"unattended": True}}))
             (place / "policy.toml").chmod(0o600)

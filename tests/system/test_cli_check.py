@@ -22,20 +22,9 @@ from quietmean.cli.main import main
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import wire
 from support.site_policy import BETWEEN_TWO, write_policy
+from support.smallest_study import of_ages
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-colluding = 0
-round_timeout = 60.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(delta=None, colluding=0)
 NAMES = ("ada", "bob", "eve")
 VALUE = "73.25"
 NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\w)"  # no digits of a digest or of a version

@@ -18,21 +18,9 @@ import pytest
 from support.command_lines import called, command
 from support.json_documents import faults
 from support.site_policy import BETWEEN_TWO, write_policy
+from support.smallest_study import of_ages
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-delta = 1e-6
-colluding = 0
-round_timeout = 60.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(colluding=0)
 
 
 def join(name: str, folder: Path, study: str = "study.toml", roster: str = "roster.toml") -> subprocess.Popen[str]:

@@ -14,22 +14,9 @@ from quietmean.node.net import Ending
 from support.command_lines import command, ending
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
+from support.smallest_study import of_ages
 
 NAMES = ("north", "south", "east")
-STUDY = """
-[study]
-name = "ages"
-epsilon = 4.0
-delta = 1e-6
-colluding = 1
-protocol = "packed-sharing"
-round_timeout = 20.0
-start_timeout = {seconds}
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +44,9 @@ def test_who_waits_is_told_that_another_was_stopped(
     for name in NAMES:
         Path(f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
     write_roster(tmp_path, on_this_machine(NAMES, free_ports(3)))
-    Path("study.toml").write_text(STUDY.format(seconds=25.0))
+    Path("study.toml").write_text(
+        of_ages(epsilon=4.0, colluding=1, protocol="packed-sharing", round_timeout=20.0, start_timeout=25.0)
+    )
 
     def join(name: str) -> list[str]:
         files = ["--roster", "roster.toml", "--key", f"{name}.key", "--data", f"{name}.csv", "--store", f"{name}.store"]

@@ -14,24 +14,11 @@ import pytest
 from support.pages import commands
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
+from support.smallest_study import of_ages
 
 PAGE = "inca.md"
 NAMES = ("north", "south", "west")
-STUDY = """
-[study]
-name = "ages"
-epsilon = 4.0
-colluding = 1
-protocol = "inca"
-records = 900
-round_timeout = 60.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 110
-"""
+STUDY = of_ages(epsilon=4.0, delta=None, colluding=1, protocol="inca", records=900, high=110)
 
 
 def start(line: str, folder: Path) -> subprocess.Popen[str]:

@@ -22,22 +22,9 @@ from quietmean.studies import StudyTerms
 from support.command_lines import called, command
 from support.gated import gated_plan
 from support.processes import require_agreement, run_processes
+from support.smallest_study import of_ages
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 1.0
-delta = 1e-6
-colluding = 1
-round_timeout = 60.0
-start_timeout = 120.0
-options = {rounds = 4}
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(epsilon=1.0, colluding=1, options={"rounds": 4})
 NAMES = ("ada", "bob", "cy")
 
 

@@ -20,20 +20,8 @@ from typing import Any
 
 import pytest
 
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-delta = 1e-6
-colluding = 1
-round_timeout = {round_timeout}
-start_timeout = 120.0
+from support.smallest_study import of_ages
 
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
 PORT = 7001
 PATIENCE = 180.0
 IP = shutil.which("ip")
@@ -124,7 +112,7 @@ def prepare(folder: Path, bridged: Bridged, round_timeout: float) -> float:
         ages += mine
         (folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, mine)))
     (folder / "roster.toml").write_text(roster)
-    (folder / "study.toml").write_text(STUDY.format(round_timeout=round_timeout))
+    (folder / "study.toml").write_text(of_ages(colluding=1, round_timeout=round_timeout))
     return sum(ages) / len(ages)
 
 

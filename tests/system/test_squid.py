@@ -22,6 +22,7 @@ from quietmean.node.net import RelayAddress
 from support.outside import HOST, Authority
 from support.rosters import write_roster
 from support.site_policy import write_policy
+from support.smallest_study import of_ages
 
 PROGRAM = shutil.which("squid", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 LOGIN = Path("/usr/lib/squid/basic_ncsa_auth")
@@ -32,20 +33,7 @@ pytestmark = [
 ]
 
 NAMES = ("north", "south", "east")
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-colluding = 1
-protocol = "packed-sharing"
-round_timeout = 20.0
-start_timeout = 60.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(delta=None, colluding=1, protocol="packed-sharing", round_timeout=20.0, start_timeout=60.0)
 SETTINGS = """
 http_port 127.0.0.1:{port}
 pid_filename {folder}/squid.pid

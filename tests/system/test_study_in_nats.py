@@ -13,22 +13,9 @@ from support.command_lines import command, ending
 from support.joining import NAMES, Consortium, join, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
+from support.smallest_study import of_ages
 
-STUDY = """
-[study]
-name = "ages"
-nats = 0.4
-colluding = 2
-unit = "party"
-protocol = "adqsp"
-round_timeout = 60.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(epsilon=None, delta=None, nats=0.4, colluding=2, unit="party", protocol="adqsp")
 
 
 @pytest.fixture(name="folder")

@@ -15,23 +15,7 @@ from support.command_lines import command, ending
 from support.joining import NAMES, Consortium, join, results_though_one_dies
 from support.json_documents import faults
 from support.site_policy import write_policy
-
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-delta = 1e-6
-colluding = 1
-eavesdropping = {eavesdropping}
-protocol = "{protocol}"
-round_timeout = 30.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+from support.smallest_study import of_ages
 
 
 @pytest.fixture(name="folder")
@@ -43,7 +27,7 @@ def _folder(tmp_path: Path, free_ports: Any) -> Path:
 
 
 def written(folder: Path, eavesdropping: Any, protocol: str = "inca") -> None:
-    (folder / "study.toml").write_text(STUDY.format(eavesdropping=json.dumps(eavesdropping), protocol=protocol))
+    (folder / "study.toml").write_text(of_ages(colluding=1, eavesdropping=eavesdropping, protocol=protocol, round_timeout=30.0))
 
 
 def spent(folder: Path, name: str) -> list[tuple[float, float]]:

@@ -19,6 +19,7 @@ from quietmean.node.net import RelayAddress
 from support.outside import Authority
 from support.site_policy import write_policy
 from support.sites import RELAY_PORT, WORLD, Connected, Sites, sites
+from support.smallest_study import of_ages
 
 pytestmark = pytest.mark.slow
 
@@ -32,22 +33,7 @@ WAYS: dict[str, list[Connected]] = {
     "all behind NAT, a relay": [Connected.NAT] * PARTIES,
     "proxy only, a relay": [Connected.PROXY] * PARTIES,
 }
-STUDY = """
-[study]
-name = "ages"
-epsilon = 2.0
-delta = 1e-6
-colluding = 1
-dropouts = 0.25
-protocol = "cordp-dme"
-round_timeout = 8.0
-start_timeout = 120.0
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-"""
+STUDY = of_ages(colluding=1, dropouts=0.25, protocol="cordp-dme", round_timeout=8.0)
 
 
 class Consortium:
