@@ -84,10 +84,7 @@ def take_part_in_session(
         options = replace(options, records=len(own.records))
     else:
         _require_program(program, data)
-    person = Person(
-        AtTerminal(shown.asking), warn, lambda text: shown.warn([text]), shown.tell_owner, Observers(shown.report, shown.observe)
-    )
-    preparation = SessionPreparation(files, site, person)
+    preparation = SessionPreparation(files, site, _person(shown))
     shown.say("calibrating the noise")
     with shown.asking():
         contract = preparation.agree()
@@ -106,6 +103,12 @@ def take_part_in_session(
     if payer is not None and account is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(account)}
     return document, account
+
+
+def _person(shown: NodeDisplay) -> Person:
+    """The person at the terminal, on which the node is shown."""
+    observers = Observers(shown.report, shown.observe)
+    return Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, observers)
 
 
 def _require_program(program: Path | None, data: str | Path | None) -> None:
@@ -332,9 +335,7 @@ def join_command(
         pages = Pages.beside(path)
         # Before minutes of calibration: it is not a receipt of another party or file of another kind.
         Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
-        observers = Observers(shown.report, shown.observe)
-        person = Person(AtTerminal(shown.asking), warn, lambda sentence: shown.warn([sentence]), shown.tell_owner, observers)
-        preparation = Preparation(files, site, account_name(data), person)
+        preparation = Preparation(files, site, account_name(data), _person(shown))
         shown.say("calibrating the noise")
         choice = files.plan(agreed.plan, agreed.no_privacy)
         with shown.asking():
