@@ -35,7 +35,13 @@ def _tables() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parents[1] / "data" / "refusals.toml").read_text("utf-8"))
 
 
+def refused_table(name: str) -> list[dict[str, Any]]:
+    """Return the rows of the table of this name in tests/data/refusals.toml."""
+    found: list[dict[str, Any]] = _tables()[name]["rows"]
+    return found
+
+
 def refused_rows(name: str) -> pytest.MarkDecorator:
-    """Return the rows of the table of this name in tests/data/refusals.toml as cases: their fields are parameters of the test."""
-    cases = _tables()[name]["rows"]
+    """Return the rows of a table as cases of a test: their fields are its parameters."""
+    cases = refused_table(name)
     return pytest.mark.parametrize(list(cases[0]), [list(case.values()) for case in cases])

@@ -14,6 +14,7 @@ from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Roster, format_address, parse_address, parse_place
 from quietmean.node.relay import parse_entrance
 from quietmean.studies.party.handing_in import require_drop
+from support.refusals import refused_table
 
 DIALLED = {
     "site.example:7001": ("site.example", 7001),
@@ -30,58 +31,7 @@ DIALLED = {
     "[::1]:7001": ("::1", 7001),
 }
 # What is written, and what its sentence says.
-WRONG = {
-    "": "not host:port",
-    "nohost": "not host:port",
-    "7001": "not host:port",
-    ":7001": "not host:port",
-    "site.example:": "not host:port",
-    "site.example:seven": "not host:port",
-    "site.example:0": "not host:port",
-    "site.example:65536": "not host:port",
-    "site.example:99999999999999999999": "not host:port",
-    "site.example:-1": "not host:port",
-    "site.example:+7001": "not host:port",
-    "site.example:07001": "not host:port",
-    "site.example:7_001": "not host:port",
-    "site.example:٧٠٠١": "not host:port",
-    "https://site.example:7001": "Write site.example:7001",
-    "http://127.0.0.1:35002": "Write 127.0.0.1:35002",
-    "tcp://[2001:db8::1]:7001": "Write [2001:db8::1]:7001",
-    "https://site.example": "scheme",
-    "//site.example:7001": "Write site.example:7001",
-    "site.example:7001/": "Write site.example:7001",
-    "site.example:7001/path": "Write site.example:7001",
-    "site.example/path:7001": "path",
-    "site.example:7001?a=1": "path",
-    "ada@site.example:7001": "user",
-    " site.example:7001": "Write site.example:7001",
-    "site.example:7001 ": "Write site.example:7001",
-    "site.example:7001\n": "Write site.example:7001",
-    "site example:7001": "blank",
-    "site.example: 7001": "Write site.example:7001",
-    "10.0.0.300:7001": "0 to 255",
-    "10.0.0:7001": "0 to 255",
-    "10.0.0.0.1:7001": "0 to 255",
-    "010.0.0.1:7001": "0 to 255",
-    "127.1:7001": "0 to 255",
-    "2130706433:7001": "0 to 255",
-    "0x7f.0.0.1:7001": "0 to 255",
-    "0x7f000001:7001": "0 to 255",
-    "2001:db8::1:7001": "[2001:db8::1]:7001",
-    "[2001:db8::1:7001": "brackets",
-    "2001:db8::1]:7001": "brackets",
-    "[site.example]:7001": "brackets",
-    "[2001:db8::g]:7001": "brackets",
-    "site..example:7001": "letters",
-    ".example:7001": "letters",
-    "-site.example:7001": "letters",
-    "site-.example:7001": "letters",
-    "site,example:7001": "letters",
-    "sité*.example:7001": "letters",
-    f"{'a' * 64}.example:7001": "letters",
-    f"{'a.' * 127}example:7001": "letters",
-}
+WRONG = {row["text"]: row["says"] for row in refused_table("addresses")}
 # Fit to listen at, or to nothing at all, but nobody can dial them.
 NEVER_DIALLED = (
     "0.0.0.0:7001", "[::]:7001", "224.0.0.1:7001", "255.255.255.255:7001", "169.254.169.254:80", "[fe80::1]:7001",

@@ -594,5 +594,5 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 def test_every_table_of_refusals_has_its_test(pytestconfig: pytest.Config) -> None:
     tests = pytestconfig.rootpath / "tests"
     written = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))
-    used = re.findall(r'^@refused_rows\("(\w+)"\)$', written, re.MULTILINE)
+    used = re.findall(r'\brefused_(?:rows|table)\("(\w+)"\)', written)
     assert sorted(used) == sorted(tomllib.loads((tests / "data" / "refusals.toml").read_text("utf-8")))
