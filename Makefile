@@ -134,7 +134,7 @@ bench-flower: .venv/test.stamp .venv-flower/flower.stamp
 	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py benchmarks/test_flower.py tests/system/test_flower_app.py -p no:xdist -m "slow or not slow"
 
 # Every page of figures, anew: many hours, but lines that were measured once are kept in the folder. What is typed in from `make
-# bench` is docs/performance.md, of which the last line alone is written.
+# bench` is docs/measurements/performance.md, of which the last line alone is written.
 pages: MEASURED = .venv/pages/$(shell git rev-parse --short HEAD)
 # Sessions of a committee: contributors, numbers, members, colluding, gone, and what else is asked.
 pages: COMMITTEES = 1000,20,5,1,1,--verified,--liars=100,--within=200 \

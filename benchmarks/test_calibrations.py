@@ -58,7 +58,7 @@ def calibrated(dropouts: float) -> dict[str, tuple[float, float, float]]:
     }
 
 
-# The others, which docs/calibrations.md has as well, take a minute each.
+# The others, which docs/measurements/calibrations.md has as well, take a minute each.
 @pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [0.1, *(pytest.param(dropouts, marks=pytest.mark.long) for dropouts in (0.0, 0.05, 0.2))])
 def test_figure_3b_table(dropouts: float, table: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Write the table of docs/calibrations.md: ``python tools/calibrations.py``, some minutes of one core. The same each time."""
+"""Write the table of measurements/calibrations.md: ``python tools/calibrations.py``, some minutes. Deterministic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from page_parts import DOCS, row
 
 from quietmean.core.workers import one_thread
 
-PAGE = DOCS / "calibrations.md"
+PAGE = DOCS / "measurements/calibrations.md"
 HEAD = "| gamma | calibration, schedule | sigma_star^2 | sigma_delta^2 | MSE | paper / this |\n|---|---|---|---|---|---|\n"
 DROPOUTS = (0.0, 0.05, 0.1, 0.2)
 

@@ -1,4 +1,4 @@
-"""Write docs/committee-bars.md: what a committee was asked to reach, and what it reaches.
+"""Write docs/measurements/committee-bars.md: what a committee was asked to reach, and what it reaches.
 
 ``python tools/committee_bars.py ROWS.jsonl``: the rows are what ``tools/committee_scale.py`` printed, a line each.
 """
@@ -44,7 +44,7 @@ from quietmean.statistics.features import ColumnBlock, Vertex
 from quietmean.statistics.statistic import Feature, presence_of
 from quietmean.studies.agreement.contribution import sharing_of
 
-PAGE = DOCS / "committee-bars.md"
+PAGE = DOCS / "measurements/committee-bars.md"
 EPSILON, DELTA, CONTRIBUTORS, COORDINATES, RUNS = 1.0, 1e-6, 60, 2000, 8
 DROPOUTS = (0.0, 0.5, 0.9)
 # Times are the least of so many rounds.

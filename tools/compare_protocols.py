@@ -1,4 +1,4 @@
-"""Write docs/comparison.md: every private protocol for the same adversary. Deterministic.
+"""Write docs/measurements/comparison.md: every private protocol for the same adversary. Deterministic.
 
     python tools/compare_protocols.py --resume FOLDER
 
@@ -32,7 +32,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import SimulationResult, simulate
 from quietmean.transcript import run_lockstep
 
-PAGE = DOCS / "comparison.md"
+PAGE = DOCS / "measurements/comparison.md"
 TARGET = Target(parties=30, epsilon=1.0, delta=1e-6, dimension=10, sensitivity=2.0, colluding=3, dropouts=0.1)
 SEED = 20_261_122
 # Protocols whose runs cannot be stacked into one large one are slower to simulate.
@@ -225,7 +225,7 @@ Parties without whom a protocol says that it has no result are assumed to stay. 
 is that of the others.
 """
 
-PROMISES = "Who is trusted, and what each guarantees: [the protocols](protocols.md).\n"
+PROMISES = "Who is trusted, and what each guarantees: [the protocols](../reference/protocols.md).\n"
 READING = """\
 ## How to read it
 

@@ -1,4 +1,4 @@
-"""Write docs/cordp-costs.md and its picture: Table I of the CorDP-DME paper measured, and noise that is shared with a few only.
+"""Write measurements/cordp-costs.md and its picture: Table I of the CorDP-DME paper measured, and noise shared with a few only.
 
     python tools/cordp_costs.py
 
@@ -32,7 +32,7 @@ from quietmean.randomness.noise import ExchangeKey, SecureNoise
 from quietmean.transcript import run_lockstep
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, PICTURE = DOCS / "cordp-costs.md", DOCS / "images" / "cordp-partners.png"
+PAGE, PICTURE = DOCS / "measurements/cordp-costs.md", DOCS / "images" / "cordp-partners.png"
 EPSILON, DELTA = 2.0, 1e-5
 # Parties and coordinates: a base, twice as many parties, twice as many coordinates.
 BASE, MORE_PARTIES, MORE_COORDINATES = (32, 16_384), (64, 16_384), (32, 32_768)
@@ -334,7 +334,7 @@ to be optimised under that constraint. Here {PARTIES} parties of whom {RESPONDIN
 that noise shared in *all* pairs could have, against **every** coalition of that size (`--partners`). Dotted: local DP, which
 shares nothing.
 
-![Error against the number of partners](images/cordp-partners.png)
+![Error against the number of partners](../images/cordp-partners.png)
 
 """
 READING = f"""

@@ -1,4 +1,4 @@
-"""Write docs/gate-cost.md: what the gate of ``inca`` costs in error, against the same protocol without one.
+"""Write docs/measurements/gate-cost.md: what the gate of ``inca`` costs in error, against the same protocol without one.
 
     python tools/gate_cost.py --resume FOLDER
 
@@ -23,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.inca import IncA
 from quietmean.simulation import simulate
 
-PAGE = DOCS / "gate-cost.md"
+PAGE = DOCS / "measurements/gate-cost.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_123
 # Parties, colluding, dropouts.
 CELLS = ((10, 1, 0.1), (20, 2, 0.1), (30, 3, 0.1), (40, 2, 0.1), (40, 4, 0.1))

@@ -1,4 +1,4 @@
-"""Write the table of plans into docs/inca.md: what ``inca`` promises before a study and tells after it, with a gate and without.
+"""Write the table of plans into proofs/inca.md: what ``inca`` promises before and tells after a study, with a gate and without.
 
     python tools/inca_plans.py --resume FOLDER
 
@@ -23,7 +23,7 @@ from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.simulation import simulate
 
-PAGE = DOCS / "inca.md"
+PAGE = DOCS / "proofs/inca.md"
 BEGIN, END = "<!-- plans: written by tools/inca_plans.py -->", "<!-- end of plans -->"
 EPSILON, DELTA, DROPOUTS, SEED = 1.0, 1e-6, 0.1, 20_261_125
 # Parties and colluders.

@@ -1,4 +1,4 @@
-"""Make docs/joined-errors.md: errors of studies between processes of ``quietmean join`` over the standard errors they state.
+"""Make measurements/joined-errors.md: errors of studies by ``quietmean join`` over the standard errors they state.
 
     python tools/joined_errors.py run STUDIES.jsonl [--protocol NAME]... [--studies N] [--at-once N]
     python tools/joined_errors.py page STUDIES.jsonl
@@ -37,7 +37,7 @@ from quietmean.protocols import Mechanism, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.traits import ANY_DOMAIN
 
-PAGE = DOCS / "joined-errors.md"
+PAGE = DOCS / "measurements/joined-errors.md"
 SEED, STUDIES = 20_260, 60
 LOW, HIGH = 0.8, 1.2
 # In so many studies of a protocol each party makes the plan by itself, and writes the pages that show the answers.

@@ -1,4 +1,4 @@
-"""Draw docs/images/learning.png from the tables of docs/learning-tables.md: ``python tools/learning_picture.py``."""
+"""Draw docs/images/learning.png from the tables of docs/measurements/learning-tables.md: ``python tools/learning_picture.py``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(page: str) -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def main() -> int:
-    measured = settings((DOCS / "learning-tables.md").read_text(encoding="utf-8"))
+    measured = settings((DOCS / "measurements/learning-tables.md").read_text(encoding="utf-8"))
     figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
     width = 0.8 / len(WAYS)
     for place, (way, name) in enumerate(WAYS.items()):

@@ -1,4 +1,4 @@
-"""Make docs/learning-tables.md: how well models do that are learned together, measured with fixed seeds.
+"""Make docs/measurements/learning-tables.md: how well models do that are learned together, measured with fixed seeds.
 
     python tools/learning_tables.py [--seeds N] [--jobs N]
 
@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Measure = dict[str, float]
 
-PAGE = DOCS / "learning-tables.md"
+PAGE = DOCS / "measurements/learning-tables.md"
 SEED, SEEDS = 20_261, 30
 TRAINED, CONCENTRATION = 1500, 0.5
 # Two-sided 95 % of Student's t is close to this from 30 seeds on.

@@ -1,4 +1,4 @@
-"""Write docs/gallery.md and its pictures from the rows in docs/gallery: ``python tools/make_gallery.py``.
+"""Write docs/measurements/gallery.md and its pictures from the rows in docs/gallery: ``python tools/make_gallery.py``.
 
 ``python tools/make_gallery.py DIR COMMIT`` copies the rows first that ``quietmean reproduce --full --out DIR`` computed, with the
 code of COMMIT. A figure without rows stays as it is, and the page names it.
@@ -22,7 +22,7 @@ from quietmean_reproduction.run import PROCESSOR_SECONDS, SWEEPS, draw
 from quietmean_reproduction.summary import OWN, heading, section
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](how-to/reproduce.md).\n"
+NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](../how-to/reproduce.md).\n"
 # Of each figure with rows: what computed them, and in how much processor time.
 MADE = "made.csv"
 _VERDICT = re.compile(r"\| (yes|\*\*no\*\*|–) \| (?:[^|\\]|\\.)*\|$", re.MULTILINE)
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         copy_rows(Path(arguments[0]), arguments[1])
     for name in with_rows():
         draw(registry()[name], rows_of(name), rows_of(name).with_suffix(".png"))
-    (DOCS / "gallery.md").write_text(page() + ending("gallery.md"), encoding="utf-8")
+    (DOCS / "measurements/gallery.md").write_text(page() + ending("measurements/gallery.md"), encoding="utf-8")
 
 
 def copy_rows(source: Path, commit: str) -> None:
@@ -72,7 +72,7 @@ def made() -> dict[str, dict[str, str]]:
 
 def page() -> str:
     """The page but for its ending, from the rows; a figure without rows as it is on the page now."""
-    path, known = DOCS / "gallery.md", made()
+    path, known = DOCS / "measurements/gallery.md", made()
     earlier = sections_of(path.read_text(encoding="utf-8")) if path.exists() else {}
     sections = earlier | {name: section_of(registry()[name], known[name]) for name in with_rows()}
     return whole(sections)
@@ -84,11 +84,11 @@ def section_of(figure: Figure, known: Mapping[str, str]) -> str:
     claims = to_plain([claim.to_json() for claim in figure.claims(rows)])
     seed = rows["seed"][0]
     where = (
-        f"Numbers: [{figure.name}.csv](gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
+        f"Numbers: [{figure.name}.csv](../gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
         f"{known['processor_seconds']} s of processor time, commit {known['commit'][:10]}."
     )
     document = {"name": figure.name, "title": figure.title, "paper": figure.paper, "caption": figure.caption, "claims": claims}
-    return section(document, where, "gallery/")
+    return section(document, where, "../gallery/")
 
 
 def whole(sections: dict[str, str]) -> str:

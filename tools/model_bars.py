@@ -1,4 +1,4 @@
-"""Writes ``docs/model-bars.md``: what intervals and tests of models by rounds, of agreement, ranks and strata hold.
+"""Writes ``docs/measurements/model-bars.md``: what intervals and tests of models by rounds, of agreement, ranks and strata hold.
 
     python tools/model_bars.py [--runs 50] [--tests 400] [--cases 100]
 
@@ -31,7 +31,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.sessions import RoundMean
 from quietmean.statistics import Column
 
-PAGE = DOCS / "model-bars.md"
+PAGE = DOCS / "measurements/model-bars.md"
 SEED, RUNS, TESTS, STUDIES = 20_737, 50, 400, 100
 SIZES, EPSILONS = (500, 2000, 10_000), (1.0, 4.0)
 # Lines of more studies, by model, records and epsilon: 50 of this one held 85 to 95 %.
@@ -315,7 +315,7 @@ def main() -> None:
         for line in said_once(lines, 2 if "| data |" in head else 1):
             print(line, flush=True)
             text += line + "\n"
-    asked.page.write_text(text + ending("model-bars.md"), encoding="utf-8")
+    asked.page.write_text(text + ending("measurements/model-bars.md"), encoding="utf-8")
 
 
 if __name__ == "__main__":

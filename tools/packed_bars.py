@@ -1,4 +1,4 @@
-"""Write docs/packed-bars.md: what packed secret sharing was asked to reach, and what it reaches, measured in one run.
+"""Write measurements/packed-bars.md: what packed secret sharing was asked to reach, and what it reaches, measured in one run.
 
 ``QUIETMEAN_FLOWER_PYTHON=.venv-flower/bin/python python tools/packed_bars.py``; without that variable Flower is left out.
 """
@@ -32,7 +32,7 @@ from quietmean.transcript import run_lockstep
 sys.path.insert(0, str(ROOT / "tests"))
 from support.packed_bars import BARS
 
-PAGE = DOCS / "packed-bars.md"
+PAGE = DOCS / "measurements/packed-bars.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_122
 RUNS, COORDINATES = 60, 500
 # The task of which bytes and times are measured.

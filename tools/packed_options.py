@@ -1,4 +1,4 @@
-"""Write into docs/packed-sharing.md what options of packed secret sharing that were not taken would gain.
+"""Write into docs/proofs/packed-sharing.md what options of packed secret sharing that were not taken would gain.
 
 ``python tools/packed_options.py``. The same command gives the same table.
 """
@@ -14,7 +14,7 @@ from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import input_chances
 from quietmean.protocols.packed_sharing.spec import LARGE_PRIME
 
-PAGE = DOCS / "packed-sharing.md"
+PAGE = DOCS / "proofs/packed-sharing.md"
 BEGIN, END = "<!-- options: written by tools/packed_options.py -->", "<!-- end of options -->"
 DIMENSION = 100_000
 # Parties, colluding, dropouts.

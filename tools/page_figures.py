@@ -238,17 +238,17 @@ def joined_errors() -> Found:
 
 # Each with what it is made from. Pages about the slowest plans have a stamp of their own, :mod:`page_stamp`.
 PAGES: Mapping[str, Callable[[], Found]] = {
-    "packed-bars.md": packed_bars,
-    "committee-bars.md": committee_bars,
-    "scale.md": scale,
-    "calibrations.md": calibrations,
-    "gallery.md": gallery,
-    "performance.md": performance,
-    "learning-tables.md": learning_tables,
-    "statistics-bars.md": statistics_bars,
-    "real-data-bars.md": real_data_bars,
-    "model-bars.md": model_bars,
-    "joined-errors.md": joined_errors,
+    "measurements/packed-bars.md": packed_bars,
+    "measurements/committee-bars.md": committee_bars,
+    "measurements/scale.md": scale,
+    "measurements/calibrations.md": calibrations,
+    "measurements/gallery.md": gallery,
+    "measurements/performance.md": performance,
+    "measurements/learning-tables.md": learning_tables,
+    "measurements/statistics-bars.md": statistics_bars,
+    "measurements/real-data-bars.md": real_data_bars,
+    "measurements/model-bars.md": model_bars,
+    "measurements/joined-errors.md": joined_errors,
 }
 
 

@@ -1,4 +1,4 @@
-"""Write docs/protocol-map.md: which protocol the planner puts first over parties x colluders x dropouts, and by how much.
+"""Write measurements/protocol-map.md: which protocol the planner puts first over parties x colluders x dropouts, and by how much.
 
     python tools/protocol_map.py --resume FOLDER
 
@@ -21,7 +21,7 @@ from quietmean.core.workers import one_thread
 from quietmean.planning.candidates import general_protocols
 from quietmean.protocols import Server, Target, get_protocol
 
-PAGE = DOCS / "protocol-map.md"
+PAGE = DOCS / "measurements/protocol-map.md"
 # Parties and colluders. Against ten of a hundred a plan with a gate takes many minutes.
 PLACES = ((10, 1), (10, 5), (30, 1), (30, 3), (30, 15), (100, 1))
 DROPOUTS = (0.0, 0.05, 0.1, 0.2)

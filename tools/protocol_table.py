@@ -1,4 +1,4 @@
-"""Write what is said of protocols from what they say of themselves: docs/protocols.md, docs/references.md and CITATION.cff.
+"""Write what protocols say of themselves: reference/protocols.md, reference/references.md and CITATION.cff.
 
 ``python tools/protocol_table.py``; with ``--print`` the page goes to standard output and nothing is written.
 """
@@ -20,8 +20,8 @@ from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.literature import Publication
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "protocols.md"
-REFERENCES, CITATION = ROOT / "docs" / "references.md", ROOT / "CITATION.cff"
+PAGE = ROOT / "docs" / "reference/protocols.md"
+REFERENCES, CITATION = ROOT / "docs" / "reference/references.md", ROOT / "CITATION.cff"
 
 INTRODUCTION = """# The protocols
 

@@ -1,4 +1,4 @@
-"""Make docs/real-data-bars.md: how often intervals hold on data that people have, with the options that nobody chose.
+"""Make measurements/real-data-bars.md: how often intervals hold on data that people have, with the options that nobody chose.
 
     python tools/real_data_bars.py [--studies N] [--processes N] [--resume FOLDER]
 
@@ -29,7 +29,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from quietmean.statistics import Column, Columns
 
-PAGE = DOCS / "real-data-bars.md"
+PAGE = DOCS / "measurements/real-data-bars.md"
 EPSILON, SEED = 4.0, 19_960
 RECORDS, STUDIES = 2000, 200
 # A part of 95 % is at least this in that many studies, but for one time in a thousand.

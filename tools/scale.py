@@ -1,4 +1,4 @@
-"""Write docs/scale.md: packed secret sharing from 100 to a million parties, measured and computed.
+"""Write docs/measurements/scale.md: packed secret sharing from 100 to a million parties, measured and computed.
 
 ``python tools/scale.py`` writes what is computed, the same each time; with ``--measure`` also processor seconds of this machine,
 which takes some minutes.
@@ -26,7 +26,7 @@ from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate
 from quietmean.simulation.events import NetworkModel, simulate_events
 
-PAGE = DOCS / "scale.md"
+PAGE = DOCS / "measurements/scale.md"
 EPSILON, DELTA, DROPOUTS = 1.0, 1e-6, 0.1
 MANY = (1_000, 10_000, 100_000, 1_000_000)
 MEMBERS = (100, 300, 1_000, 3_000, 10_000)
@@ -209,7 +209,7 @@ twenty seconds are left out unless they are named, and `plan` says which. `run` 
 
 ## With a committee of the parties
 
-[A committee that holds shares](committee.md) is of institutions that are named beforehand, and runs: see [its
+[A committee that holds shares](../proofs/committee.md) is of institutions that are named beforehand, and runs: see [its
 bars](committee-bars.md). Here its m members are drawn from the parties, by the public seed and after it is fixed who colludes:
 at most c_m of them collude, but for a chance of 1e-8 a draw (exact hypergeometric tail). A party that withholds its part of the
 seed can have the draw repeated; ten repetitions are counted, and all eleven tails are taken from delta (the column beta of a

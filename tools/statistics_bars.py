@@ -1,4 +1,4 @@
-"""Make docs/statistics-bars.md: what statistics are held to, each line measured with fixed seeds.
+"""Make docs/measurements/statistics-bars.md: what statistics are held to, each line measured with fixed seeds.
 
     python tools/statistics_bars.py [--seeds N] [--processes N] [--resume FOLDER]
 
@@ -30,7 +30,7 @@ from quietmean.statistics import Column, Columns, Estimates, read_text
 from quietmean.statistics.expectation import Expectation
 from quietmean.studies import StudyTerms
 
-PAGE = DOCS / "statistics-bars.md"
+PAGE = DOCS / "measurements/statistics-bars.md"
 SEED = 20_190
 SEEDS = 1000
 

@@ -35,13 +35,13 @@ def texts_of(picture: bytes) -> dict[str, str]:
 def test_every_figure_has_rows_or_is_named(tool: ModuleType) -> None:
     assert tool.with_rows() == [name for name in registry() if name not in MISSING]
     assert set(tool.made()) == set(KEPT)
-    text = (tool.DOCS / "gallery.md").read_text(encoding="utf-8")
+    text = (tool.DOCS / "measurements/gallery.md").read_text(encoding="utf-8")
     named = text.split("Rows are missing of ")[1].split(":")[0] if "Rows are missing of" in text else ""
     assert {name.strip("`") for name in named.split(", ") if name} == MISSING
 
 
 def test_the_page_is_what_the_rows_say(tool: ModuleType) -> None:
-    text = (tool.DOCS / "gallery.md").read_text(encoding="utf-8")
+    text = (tool.DOCS / "measurements/gallery.md").read_text(encoding="utf-8")
     assert set(tool.sections_of(text)) == set(registry())
     assert tool.page() == tool.without(text), "python tools/make_gallery.py"
     assert {path.stem for path in (tool.DOCS / "gallery").glob("*.png")} == set(registry())
@@ -84,9 +84,10 @@ def test_a_picture_is_drawn_from_the_rows_beside_it(tool: ModuleType, name: str,
 def test_a_figure_without_rows_stays_as_it_is_and_is_named(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (tool.DOCS / "gallery.md").read_text(encoding="utf-8")
+    text = (tool.DOCS / "measurements/gallery.md").read_text(encoding="utf-8")
     (tmp_path / "gallery").mkdir()
-    (tmp_path / "gallery.md").write_text(text, encoding="utf-8")
+    (tmp_path / "measurements").mkdir()
+    (tmp_path / "measurements/gallery.md").write_text(text, encoding="utf-8")
     for path in (tool.DOCS / "gallery" / tool.MADE, tool.rows_of("inca-1")):
         (tmp_path / "gallery" / path.name).write_bytes(path.read_bytes())
     row = next(line for line in (tmp_path / "gallery" / tool.MADE).read_text().splitlines() if line.startswith("inca-1,"))

@@ -17,7 +17,7 @@ def rows(text: str, names: int = 1) -> list[list[str]]:
 
 
 def test_the_page_is_that_of_the_tool(tool: ModuleType) -> None:
-    page = (ROOT / "docs" / "model-bars.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "measurements/model-bars.md").read_text(encoding="utf-8")
     runs, tests, studies = (int(number) for number in re.findall(r"Each line is (\d+) studies", page))
     assert runs >= 40
     assert tests >= 300

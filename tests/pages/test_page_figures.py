@@ -21,20 +21,20 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a tool forks its parties, on Linux only")
 # Of pages that are whole products of their tool, in a second; and of those that have the stamp of the slowest plans.
-ANEW = {"protocols.md", "references.md", "cordp-costs.md", "packed-sharing.md"}
-STAMPED = {"comparison.md", "protocol-map.md", "gate-cost.md", "inca.md"}
+ANEW = {"reference/protocols.md", "reference/references.md", "measurements/cordp-costs.md", "proofs/packed-sharing.md"}
+STAMPED = {"measurements/comparison.md", "measurements/protocol-map.md", "measurements/gate-cost.md", "proofs/inca.md"}
 FIGURES = (
-    "packed-bars.md",
-    "committee-bars.md",
-    "scale.md",
-    "calibrations.md",
-    "gallery.md",
-    "performance.md",
-    "learning-tables.md",
-    "statistics-bars.md",
-    "real-data-bars.md",
-    "model-bars.md",
-    "joined-errors.md",
+    "measurements/packed-bars.md",
+    "measurements/committee-bars.md",
+    "measurements/scale.md",
+    "measurements/calibrations.md",
+    "measurements/gallery.md",
+    "measurements/performance.md",
+    "measurements/learning-tables.md",
+    "measurements/statistics-bars.md",
+    "measurements/real-data-bars.md",
+    "measurements/model-bars.md",
+    "measurements/joined-errors.md",
 )
 
 
@@ -58,7 +58,9 @@ def test_no_page_that_a_tool_makes_is_left_out(tool: ModuleType) -> None:
         r"(made|written|prints?)\b.{0,60}?\b(tools/\w+\.py|make bench)|(tools/\w+\.py).{0,10}(writes|makes)|make bench",
         re.S | re.I,
     )
-    found = {path.name for path in DOCS.glob("*.md") if source.search(path.read_text(encoding="utf-8"))}
+    folders = ("measurements", "reference", "proofs")
+    pages = [path for folder in folders for path in (DOCS / folder).glob("*.md")]
+    found = {path.relative_to(DOCS).as_posix() for path in pages if source.search(path.read_text(encoding="utf-8"))}
     assert set(tool.PAGES) == set(FIGURES)
     assert found >= set(FIGURES)
     assert found - set(FIGURES) - ANEW - STAMPED == set()
@@ -69,7 +71,7 @@ def test_make_pages_runs_every_tool() -> None:
     recipe = makefile.split("\npages: .venv")[1].split("\n\n")[0]
     named = {
         found
-        for path in DOCS.glob("*.md")
+        for path in DOCS.rglob("*.md")
         for found in re.findall(
             r"[Mm]ade by[^.]{0,60}?`python tools/(\w+)\.py|written by tools/(\w+)\.py", path.read_text("utf-8")
         )
@@ -137,14 +139,14 @@ def test_one_constant_makes_every_page_red_that_rests_on_it(tmp_path: Path) -> N
 
 
 def test_a_changed_figure_is_named(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = tool.PAGES["scale.md"]
+    kept = tool.PAGES["measurements/scale.md"]
 
     def another() -> object:
         for what, value in kept():
             yield what, value * (1.001 if what == "error of 300" else 1)
 
-    monkeypatch.setattr(tool, "PAGES", {**tool.PAGES, "scale.md": another})
-    assert tool.changed("scale.md") == ["error of 300"]
+    monkeypatch.setattr(tool, "PAGES", {**tool.PAGES, "measurements/scale.md": another})
+    assert tool.changed("measurements/scale.md") == ["error of 300"]
 
 
 def test_no_two_pages_keep_their_lines_under_one_name() -> None:

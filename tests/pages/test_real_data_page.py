@@ -17,7 +17,7 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     import page_parts
     import real_data_bars as tool
 
-    page = page_figures.without((ROOT / "docs" / "real-data-bars.md").read_text())
+    page = page_figures.without((ROOT / "docs" / "measurements/real-data-bars.md").read_text())
     assert page.startswith(tool.HEAD), "run python tools/real_data_bars.py"
     lines = page.removeprefix(tool.HEAD).splitlines()
     asked = [(data.name, f"`{question}`") for data in (make() for make in tool.SETS) for question in data.questions]

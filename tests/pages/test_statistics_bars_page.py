@@ -17,7 +17,7 @@ def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     import statistics_bars as tool
     from coverage_populations import all_of_them
 
-    page = page_figures.without((ROOT / "docs" / "statistics-bars.md").read_text(encoding="utf-8"))
+    page = page_figures.without((ROOT / "docs" / "measurements/statistics-bars.md").read_text(encoding="utf-8"))
     assert page.startswith(tool.HEAD), "run python tools/statistics_bars.py"
     assert page.endswith(tool.TAIL), "run python tools/statistics_bars.py"
     bars, coverages = page.removeprefix(tool.HEAD).removesuffix(tool.TAIL).split(coverage_bars.HEAD)

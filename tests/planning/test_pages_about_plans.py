@@ -16,10 +16,10 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 # Each with the tool that makes it.
 PAGES = {
-    "protocol-map.md": "protocol_map",
-    "comparison.md": "compare_protocols",
-    "gate-cost.md": "gate_cost",
-    "inca.md": "inca_plans",
+    "measurements/protocol-map.md": "protocol_map",
+    "measurements/comparison.md": "compare_protocols",
+    "measurements/gate-cost.md": "gate_cost",
+    "proofs/inca.md": "inca_plans",
 }
 
 
@@ -58,7 +58,11 @@ def test_pages_are_of_the_accounting_of_many_parties() -> None:
 
 def on_the_map() -> list[str]:
     """The protocols with a column. One that came since gets its own with the next ``make pages``."""
-    (heads,) = (line for line in text("protocol-map.md").splitlines() if line.startswith("| parties, colluding, dropouts | `"))
+    (heads,) = (
+        line
+        for line in text("measurements/protocol-map.md").splitlines()
+        if line.startswith("| parties, colluding, dropouts | `")
+    )
     names = re.findall("`(.*?)`", heads)
     assert len(names) >= 9
     return names
@@ -70,13 +74,13 @@ def test_the_map_is_that_of_the_tool(every: int) -> None:
     """The words, and the protocols that are planned at once, in some cells or in all."""
     import protocol_map as tool
 
-    page = text("protocol-map.md")
+    page = text("measurements/protocol-map.md")
     for part in (tool.INTRODUCTION, *tool.HEADINGS.values(), tool.EVERY, tool.COSTS):
         assert part in page, "run python tools/protocol_map.py"
     quick = [name for name in on_the_map() if name != "inca"]
     for cell in list(tool.cells())[::every]:
         found = tool.measured(cell, tuple(quick))
-        (line,) = rows("protocol-map.md", f"{cell.words} | {found[quick[0]].words} |")
+        (line,) = rows("measurements/protocol-map.md", f"{cell.words} | {found[quick[0]].words} |")
         cells = dict(zip(on_the_map(), line[1:], strict=True))
         assert {name: cells[name] for name in quick} == {name: tool.words_of(found, name) for name in quick}, cell
 
@@ -88,15 +92,19 @@ def test_cells_of_the_map_are_those_of_the_tool() -> None:
     from page_parts import row
 
     for cell in (tool.Cell(10, 1, 0.0), tool.Cell(10, 1, 0.1), tool.Cell(10, 5, 0.2)):
-        assert row(tool.line_of(cell, tool.measured(cell))) in text("protocol-map.md"), "run python tools/protocol_map.py"
+        assert row(tool.line_of(cell, tool.measured(cell))) in text("measurements/protocol-map.md"), (
+            "run python tools/protocol_map.py"
+        )
 
 
 @pytest.mark.usefixtures("tools")
 def test_the_best_of_the_map_are_the_least_of_its_table() -> None:
     import protocol_map as tool
 
-    lines = {cell: rows("protocol-map.md", f"{cell.words} |")[0][1:] for cell in tool.cells()}
-    best = [line[2:] for line in rows("protocol-map.md", "") if len(line) == 2 + len(tool.DROPOUTS) and line[0].isdigit()]
+    lines = {cell: rows("measurements/protocol-map.md", f"{cell.words} |")[0][1:] for cell in tool.cells()}
+    best = [
+        line[2:] for line in rows("measurements/protocol-map.md", "") if len(line) == 2 + len(tool.DROPOUTS) and line[0].isdigit()
+    ]
     for place, cell in enumerate(tool.cells()):
         errors = {name: float(word.split()[0]) for name, word in zip(on_the_map(), lines[cell], strict=True) if word != "-"}
         for server, offset in zip(tool.HEADINGS, (0, len(best) // 2), strict=True):
@@ -116,7 +124,7 @@ def test_the_comparison_is_that_of_the_tool() -> None:
     import compare_protocols as tool
     from equal_promises import error
 
-    page = text("comparison.md")
+    page = text("measurements/comparison.md")
     assert tool.introduction() in page, "run python tools/compare_protocols.py"
     assert tool.READING in page, "run python tools/compare_protocols.py"
     private = {name for name, kind in registry().items() if kind.TRAITS.private}
@@ -147,7 +155,7 @@ def test_what_the_gate_costs_is_that_of_the_tool() -> None:
     """The words and the cells."""
     import gate_cost as tool
 
-    page = text("gate-cost.md")
+    page = text("measurements/gate-cost.md")
     assert page.startswith(tool.HEAD), "run python tools/gate_cost.py"
     lines = page.removeprefix(tool.HEAD).strip().splitlines()[: len(tool.CELLS)]
     assert [line.split(" | ")[0] for line in lines] == [f"| {one[0]}, {one[1]}, {one[2]:.0%}" for one in tool.CELLS]
@@ -160,7 +168,7 @@ def test_a_cell_of_what_the_gate_costs_is_computed_anew() -> None:
     import gate_cost as tool
 
     made = tool.line(*tool.CELLS[0]).rsplit(" | ", 2)[0]
-    assert f"{made} | " in text("gate-cost.md"), "run python tools/gate_cost.py"
+    assert f"{made} | " in text("measurements/gate-cost.md"), "run python tools/gate_cost.py"
 
 
 @pytest.mark.usefixtures("tools")
@@ -170,7 +178,7 @@ def test_plans_of_inca_are_those_of_the_tool() -> None:
     from equal_promises import MOST_GATED
     from page_parts import between
 
-    page = text("inca.md")
+    page = text("proofs/inca.md")
     lines = page.split(tool.HEAD)[1].split("\n\n")[0].splitlines()
     part = page[page.index(tool.BEGIN) + len(tool.BEGIN) : page.index(tool.END)]
     assert part.startswith(tool.HEAD), "run python tools/inca_plans.py"
@@ -191,7 +199,7 @@ def test_plans_of_inca_are_those_of_the_tool() -> None:
 def test_a_place_of_the_plans_of_inca_is_computed_anew() -> None:
     import inca_plans as tool
 
-    assert tool.rows(*tool.PLACES[0], None) in text("inca.md"), "run python tools/inca_plans.py"
+    assert tool.rows(*tool.PLACES[0], None) in text("proofs/inca.md"), "run python tools/inca_plans.py"
 
 
 def test_what_is_taken_by_default_is_on_both_pages() -> None:
@@ -201,8 +209,8 @@ def test_what_is_taken_by_default_is_on_both_pages() -> None:
 
     chosen = {choose(Target(30, 1.0, 1e-6, colluding=3, dropouts=dropouts), {}).plan.protocol.name for dropouts in (0.0, 0.1)}
     for name in chosen:
-        assert f"| `{name}` |" in text("comparison.md")
-        assert f"`{name}` " in text("protocol-map.md")
+        assert f"| `{name}` |" in text("measurements/comparison.md")
+        assert f"`{name}` " in text("measurements/protocol-map.md")
 
 
 def test_no_tool_is_left_out() -> None:

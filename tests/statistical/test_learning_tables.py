@@ -1,4 +1,4 @@
-"""The tool that makes docs/learning-tables.md: the same again from the same seeds, and arms that are what they are called."""
+"""The tool that makes measurements/learning-tables.md: the same again from the seeds, and arms that are what they are called."""
 
 from __future__ import annotations
 

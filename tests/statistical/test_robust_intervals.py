@@ -129,7 +129,7 @@ def test_those_of_the_model_do_not(text: str, name: str) -> None:
 def test_what_robust_intervals_cost_where_the_model_is_right(text: str, size: int, most: float) -> None:
     """Of 100 studies, seed 41, with bounds 6 deviations away, that no flag says anything of: the mean of widths over the model's.
 
-    Measured are 17, 8 and 6 % (docs/statistics.md), and means of 100 vary by 1 to 3 points.
+    Measured are 17, 8 and 6 % (docs/reference/statistics.md), and means of 100 vary by 1 to 3 points.
     """
     rng = np.random.default_rng(SEED)
     x = rng.normal(0, 1, ROWS)

@@ -1,4 +1,4 @@
-"""``make bench`` runs every benchmark, and shows every table that docs/performance.md says it does."""
+"""``make bench`` runs every benchmark, and shows every table that docs/measurements/performance.md says it does."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_every_benchmark_shows_a_table(path: Path) -> None:
 
 
 def test_every_table_of_the_documentation_has_its_benchmark() -> None:
-    sections = (ROOT / "docs" / "performance.md").read_text().split("\n## ")[1:]
+    sections = (ROOT / "docs" / "measurements/performance.md").read_text().split("\n## ")[1:]
     with_tables = [section for section in sections if "|---" in section]
     assert with_tables
     for section in with_tables:

@@ -16,7 +16,7 @@ from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
 from support.smallest_study import of_ages
 
-PAGE = "inca.md"
+PAGE = "proofs/inca.md"
 NAMES = ("north", "south", "west")
 STUDY = of_ages(epsilon=4.0, delta=None, colluding=1, protocol="inca", records=900, high=110)
 

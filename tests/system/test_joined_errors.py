@@ -1,6 +1,6 @@
 """Errors of studies between processes of ``quietmean join``, some killed and started again, are as large as they state.
 
-Studies, processes and measure are those of tools/joined_errors.py, which runs 60 of each protocol for docs/joined-errors.md.
+Studies and measure are those of tools/joined_errors.py, which runs 60 of each protocol for measurements/joined-errors.md.
 """
 
 from __future__ import annotations

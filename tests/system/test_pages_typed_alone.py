@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 HERE = (
     "start/data-owner.md",
     "start/privacy-officer.md",
-    "consensus.md",
-    "cordp-dme.md",
+    "proofs/consensus.md",
+    "proofs/cordp-dme.md",
     "how-to/attack.md",
     "how-to/certify.md",
     "how-to/persons.md",
@@ -49,11 +49,11 @@ ELSEWHERE = {
     "how-to/session.md": "tests/system/test_session_by_command.py",
     "how-to/statistics.md": "tests/system/test_statistics_page.py",
     "how-to/privacy-officer.md": "tests/pages/test_privacy_officer.py",
-    "inca.md": "tests/system/test_inca_page.py",
+    "proofs/inca.md": "tests/system/test_inca_page.py",
     "start/analyst.md": "tests/system/test_typed_as_they_stand.py",
     "tutorial.md": "tests/system/test_typed_as_they_stand.py",
 }
-PAPERS = ("inca.md", "cordp-dme.md", "consensus.md", "baselines.md", "three-papers.md")
+PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proofs/baselines.md", "three-papers.md")
 # Not typed as they stand, and why.
 NOT_TYPED = {
     "how-to/accounts.md": "three studies between machines one after the other: tests/property/test_exports_of_a_year.py",

@@ -14,7 +14,7 @@ from quietmean.protocols import Target, configure
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.quantiser import FRAME_BYTES, bytes_over_a_link
 
-PAGE = Path(__file__).parents[2] / "docs" / "consensus.md"
+PAGE = Path(__file__).parents[2] / "docs" / "proofs/consensus.md"
 
 
 def planned(parties: int, colluding: int, theta: float, dimension: int, bits: str | None) -> Consensus:

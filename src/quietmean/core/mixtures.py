@@ -33,7 +33,7 @@ BLOCK_SIZE = 5
 _CUBIC = 2 / (3 * math.sqrt(3))
 # |block|^2 - w^2 is a polynomial in x, at most 1.1386 where its derivative is 0.
 BLOCK_NORM = 1.139
-# Two blocks of one group are this far apart at most. Proof in docs/mathematics/statistics.md, "Column blocks".
+# Two blocks of one group are this far apart at most. Proof in docs/proofs/statistics.md, "Column blocks".
 BLOCK_WIDTH = 2.0
 # The block of a present value that is spread evenly over its bounds, without w p: a mixture well inside.
 SPREAD = np.array([0.0, SQUARE * (1 / 3 - SQUARE_CENTRE), 0.0, FOURTH * (1 / 5 - 1 / 3)])

@@ -1,6 +1,6 @@
 """Calls of the operating system that are not the same everywhere: Linux, macOS and Windows behind one seam.
 
-docs/platforms.md says what is weaker on other systems than on Linux.
+docs/measurements/platforms.md says what is weaker on other systems than on Linux.
 
 Nothing of a file that grows at its end counts that an fsync did not bring to the disk. After an fsync that failed the system
 calls what it still holds written: the next one succeeds without writing it, and anyone who reads sees it until the power is cut.

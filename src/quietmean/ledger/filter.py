@@ -2,7 +2,7 @@
 
 A study is taken only if what it may cost at most, together with all that is reserved or settled, stays within the budget in every
 column. So whatever is reserved, settled or refunded, in whatever order studies were chosen, the budget holds
-(docs/mathematics/ledger.md).
+(docs/proofs/ledger.md).
 """
 
 from __future__ import annotations

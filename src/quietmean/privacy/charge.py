@@ -10,7 +10,7 @@ Then for every epsilon >= 0 it is (epsilon, delta)-DP with
     delta = delta(mu, epsilon) + beta + (1 + e^epsilon) tv.
 
 Over studies, chosen adaptively, mu adds as sqrt(sum mu_k^2), beta and tv add plainly. Nothing else is ever added up: neither
-epsilons nor trade-off curves (see docs/mathematics/ledger.md).
+epsilons nor trade-off curves (see docs/proofs/ledger.md).
 
 Neighbouring relation: the one that the charge was made for. Every function rounds towards less privacy.
 
@@ -178,7 +178,7 @@ class Charge:
         """The charge for ``members`` units that change together, each hidden as charged here: members * mu, and the same tv.
 
         The event of a beta is about one change. At one ``epsilon`` of the group it takes beta (1 + e^(epsilon / members) + ...),
-        as many terms as members: see docs/mathematics/ledger.md. Raises :class:`InputError` for fewer members than 1, and for a
+        as many terms as members: see docs/proofs/ledger.md. Raises :class:`InputError` for fewer members than 1, and for a
         beta > 0 without ``epsilon``.
         """
         require_members(members)

@@ -11,7 +11,7 @@ standard deviations apart. A coordinate adds to eta
     sum_{k=1}^{m-1} 2 artanh x(v k / (k + 1))  -  2 ln(1 - x(r^2)),        x(u) = 2 sum_{i>=1} exp(-2 pi^2 u i^2):
 
 the first for taking the sum of discrete Gaussians for one of variance m v, the second for taking that for a Gaussian of variance
-m v - r^2 that is rounded at random. Proof: docs/mathematics/whole-numbers.md. Neighbouring relation: that of the two inputs.
+m v - r^2 that is rounded at random. Proof: docs/proofs/whole-numbers.md. Neighbouring relation: that of the two inputs.
 
 With D / sqrt(m v) alone delta would be too small, up to a fifth at one step of noise. Unlike a bound by concentrated differential
 privacy this one adds up with other studies, and nothing is lost in a conversion.
@@ -116,7 +116,7 @@ def nats_of_whole_numbers(nats: ArrayLike, least_variance: float) -> Array:
     """A bound of I in nats with discrete Gaussian values and noise on a grid, from the ``nats`` of Gaussian ones.
 
     ``least_variance``: of noise and values, in squared steps. For a linear view with whole coefficients whose kernel has a short
-    basis (docs/mathematics/whole-numbers.md): the view follows from that of Gaussians whose variances are smaller by 8 steps
+    basis (docs/proofs/whole-numbers.md): the view follows from that of Gaussians whose variances are smaller by 8 steps
     squared, and so
     1/2 ln(1 + (e^2I - 1) v / (v - 8)). Infinite for variances up to 8. Any shape.
     """

@@ -152,7 +152,7 @@ class GridLossConversion(LossConversion):
     The bound is a shift of the noise by whole numbers that leaves the view as it was: if the best real shift costs mu^2 a party,
     and d is the number of coordinates, some whole one costs at most (mu^2 + d b^2) v / (v - 8), v the least variance in steps.
     b^2 is a quarter of the squared standardised norms of the whole kernel vectors along which the shift is rounded. Proof:
-    docs/mathematics/whole-numbers.md.
+    docs/proofs/whole-numbers.md.
     """
 
     kind = UPPER_BOUND

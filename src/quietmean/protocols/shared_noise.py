@@ -2,7 +2,7 @@
 
 The honest parties' messages have covariance v I + b L, with L the Laplacian of the graph of pairs between honest parties, and
 noise shared with honest parties that sent nothing on top. Neither bound tries a coalition; both are proven in
-``docs/mathematics/coalitions.md``.
+``docs/proofs/coalitions.md``.
 
 What whole numbers cost where parties publish one masked value each: own noise, and noise that pairs share with opposite signs.
 

@@ -12,7 +12,7 @@ Stages, each a wait for the others like a round:
 
 Two histories cannot both have more than half of the votes, so all that is ever published belongs to one history, which everybody
 who publishes has certified. Who leaves between vote and release only takes something away from it. The argument, with what it
-assumes, is in docs/mathematics/inca.md.
+assumes, is in docs/proofs/inca-gate.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What a contribution to a committee costs, before anything happens and whatever does; and the error of its result.
 
 Neighbouring relation: replacement at an L2 distance, as of the target. Adversary: all other contributors, and c_m members that do
-anything. They see one value with the noise of at least k - c_m honest members: see docs/mathematics/committee.md.
+anything. They see one value with the noise of at least k - c_m honest members: see docs/proofs/committee-proofs.md.
 """
 
 from __future__ import annotations

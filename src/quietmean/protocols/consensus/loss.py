@@ -132,7 +132,7 @@ class ConsensusLossConversion(GridLossConversion):
         return math.inf if share >= 1 else -0.5 * math.log1p(-share)
 
     def _in_whole_numbers(self, nats: Array, prior_sd: float) -> Array:
-        """For values and noise on the grid: see docs/mathematics/whole-numbers.md, where the kernel needs a short basis."""
+        """For values and noise on the grid: see docs/proofs/whole-numbers.md, where the kernel needs a short basis."""
         value = prior_sd**2 / self._unit
         smallest_variance = min(
             [value, *(self._weights[self._hiding] / self._unit), *([self._own**2 / self._unit] if self._own else [])]

@@ -9,7 +9,7 @@ its value,
     Lambda_ii <= c' (S_i + sum of X_g over the groups that no member of the coalition is in)^-1 c,
 
 and a coalition of size k is in k groups at most. All sets of k groups are tried. Any division is valid, any ridge on Q_g, and
-leaving out a part of X_g. The proof is in ``docs/mathematics/coalitions.md``.
+leaving out a part of X_g. The proof is in ``docs/proofs/coalitions.md``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ So the bound is a quadratic form of h, and no coalition is tried. Let u_j be 1 w
 has h = u: the form is one of u. A way with k other members has s / k <= h <= s with s the sum of their u: the upper side serves
 where h, or h_v h_w, has a positive coefficient, and the lower side otherwise. What c of the others add is at most the sum of the
 c largest rows, each with its c - 1 largest entries besides the diagonal. That holds for exactly c of those who exchange shares
-with i, and so for fewer: a coalition knows no less with more members. The proof is in ``docs/mathematics/coalitions.md``.
+with i, and so for fewer: a coalition knows no less with more members. The proof is in ``docs/proofs/coalitions.md``.
 
 Any flow is valid, so the search for a good one needs no care: it only has to do the same on all machines.
 """

@@ -8,7 +8,7 @@ change of noise bounds Lambda_ii, for any numbers f; the best are the solution o
 only take rounds away: those in which one of its members is the sender or a receiver. So the worst one depends only on whom party
 i exchanges shares with. Where these are too many to try all sets of them, a diagonal bound of the quadratic form shows what any
 set can take, and so does one f for all sets (:mod:`~quietmean.protocols.inca.hidden_shares`). The proof is in
-``docs/mathematics/coalitions.md``.
+``docs/proofs/coalitions.md``.
 
 Dropouts are no exception. Whether a share may be seen is decided by the schedule, whether an honest party used it by the trace.
 """

@@ -204,7 +204,7 @@ class Condition:
 
 
 def conditions(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
-    """All that must hold for n = ``parties``, in the order in which it is checked; see docs/packed-sharing.md."""
+    """All that must hold for n = ``parties``, in the order in which it is checked; see docs/proofs/packed-sharing.md."""
     yield from _roles(parameters, parties)
     yield from _privacy(parameters, parties)
     yield from _results(parameters)

@@ -1,4 +1,4 @@
-"""Features that several statistics have in common, each with the proof of its sensitivity in docs/mathematics/statistics.md."""
+"""Features that several statistics have in common, each with the proof of its sensitivity in docs/proofs/statistics.md."""
 
 from quietmean.statistics.features.block import ColumnBlock, Crossed
 from quietmean.statistics.features.moments import Edge, Moments, Vertex, complete_edges, orders_three_and_four, vertices_of
