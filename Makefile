@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark r browser chaos lint types types-win32 types-darwin imports bench bench-all bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark r browser chaos lint types types-win32 types-darwin imports sentences bench bench-all bench-flower pages sbom audit release image docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -125,6 +125,10 @@ types-win32 types-darwin: types-%:
 
 imports:
 	$(BIN)/lint-imports
+
+# How long the sentences are that people read, and which words in them are to avoid.
+sentences: .venv/test.stamp
+	$(BIN)/python tools/sentences.py --worst 10
 
 # bench-all: also what takes many minutes more, such as 1e8 rows or coordinates.
 bench bench-all: .venv/test.stamp .venv-flower/flower.stamp

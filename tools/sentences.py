@@ -1,0 +1,191 @@
+"""Measure the sentences that people read: README, docs, help, errors, printed texts.
+
+    python tools/sentences.py             a table: words a sentence, share of long ones, commas, phrases to avoid
+    python tools/sentences.py --worst 20  also the longest sentences of each group, with their places
+
+A sentence ends at a full stop, a colon or semicolon before a capital, the end of a paragraph or of an item. A table cell of more
+than 12 words is one. Brackets and dashes count as commas. Code, headings and links' targets are not prose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MEAN_WORDS, LONG, LONG_SHARE, MEAN_COMMAS = 15.0, 30, 0.05, 0.9
+CELL_WORDS = 12
+FEWEST_WORDS = 5
+UNCOUNTED = ("docs/measurements/", "docs/reference/", "docs/proofs/")
+AVOID = {
+    "is no X": re.compile(r"\b(?:is|are|was) no (?!longer|more\b|less\b|other\b|one\b)\w+"),
+    "whoever": re.compile(r"\b(?:whoever|whatever|whomever|wherever)\b", re.IGNORECASE),
+    "private word": re.compile(
+        r"\b(?:stands for|told apart|elsewhere|amongst|hearsay|say yes to|as it happened|a priori)\b", re.IGNORECASE
+    ),
+}
+_STOP = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(\[*_`]*(?:[A-Z0-9`]|quietmean\b))|[:;]\s+(?=[\"'(\[*_]*[A-Z])")
+_WORD = re.compile(r"[^\W_][\w'’.-]*")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, and where it stands (`path:line`)."""
+
+    text: str
+    place: str
+
+    @property
+    def words(self) -> int:
+        """Words of the sentence; a piece of code or a number is one."""
+        return len(_WORD.findall(self.text))
+
+    @property
+    def commas(self) -> int:
+        """Commas, pairs of brackets and dashes."""
+        return self.text.count(",") + self.text.count("(") + len(re.findall(r"\s[-–—]\s", self.text))
+
+    @property
+    def alarms(self) -> list[str]:
+        """Names of the phrases to avoid that it holds."""
+        return [name for name, pattern in AVOID.items() if pattern.search(self.text)]
+
+
+def split(paragraph: str, place: str) -> Iterator[Sentence]:
+    """Split a paragraph of plain prose into sentences."""
+    for text in _STOP.split(" ".join(paragraph.split())):
+        if len(_WORD.findall(text)) >= FEWEST_WORDS:
+            yield Sentence(text.strip(), place)
+
+
+def _plain(text: str) -> str:
+    """Take the marks of Markdown and reStructuredText out of a line; a piece of code becomes one word."""
+    text = re.sub(r"``[^`]+``|`[^`]+`", "Code", text)
+    text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", "", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|\{\w+\}", r"\1", text)
+    text = re.sub(r"<[^>]+>|\$[^$]+\$", "Code", text)
+    return re.sub(r"[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}", "", text)
+
+
+def of_markdown(text: str, path: str) -> Iterator[Sentence]:
+    """Yield the sentences of a page of Markdown."""
+    paragraph: list[str] = []
+    first = 0
+    fence = ""
+
+    def ended() -> Iterator[Sentence]:
+        nonlocal paragraph
+        yield from split(_plain(" ".join(paragraph)), f"{path}:{first}")
+        paragraph = []
+
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = re.match(r"\s*(`{3,}|~{3,}|\${2})", line)
+        if fence or mark:
+            yield from ended()
+            if mark and (not fence or mark.group(1).startswith(fence)):
+                fence = "" if fence or (line.strip().endswith("$$") and len(line.strip()) > 2) else mark.group(1)
+            continue
+        if line.lstrip().startswith("|"):
+            yield from ended()
+            for cell in line.strip().strip("|").split("|"):
+                if len(_WORD.findall(_plain(cell))) > CELL_WORDS:
+                    yield from split(_plain(cell), f"{path}:{number}")
+            continue
+        indented = line.startswith("    ") and not paragraph
+        if not line.strip() or indented or line.startswith("#") or re.match(r"\s*(?:[-*+]|\d+\.)\s|:::|<!--|>>>", line):
+            yield from ended()
+        if indented or line.startswith(("#", ":::", "<!--", ">>>")) or not line.strip():
+            continue
+        if not paragraph:
+            first = number
+        paragraph.append(re.sub(r"^\s*(?:[-*+]|\d+\.)\s+", "", line))
+    yield from ended()
+
+
+def _said(node: ast.expr) -> str | None:
+    """Return the text of a string or f-string, of which each hole is one word; None for other expressions."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "it" for part in node.values)  # type: ignore[misc]
+    return None
+
+
+def of_source(text: str, path: str) -> Iterator[Sentence]:
+    """Yield the sentences of the texts in a module that are no docstrings: errors, help, printed lines."""
+    tree = ast.parse(text)
+    inner = {
+        id(child) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for child in ast.walk(node) if child is not node
+    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and id(node) not in inner | docstrings:
+            said = _said(node)
+            if said and " " in said and "SELECT" not in said:
+                yield from split(_plain(said), f"{path}:{node.lineno}")
+
+
+def of_template(text: str, path: str) -> Iterator[Sentence]:
+    """Yield the sentences of a template: tags and statements taken out."""
+    text = re.sub(r"(?s)<(style|script)\b.*?</\1>|\{[%#].*?[%#]\}", " ", text)
+    text = re.sub(r"(?s)\{\{.*?\}\}", "it", text)
+    for block in re.split(
+        r"(?i)</?(?:p|li|h\d|td|th|div|dt|dd|tr|table|section|summary|label|option|button)\b[^>]*>|\n\s*\n", text
+    ):
+        yield from split(re.sub(r"<[^>]+>", "", block), path)
+
+
+def groups(root: Path) -> dict[str, list[Sentence]]:
+    """Return all sentences by group."""
+    found: dict[str, list[Sentence]] = {"README": [], "docs": [], "texts of the program": [], "templates": []}
+    pages = [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]
+    for page in pages:
+        name = page.relative_to(root).as_posix()
+        if not name.startswith(UNCOUNTED) and name != "CHANGELOG.md":
+            found["README" if name == "README.md" else "docs"] += of_markdown(page.read_text(), name)
+    for module in sorted((root / "src").rglob("*.py")):
+        found["texts of the program"] += of_source(module.read_text(), module.relative_to(root).as_posix())
+    for template in sorted([*(root / "src").rglob("*.j2"), *(root / "src").rglob("*.html")]):
+        found["templates"] += of_template(template.read_text(), template.relative_to(root).as_posix())
+    return found
+
+
+def main() -> int:
+    """Print the table; the exit code is 1 where a group that is held to the bars is beyond one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worst", type=int, default=0)
+    parser.add_argument("--under", default="", help="only what begins with this path")
+    parser.add_argument("--held", default="README,docs", help="groups whose figures must hold")
+    options = parser.parse_args()
+    beyond = []
+    print(f"{'':24}{'sentences':>10}{'words':>8}{'> 30':>8}{'commas':>8}   avoid")
+    for group, all_of in groups(Path(__file__).parents[1]).items():
+        sentences = [each for each in all_of if each.place.startswith(options.under)]
+        if not sentences:
+            continue
+        count = len(sentences)
+        words = sum(each.words for each in sentences) / count
+        long = sum(each.words > LONG for each in sentences) / count
+        commas = sum(each.commas for each in sentences) / count
+        alarms = [each for each in sentences if each.alarms]
+        print(f"{group:24}{count:>10}{words:>8.1f}{long:>8.1%}{commas:>8.2f}   {len(alarms)}")
+        if words > MEAN_WORDS or long > LONG_SHARE or commas > MEAN_COMMAS or alarms:
+            beyond.append(group)
+        for each in sorted(sentences, key=lambda each: -each.words)[: options.worst]:
+            print(f"  {each.place}: {each.words} words: {each.text}")
+        if options.worst:
+            for each in alarms[: options.worst]:
+                print(f"  {each.place}: {', '.join(each.alarms)}: {each.text}")
+    held = [group for group in beyond if group in options.held.split(",")]
+    if held:
+        bars = f"{MEAN_WORDS:g} words, {LONG_SHARE:.0%} over {LONG}, {MEAN_COMMAS} commas, no phrase to avoid"
+        print(f"Beyond the bars ({bars}): {', '.join(held)}")
+    return 1 if held else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
