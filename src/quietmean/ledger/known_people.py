@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
-from quietmean.ledger.account import OTHERS, Account, LedgerEntry
-from quietmean.ledger.database import LedgerDatabase
-from quietmean.ledger.entries import save_entry
+from quietmean.ledger.account import OTHERS, Account, Budget, Freeze, LedgerEntry, Refund
+from quietmean.ledger.database import BUDGET, ENTRY, FREEZE, LedgerDatabase, entry_of, save_entry
 from quietmean.ledger.filter import SpendingRequest
 from quietmean.ledger.people import GUESTS, PERSONS, Identities, Sketch, in_both
 
@@ -261,3 +261,32 @@ def _read(history: str) -> frozenset[int]:
 def _cohort(account: str, kind: str, key: bytes, identifier: bytes, history: str, level: int, count: int, members: bytes) -> Any:
     numbers = np.frombuffer(members, dtype="<u8").astype(np.uint64)
     return Cohort(account, Sketch(kind, bytes(key), level, numbers, count, bytes(identifier)), _read(history))
+
+
+def read_account(database: LedgerDatabase, name: str) -> tuple[Account, Numbered]:
+    """Return the account, and its entries by their numbers. Raises :class:`InputError` for a file that is damaged."""
+    budgets = database.rows(f"SELECT {BUDGET} FROM budget WHERE account = ? ORDER BY number", name)  # noqa: S608
+    rows = database.rows(f"SELECT number, {ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
+    freezes = database.rows(f"SELECT {FREEZE} FROM freeze WHERE account = ? ORDER BY number", name)  # noqa: S608
+    about = database.row("SELECT data_set, unit, relation, refund FROM account WHERE name = ?", name)
+    with database.decoded():
+        data_set, unit, relation, refund = about
+        if not budgets:
+            raise ValueError("an account is made with its budget")
+        entries = {number: entry_of(row) for number, *row in rows}
+        account = Account(
+            name,
+            data_set,
+            PrivacyUnit(unit),
+            Neighbouring(relation),
+            Refund(refund),
+            tuple(_budget_of(*row) for row in budgets),
+            tuple(entries.values()),
+            tuple(Freeze(*row) for row in freezes),
+            shares(database, name, entries),
+        )
+    return account, entries
+
+
+def _budget_of(epsilon: float, delta: float, mu: float, set_at: str, additive_delta: float) -> Budget:
+    return Budget(float(epsilon), float(delta), float(mu), set_at, float(additive_delta))
