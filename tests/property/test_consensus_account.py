@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from quietmean.graphs import ExecutionTrace
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.protocols.consensus import Consensus

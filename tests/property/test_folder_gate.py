@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.graphs import ExecutionTrace
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace
 from quietmean.planning import Plan, gate
 from quietmean.randomness import Seed
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run

@@ -25,7 +25,7 @@ from quietmean.core.party import PopulationNoise
 from quietmean.learning import PCA, KMeans, LinearRegression, LogisticRegression, StandardScaler
 from quietmean.learning.sites import InOneProcess
 from quietmean.randomness.insecure import InsecureSilentPopulation
-from quietmean.randomness.stacked import StackedNoise
+from quietmean.randomness.noise import StackedNoise
 from quietmean.sessions import MemoryEngine
 
 Array = NDArray[np.float64]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.workers import one_thread
-from quietmean.graphs import SCHEDULES, ExecutionTrace
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, SCHEDULES, ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
 from support.every_coalition import worst_tried_mu

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace, Schedule
 from quietmean.node.phase import Phase
 from quietmean.node.storage import COMMITTED, IN_DOUBT
 

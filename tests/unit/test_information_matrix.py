@@ -14,7 +14,7 @@ from scipy.stats import binom
 from quietmean.core.arrays import Matrix
 from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import NoiseGroup
-from quietmean.graphs.execution_trace import churn
+from quietmean.graphs import churn
 from quietmean.privacy import Adversary, InformationMatrix, PrivacyAnalysis, information_matrix
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.protocols.execution import Execution

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import round_up
-from quietmean.graphs import ExecutionTrace, churn
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace, churn
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, mu_of_budget

@@ -38,8 +38,7 @@ from quietmean.core.codec import convert, digest
 from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
 from quietmean.core.party import PartyId
 from quietmean.core.workers import one_thread
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace, Schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, MOST_TRIED, exceed_bound, most_tried

@@ -9,8 +9,7 @@ import numpy as np
 from quietmean.core.arrays import Ints
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.randomness.layered_gaussian import layered_gaussian
-from quietmean.randomness.noise import ExchangeKey
-from quietmean.randomness.stacked import StackedNoise
+from quietmean.randomness.noise import ExchangeKey, StackedNoise
 from quietmean.randomness.stream import SEED_BYTES, BitStream, Seed
 
 # Blocks are drawn again when they were evicted: memory stays bounded, values do not change.

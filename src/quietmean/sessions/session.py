@@ -25,7 +25,7 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
-from quietmean.randomness.stacked import StackedNoise
+from quietmean.randomness.noise import StackedNoise
 from quietmean.sessions.round_mean import RoundMean, checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.studies.agreement.session_terms import SessionTerms, TermsKeywords
 

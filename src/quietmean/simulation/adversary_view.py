@@ -19,8 +19,7 @@ from quietmean.protocols.traits import grid_of
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.simulation.opened import KnownToCoalition
-from quietmean.transcript import Transcript, run_lockstep
-from quietmean.transcript.tracing import MachineMaker
+from quietmean.transcript import MachineMaker, Transcript, run_lockstep
 
 # Numbers per noise term in memory at once, over all parties.
 _BLOCK = 2_000_000

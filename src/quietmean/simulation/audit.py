@@ -28,7 +28,7 @@ from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.simulation.adversary_view import AdversaryView
 from quietmean.simulation.opened import OpenedView
-from quietmean.transcript.tracing import MachineMaker
+from quietmean.transcript import MachineMaker
 
 CONFIDENCE = 0.95
 # A build that keeps its certificate is flagged with at most this probability.

@@ -17,8 +17,7 @@ from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, parameters_of
-from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, SCHEDULES, ExecutionTrace, Schedule, make_schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols import Mechanism, get_protocol
 from quietmean.protocols.discrete import DiscreteNoise

@@ -12,8 +12,8 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.lazy_modules import sparse
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
+from quietmean.transcript import Transcript
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Receivers, Rows
-from quietmean.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

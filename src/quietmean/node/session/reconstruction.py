@@ -33,8 +33,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER, ExecutionTrace, Schedule
 from quietmean.node.session.logs import PartialLog, PartyLog
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from quietmean.core.party import Message, PartyId, Units, Vector
 from quietmean.core.readable import percent_text
-from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs import NEVER
 from quietmean.node.monitor import FinalizationBegun, Late, Refusal, Report, event_fields
 from quietmean.node.net import Log, Payload, Refusals
 from quietmean.node.phase import Phase, Position
