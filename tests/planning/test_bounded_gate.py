@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from quietmean.core.workers import one_thread
-from quietmean.planning import bounded_gate
+from quietmean.planning import levels
 from quietmean.planning.accuracy import draw_estimates, draw_execution
-from quietmean.planning.bounded_gate import BoundedGate, levels_at_gate
 from quietmean.planning.gate import as_recorded, worst_bound
-from quietmean.planning.levels import ChosenLevels
+from quietmean.planning.levels import BoundedGate, ChosenLevels, levels_at_gate
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Mechanism, Target, configure
 from quietmean.protocols.mechanism import template_of, with_guard
@@ -39,7 +38,7 @@ def errors(levels: tuple[float, float]) -> float:
 @pytest.mark.parametrize("ratio", [0.5, 16.0])
 def test_a_bad_ratio_is_left_for_one_of_less_error(monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
     """From either side; what comes out is above what watched parties need, by the margin."""
-    monkeypatch.setattr(bounded_gate, "_WATCHED", 2)
+    monkeypatch.setattr(levels, "_WATCHED", 2)
     estimates = draw_estimates(TARGET, with_guard(template(), 10.0 * HIDDEN), SEED, 8)
     execution = draw_execution(TARGET, template(), SEED.derive("bounded"), TARGET.dropouts)
     gate = BoundedGate(TARGET, template(), HIDDEN, execution)

@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
-from quietmean.desk.forms import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes
-from quietmean.desk.rendering import preferred, shown, templates
+from quietmean.desk.rendering import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes, preferred, shown, templates
 from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
 from quietmean.desk.starting import Here, Starter
 from quietmean.desk.views import in_short, result_of

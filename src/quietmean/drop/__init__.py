@@ -1,7 +1,6 @@
 """A drop: a small service that takes contributions to a committee and keeps them in a folder. It is trusted for nothing."""
 
-from quietmean.drop.app import Drop, DropLimits
+from quietmean.drop.app import Drop, DropLimits, DropServer
 from quietmean.drop.box import DropBox
-from quietmean.drop.serving import DropServer
 
 __all__ = ["Drop", "DropBox", "DropLimits", "DropServer"]

@@ -15,7 +15,6 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, filled, options_of, parameters_of, require_known, saying_what_was_chosen
 from quietmean.core.workers import one_thread
 from quietmean.planning.accuracy import draw_execution
-from quietmean.planning.bounded_gate import levels_at_gate
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.gate import tries_all, try_gate
 from quietmean.planning.levels import (
@@ -24,6 +23,7 @@ from quietmean.planning.levels import (
     estimates_of,
     find_levels,
     find_levels_of_many,
+    levels_at_gate,
     model_of,
     predicted_error,
     try_levels,
