@@ -22,7 +22,7 @@ from support.refusals import raised, refused
 
 SOURCE = Path(qm.__file__).parent
 OF_COMMANDS = {
-    "flower/workflow.py", "ledger/database.py", "ledger/filter.py", "ledger/filter.py", "ledger/ledger.py",
+    "flower/workflow.py", "ledger/database.py", "ledger/filter.py", "ledger/ledger.py",
     "node/preflight.py",
     "node/relay/exchange.py", "node/tunnel/route.py", "planning/automatic.py", "protocols/secagg/spec.py",
 }  # fmt: skip

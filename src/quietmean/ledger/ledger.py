@@ -25,7 +25,6 @@ import numpy as np
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import filter
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
 from quietmean.ledger.database import BUDGET, FREEZE, Connect, LedgerDatabase, entries_of, required_entries, save_entry
@@ -227,7 +226,7 @@ class Ledger:
         with self._database.transaction("IMMEDIATE"):
             if before := self._before(request):
                 self._give_back(before, stamp, "another store of this party takes part in its place: nothing left the first one")
-            filter.take_seat(self._database, request)
+            rules.take_seat(self._database, request)
             payer, existing = self._for_study(self._required_account(account), request), self._entry(study)
             known = None if people is None or people.kind != PERSONS else people
             if existing is None and known is not None:
@@ -286,11 +285,11 @@ class Ledger:
 
         Raises :class:`InputError` where something may have left.
         """
-        before = filter.in_seat(self._database, request)
+        before = rules.in_seat(self._database, request)
         entries = [] if before is None else self._entries(before)
         if not entries or entries[0].settled:
             return []
-        filter.refuse_second(self._database, entries[0])
+        rules.refuse_second(self._database, entries[0])
         return entries
 
     def bind(self, study: str, content: bytes) -> None:
@@ -300,7 +299,7 @@ class Ledger:
         """
         with self._database.transaction("IMMEDIATE"):
             required_entries(self._database, study)
-            filter.bind(self._database, study, content)
+            rules.bind(self._database, study, content)
 
     def give_back(self, study: str, *, when: datetime, note: str = "") -> bool:
         """Give all back that was reserved for a study of which nothing left and nothing ever will; idempotent.
@@ -311,21 +310,21 @@ class Ledger:
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
             reserved = required_entries(self._database, study)
-            if filter.is_bound(self._database, study):
+            if rules.is_bound(self._database, study):
                 return False
             self._give_back(reserved, stamp, note)
             return True
 
     def _give_back(self, reserved: list[LedgerEntry], stamp: str, note: str) -> None:
         """Put nothing in place of what was reserved, whatever the protocol gives back, and let nothing leave any more."""
-        filter.note_given_back(self._database, reserved[0].study)
+        rules.note_given_back(self._database, reserved[0].study)
         for each in reserved if not reserved[0].settled else ():
             entry, _ = rules.settled(self._account(each.account), replace(each, refund=True), Charge(0.0), stamp, note)
             save_entry(self._database, entry)
 
     def was_given_back(self, study: str) -> bool:
         """Return whether all of a study was given back, see :meth:`give_back`: it is never bound."""
-        return filter.was_given_back(self._database, study)
+        return rules.was_given_back(self._database, study)
 
     def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> LedgerEntry:
         """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
