@@ -58,7 +58,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "clip": {"clip": 1.0},
 }
 # Changes of files among which the first one to strike is drawn; where one makes fewer, among as many as it makes.
-_CHANGES = {"run": 1, "join": 60, "folder": 60, "session": 60, "file": 20, "committee": 20, "member": 40}
+_CHANGES = {"run": 1, "join": 500, "folder": 60, "session": 860, "file": 130, "committee": 20, "member": 40}
 _TRIES = 4
 # In seconds: how long a member that comes again is waited for, where the others, who can do without it, have ended.
 _LATE = 3.0
