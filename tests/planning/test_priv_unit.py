@@ -117,5 +117,5 @@ def test_the_page_about_liars_says_how_much_one_of_a_thousand_moves() -> None:
     plan = calibrate(replace(TARGET, epsilon=1.0, delta=1e-6, dimension=2, parties=1000, colluding=1), PrivUnitG())
     stated = planned_influence(plan)
     assert stated is not None
-    page = (Path(__file__).parents[2] / "docs" / "liars.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "trust" / "liars.md").read_text()
     assert f"one party of 1,000 moves it by at most {stated.largest:.1f}" in page

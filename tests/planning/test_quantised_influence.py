@@ -29,7 +29,7 @@ from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 
 Array = NDArray[np.float64]
-PAGE = Path(__file__).parents[2] / "docs" / "liars.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "liars.md"
 PARTIES = 6
 # Options, and how many parties.
 OPTIONS: list[tuple[dict[str, Any], int]] = [

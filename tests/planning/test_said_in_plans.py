@@ -62,7 +62,7 @@ def test_a_width_names_its_interval_and_its_spread(
 
 
 # -- What the page about liars says of spare bits in sums modulo a number: accidents that are seen, influence, bytes, error.
-PAGE = (Path(__file__).parents[2] / "docs" / "liars.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "trust" / "liars.md").read_text()
 PRIMES = {2: SMALL_PRIME, 4: LARGE_PRIME}
 
 

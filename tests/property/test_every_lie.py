@@ -27,7 +27,7 @@ from support.at_the_edges import NAMES, PARTIES, PLACES, encoded, executions, st
 from support.liars import HEADS, lie_of
 
 Array = NDArray[np.float64]
-PAGE = Path(__file__).parents[2] / "docs" / "liars.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "liars.md"
 LIAR = 2
 LEFT_OUT, NO_RESULT, CANNOT, BOUNDED = "left out, named", "no result", "cannot be sent", "within the bound"
 ASKED = ({"kind": "mean", "column": "age"},)

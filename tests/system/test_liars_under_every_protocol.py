@@ -32,7 +32,7 @@ from support.rosters import on_this_machine, write_roster
 from support.sessions import endings
 from support.site_policy import write_policy
 
-PAGE = Path(__file__).parents[2] / "docs" / "liars.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "liars.md"
 PARTIES = ("north", "south", "east", "west", "hill", "shore")
 LIAR = "east"
 PLACE = PARTIES.index(LIAR)

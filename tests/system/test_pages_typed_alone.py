@@ -19,7 +19,7 @@ from support.pages import DOCS, blocks
 ROOT = Path(__file__).parents[2]
 # Typed here, each alone.
 HERE = (
-    "start/data-owner.md",
+    "start/controller.md",
     "start/privacy-officer.md",
     "proofs/consensus.md",
     "proofs/cordp-dme.md",
@@ -51,7 +51,7 @@ ELSEWHERE = {
     "how-to/privacy-officer.md": "tests/pages/test_privacy_officer.py",
     "proofs/inca.md": "tests/system/test_inca_page.py",
     "start/analyst.md": "tests/system/test_typed_as_they_stand.py",
-    "tutorial.md": "tests/system/test_typed_as_they_stand.py",
+    "start/tutorial.md": "tests/system/test_typed_as_they_stand.py",
 }
 PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proofs/baselines.md", "three-papers.md")
 # Not typed as they stand, and why.
@@ -67,7 +67,7 @@ NOT_TYPED = {
     "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
     "how-to/workers.md": "a scheduler at an address of its own: tests/system/test_workers_by_command.py has the same commands",
     "start/researcher.md": "the other distribution: reproduction/tests",
-    "start/site-it.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
+    "start/site.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
 }
 
 

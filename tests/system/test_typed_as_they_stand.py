@@ -23,7 +23,9 @@ def readme_block() -> str:
 
 
 def tutorial_blocks() -> str:
-    return "\n".join(re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(), re.DOTALL | re.MULTILINE))
+    return "\n".join(
+        re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "start" / "tutorial.md").read_text(), re.DOTALL | re.MULTILINE)
+    )
 
 
 def analyst_blocks() -> str:
