@@ -54,7 +54,7 @@ while not rounds.over:
     assert len(mean.counted) >= 4, mean
     own.write_text((own.read_text() if own.exists() else "") + repr(mean.mean.tolist()))
 """
-PAGE = "how-to/quorum.md"
+PAGE = "take-part/quorum.md"
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
 

@@ -17,7 +17,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from support.committee_study import soon
 from support.pages import commands
 
-PAGE = "how-to/committee.md"
+PAGE = "take-part/committee.md"
 
 
 def typed(line: str, capsys: pytest.CaptureFixture[str]) -> str:

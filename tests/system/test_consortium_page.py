@@ -19,7 +19,7 @@ from quietmean.node import Identity
 from support.pages import commands
 from support.site_policy import write_policy
 
-PAGE = "how-to/consortium.md"
+PAGE = "take-part/invitation.md"
 PARTIES = ("north", "south", "east")
 # Install; the yes is given inside join.
 BESIDES_COMMANDS = ("install", "yes")

@@ -21,7 +21,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from support.outside import HOST, Authority, Proxy
 from support.pages import commands
 
-PAGE = "how-to/network.md"
+PAGE = "take-part/connect.md"
 PARTIES = ("north", "south")
 
 

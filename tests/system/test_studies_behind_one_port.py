@@ -18,7 +18,7 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from support.client_hello import client_hello, server_name
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "network.md"
+PAGE = Path(__file__).parents[2] / "docs" / "take-part" / "connect.md"
 NAMES = ("north", "south", "east")
 # Digests as if the same parties had sealed two studies, and what the parties bring to each.
 STUDIES = {"a" * 64: (0.1, 0.3, 0.5), "b" * 64: (0.5, 0.4, 0.0)}

@@ -116,7 +116,7 @@ def test_who_invites_or_signs_has_made_the_key_on_the_same_page(page: Path) -> N
 
 def test_a_consortium_needs_few_commands() -> None:
     """From nothing to a result: four of a site, and all that the convener types, its own part among it, at most ten."""
-    page = (ROOT / "docs" / "how-to" / "consortium.md").read_text().partition("## A new member")[0]
+    page = (ROOT / "docs" / "take-part" / "invitation.md").read_text().partition("## A new member")[0]
     # With another party's key a line is the same as that of south, and without a terminal it is typed in its place.
     typed = [words(line) for line in lines_of(page) if "--accept DIGEST" not in line]
     sites = [line[0] for line in typed if "south.key" in line]
