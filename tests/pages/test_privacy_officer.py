@@ -70,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = commands("how-to/privacy-officer.md")
+    asked = commands("answer/officer.md")
     assert len(asked) == 2
     for line in asked:
         program, *arguments = shlex.split(line)

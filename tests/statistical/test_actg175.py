@@ -1,4 +1,4 @@
-"""The whole study of examples/actg175.py: one budget, and answers beside those of pooled data."""
+"""The whole study of examples/actg175.py, of which docs/measurements/actg175.md has a run: one budget, beside pooled data."""
 
 from __future__ import annotations
 

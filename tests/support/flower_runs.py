@@ -148,7 +148,7 @@ class FlowerRun:
 
     def _run(self, timeout: float, settings: str, options: str = "") -> None:
         # As the page has it.
-        (there,) = blocks("how-to/flower.md", "toml")
+        (there,) = blocks("models/flower.md", "toml")
         config = there.replace(":8000", f":{self.port}") + options
         (self.root / "flwr" / "config.toml").write_text(config)
         command: list[str | Path] = [self.programs / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]

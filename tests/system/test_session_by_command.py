@@ -29,7 +29,7 @@ from support.desks import entered, running
 from support.pages import blocks, commands
 from support.site_policy import write_policy
 
-PAGE = "how-to/session.md"
+PAGE = "models/sessions.md"
 NAMES = ("ada", "north", "east")
 RUNNING = """
 import sys, time

@@ -9,7 +9,7 @@ import tomllib
 from support.flower_runs import APP
 from support.pages import DOCS, blocks
 
-PAGE = (DOCS / "how-to" / "flower.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "models" / "flower.md").read_text(encoding="utf-8")
 
 
 def words(program: str) -> list[str]:
@@ -19,7 +19,7 @@ def words(program: str) -> list[str]:
 
 def test_the_run_goes_to_the_superlink_that_was_started() -> None:
     """Flower writes a configuration whose ``local`` starts one of its own."""
-    (config,) = blocks("how-to/flower.md", "toml")
+    (config,) = blocks("models/flower.md", "toml")
     ((name, place),) = tomllib.loads(config)["superlink"].items()
     run, node = words("flwr"), words("flower-supernode")
     assert run[1:4] == ["run", "examples/flower", name]

@@ -288,7 +288,7 @@ def test_a_budget_of_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_page() -> None:
     """Its example is a policy, and its table names all rules with what holds without a policy."""
     path = write_policy()
-    path.write_text("\n".join(blocks("how-to/policy.md", "toml")))
+    path.write_text("\n".join(blocks("answer/policy.md", "toml")))
     policy = Policy.load()
     assert policy.budget is not None
     assert policy.audit_log.path == policy.audit.log
@@ -297,7 +297,7 @@ def test_the_page() -> None:
     assert all(
         getattr(policy.rules, name) != field.default for name, field in fields.items() if name not in ("unattended", "approvals")
     )
-    page = (Path(__file__).parents[2] / "docs/how-to/policy.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/answer/policy.md").read_text()
     rows = [line.split("|")[1:3] for line in page.partition("| rule |")[2].splitlines() if line.startswith("| `")]
     said = dict(pair for names, defaults in rows for pair in _pairs(names, defaults))
     assert set(fields) == set(said) - {"[[column]]"}

@@ -21,7 +21,7 @@ class ProxyOptions:
     Parameters
     ----------
     behind_proxy
-        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/how-to/policy.md). Linux only.
+        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/answer/policy.md). Linux only.
     socket
         Where the proxy finds them: a Unix socket that is made.
     proxy_user

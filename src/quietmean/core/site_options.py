@@ -33,7 +33,7 @@ class PaymentOptions:
         Charge for so many units that change together, by default one: the most rows of one person where the data do not say
         whose they are, or all records of this party for an account that counts per party.
     policy
-        What this site takes part in (docs/how-to/policy.md); by default policy.toml in the user's folder for settings.
+        What this site takes part in (docs/answer/policy.md); by default policy.toml in the user's folder for settings.
     """
 
     ledger: Path | None = None
@@ -133,7 +133,7 @@ class SessionOptions:
     ----------
     program
         Of a session: the Python program that makes this party's vectors. It has the rounds by qm.joined(), and its end is the
-        end of this party's part (docs/how-to/session.md).
+        end of this party's part (docs/models/sessions.md).
     records
         Of a session that protects records: how many this party has in every round, which is public.
     most
