@@ -22,7 +22,7 @@ from quietmean_reproduction.run import PROCESSOR_SECONDS, SWEEPS, draw
 from quietmean_reproduction.summary import OWN, heading, section
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](../how-to/reproduce.md).\n"
+NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](../../how-to/reproduce.md).\n"
 # Of each figure with rows: what computed them, and in how much processor time.
 MADE = "made.csv"
 _VERDICT = re.compile(r"\| (yes|\*\*no\*\*|–) \| (?:[^|\\]|\\.)*\|$", re.MULTILINE)
@@ -84,7 +84,7 @@ def section_of(figure: Figure, known: Mapping[str, str]) -> str:
     claims = to_plain([claim.to_json() for claim in figure.claims(rows)])
     seed = rows["seed"][0]
     where = (
-        f"Numbers: [{figure.name}.csv](../gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
+        f"Numbers: [{figure.name}.csv](../../gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
         f"{known['processor_seconds']} s of processor time, commit {known['commit'][:10]}."
     )
     document = {"name": figure.name, "title": figure.title, "paper": figure.paper, "caption": figure.caption, "claims": claims}

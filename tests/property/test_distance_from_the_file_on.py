@@ -407,7 +407,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_setting_of_the_page_is_drawn() -> None:
     """But queries, which have a test of their own, what is declared of them, and groups, which are compared with rows."""
-    page = (Path(__file__).parents[2] / "docs/how-to/data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/analyse/data.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.match(r"\| `\S*#\w+=|\| `\S+#\w+=", line)]
     named = {name for row in rows for name in re.findall(r"#(\w+)=", row)} - {"query", "query_mixes_rows", "grouped"}
     drawn = [*OF_CELLS, *OF_TEXTS, *(said for some in ALSO_SAID.values() for said in some)]

@@ -69,7 +69,7 @@ def test_less_noise_than_planned_is_found(differencing: ModuleType, monkeypatch:
 @pytest.mark.slow
 def test_the_page_shows_what_the_script_prints(differencing: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     differencing.main()
-    assert capsys.readouterr().out.strip() in (ROOT / "docs" / "how-to" / "differencing.md").read_text()
+    assert capsys.readouterr().out.strip() in (ROOT / "docs" / "analyse" / "differencing.md").read_text()
 
 
 # -- Quantised messages confine a value ever more closely: the law of their cumulative leakage against simulated posteriors.

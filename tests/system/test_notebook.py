@@ -71,7 +71,7 @@ def answer(cell: Cell) -> str:
 
 @pytest.mark.slow
 def test_the_page_about_python_is_a_notebook(tmp_path: Path) -> None:
-    examples = doctest.DocTestParser().get_examples((DOCS / "how-to" / "from-python.md").read_text())
+    examples = doctest.DocTestParser().get_examples((DOCS / "analyse" / "python.md").read_text())
     cells = [code(number, one.source, fails=one.exc_msg is not None) for number, one in enumerate(examples)]
     for example, cell in zip(examples, executed(cells, tmp_path / "page.ipynb"), strict=True):
         if example.exc_msg is not None:

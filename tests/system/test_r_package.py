@@ -20,7 +20,7 @@ from support.site_policy import BETWEEN_TWO, write_policy
 
 R = which("Rscript")
 ROOT = Path(__file__).parent.parent.parent
-PACKAGE, PAGE = ROOT / "r", ROOT / "docs" / "how-to" / "r.md"
+PACKAGE, PAGE = ROOT / "r", ROOT / "docs" / "analyse" / "r.md"
 COMMAND = str(Path(sys.executable).with_name("quietmean"))
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 FROM_R = NAMES[:2]

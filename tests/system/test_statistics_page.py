@@ -15,7 +15,7 @@ import pytest
 from quietmean.studies.agreement.study import StudyTerms
 from support.pages import blocks, commands
 
-PAGE = "how-to/statistics.md"
+PAGE = "analyse/statistics.md"
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_the_commands_of_the_page(
     place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _, *written = commands("how-to/read-a-result.md")[place].split()
+    _, *written = commands("analyse/results.md")[place].split()
     main(written)
     main(written[:2])
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)

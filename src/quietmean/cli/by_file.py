@@ -203,7 +203,7 @@ def contribute_command(
     study
         The sealed study.
     data
-        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md).
+        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md).
     key
         This party's private key, from quietmean keygen; or the voucher that a registrar made. One for this key is in NAME.voucher
         beside NAME.key.

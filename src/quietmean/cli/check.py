@@ -77,7 +77,7 @@ def check_command(
     study
         The sealed study or session, or a study file or session file that all parties agreed on.
     data
-        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md). They never leave
+        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
         this machine. Of a session there are none.
     wait
         Seconds to wait for the others.

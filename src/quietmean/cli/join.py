@@ -297,7 +297,7 @@ def join_command(
     study
         The sealed study or session, or a study file or session file that all parties agreed on.
     data
-        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md). They never leave
+        This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
         this machine. Of a session there are none: its program reads what it needs.
     contributions
         Of a member of a committee: the folder with the files that contributors handed in.

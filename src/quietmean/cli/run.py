@@ -110,7 +110,7 @@ def run_command(
     Parameters
     ----------
     data
-        A file, or a database such as postgresql://HOST/DATABASE (docs/how-to/data.md). Its rows are split
+        A file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). Its rows are split
         evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
