@@ -164,11 +164,9 @@ async def test_withdrawing_from_a_closed_round_tells_that_it_counted(store: Stor
         (1, Transfer(0, MIXING, 3, np.nan, 1000, AGREED, 2), PAYLOAD),
     ],
 )
-async def test_what_the_protocol_does_not_allow(
-    inbox: Inbox, store: Store, sender: int, message: Transfer, payload: bytes
-) -> None:
+async def test_what_the_protocol_does_not_allow(store: Store, sender: int, message: Transfer, payload: bytes) -> None:
     with pytest.raises(PeerError):
-        await inbox.transfer(sender, message, payload)
+        await entered(store).transfer(sender, message, payload)
     assert store.received(MIXING, 2, 0) == []
 
 
