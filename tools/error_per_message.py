@@ -1,4 +1,4 @@
-"""Write docs/images/error-per-message.csv and .png, and the table of docs/three-papers.md that is made from them.
+"""Write docs/images/error-per-message.csv and .png, and the table of docs/research/papers.md that is made from them.
 
     python tools/error_per_message.py --resume FOLDER [--parties 10 60 200 1000] [--as-it-happened]
 
@@ -32,7 +32,7 @@ from quietmean_reproduction.style import COLOURS, MARKERS, grid, paper_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAGE, ROWS = DOCS / "three-papers.md", DOCS / "images" / "error-per-message.csv"
+PAGE, ROWS = DOCS / "research/papers.md", DOCS / "images" / "error-per-message.csv"
 PICTURE = ROWS.with_suffix(".png")
 BEGIN, END = "<!-- error against messages -->\n", "<!-- end -->\n"
 EPSILON, DELTA, DROPOUTS = 1.0, 1e-6, 0.1

@@ -22,7 +22,7 @@ from quietmean_reproduction.run import PROCESSOR_SECONDS, SWEEPS, draw
 from quietmean_reproduction.summary import OWN, heading, section
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](../../how-to/reproduce.md).\n"
+NOTE = "Made by `quietmean reproduce --all --full` and `python tools/make_gallery.py`; see [how to](../research/reproduce.md).\n"
 # Of each figure with rows: what computed them, and in how much processor time.
 MADE = "made.csv"
 _VERDICT = re.compile(r"\| (yes|\*\*no\*\*|–) \| (?:[^|\\]|\\.)*\|$", re.MULTILINE)

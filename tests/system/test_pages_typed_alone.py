@@ -23,7 +23,7 @@ HERE = (
     "start/privacy-officer.md",
     "proofs/consensus.md",
     "proofs/cordp-dme.md",
-    "how-to/attack.md",
+    "research/attack.md",
     "how-to/certify.md",
     "analyse/persons.md",
     "analyse/precision.md",
@@ -40,8 +40,8 @@ ELSEWHERE = {
     "how-to/folder.md": "tests/support/folder_sites.py",
     "take-part/connect.md": "tests/system/test_network_page.py",
     "how-to/omop.md": "tests/support/omop.py",
-    "how-to/own-protocol.md": "tests/system/test_thirdparty.py",
-    "how-to/own-statistic.md": "tests/system/test_thirdparty.py",
+    "research/own-protocol.md": "tests/system/test_thirdparty.py",
+    "research/own-statistic.md": "tests/system/test_thirdparty.py",
     "measurements/actg175.md": "tests/statistical/test_actg175.py",
     "answer/policy.md": "tests/system/test_consortium_page.py",
     "take-part/quorum.md": "tests/support/joining.py",
@@ -53,7 +53,7 @@ ELSEWHERE = {
     "start/analyst.md": "tests/system/test_typed_as_they_stand.py",
     "start/tutorial.md": "tests/system/test_typed_as_they_stand.py",
 }
-PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proofs/baselines.md", "three-papers.md")
+PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proofs/baselines.md", "research/papers.md")
 # Not typed as they stand, and why.
 NOT_TYPED = {
     "how-to/accounts.md": "three studies between machines one after the other: tests/property/test_exports_of_a_year.py",
@@ -63,9 +63,8 @@ NOT_TYPED = {
     "answer/desk.md": "a server and a passphrase: tests/system/test_desk.py",
     "how-to/models.md": "a study between machines: tests/system/test_model_by_command.py",
     "analyse/results.md": "needs jq: tests/unit/test_json_schema.py reads the page's fields",
-    "how-to/reproduce.md": "the other distribution: reproduction/tests",
     "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
-    "how-to/workers.md": "a scheduler at an address of its own: tests/system/test_workers_by_command.py has the same commands",
+    "research/reproduce.md": "the other distribution and a scheduler: reproduction/tests, tests/system/test_workers_by_command.py",
     "start/researcher.md": "the other distribution: reproduction/tests",
     "start/site.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
 }

@@ -177,7 +177,7 @@ with pytest.raises(AssertionError, match="covariance of 'delta' noise"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["how-to/own-protocol.md", "how-to/own-statistic.md"])
+@pytest.mark.parametrize("page", ["research/own-protocol.md", "research/own-statistic.md"])
 def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
     assert commands(page)
     for command in commands(page):
@@ -189,7 +189,7 @@ def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
 
 @pytest.mark.slow
 def test_the_study_file_of_the_page_is_one(machine: Machine) -> None:
-    (table,) = blocks("how-to/own-statistic.md", "toml")
+    (table,) = blocks("research/own-statistic.md", "toml")
     columns = '[[column]]\nname = "glucose"\nlow = 0\nhigh = 300\n'
     (machine.folder / "study.toml").write_text(columns + table)
     program = (

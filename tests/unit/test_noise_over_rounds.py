@@ -1,4 +1,4 @@
-"""Noise that is correlated over the rounds of a session: what docs/mathematics.md says that it could save."""
+"""Noise that is correlated over the rounds of a session: what docs/mathematics/accounting.md says that it could save."""
 
 from __future__ import annotations
 
