@@ -225,7 +225,7 @@ Parties without whom a protocol says that it has no result are assumed to stay. 
 is that of the others.
 """
 
-PROMISES = "Who is trusted, and what each guarantees: [the protocols](../../reference/protocols.md).\n"
+PROMISES = "Who is trusted, and what each guarantees: [the protocols](../reference/protocols.md).\n"
 READING = """\
 ## How to read it
 

@@ -334,7 +334,7 @@ to be optimised under that constraint. Here {PARTIES} parties of whom {RESPONDIN
 that noise shared in *all* pairs could have, against **every** coalition of that size (`--partners`). Dotted: local DP, which
 shares nothing.
 
-![Error against the number of partners](../../images/cordp-partners.png)
+![Error against the number of partners](../images/cordp-partners.png)
 
 """
 READING = f"""

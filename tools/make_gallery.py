@@ -84,7 +84,7 @@ def section_of(figure: Figure, known: Mapping[str, str]) -> str:
     claims = to_plain([claim.to_json() for claim in figure.claims(rows)])
     seed = rows["seed"][0]
     where = (
-        f"Numbers: [{figure.name}.csv](../../gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
+        f"Numbers: [{figure.name}.csv](../gallery/{figure.name}.csv), {rows['size'][0]} size, seed {seed}, "
         f"{known['processor_seconds']} s of processor time, commit {known['commit'][:10]}."
     )
     document = {"name": figure.name, "title": figure.title, "paper": figure.paper, "caption": figure.caption, "claims": claims}

@@ -209,7 +209,7 @@ twenty seconds are left out unless they are named, and `plan` says which. `run` 
 
 ## With a committee of the parties
 
-[A committee that holds shares](../../proofs/committee.md) is of institutions that are named beforehand, and runs: see [its
+[A committee that holds shares](../proofs/committee.md) is of institutions that are named beforehand, and runs: see [its
 bars](committee-bars.md). Here its m members are drawn from the parties, by the public seed and after it is fixed who colludes:
 at most c_m of them collude, but for a chance of 1e-8 a draw (exact hypergeometric tail). A party that withholds its part of the
 seed can have the draw repeated; ten repetitions are counted, and all eleven tails are taken from delta (the column beta of a

@@ -64,7 +64,7 @@ NOT_TYPED = {
     "how-to/models.md": "a study between machines: tests/system/test_model_by_command.py",
     "analyse/results.md": "needs jq: tests/unit/test_json_schema.py reads the page's fields",
     "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
-    "research/reproduce.md": "the other distribution and a scheduler: reproduction/tests, tests/system/test_workers_by_command.py",
+    "research/reproduce.md": "the other distribution, a scheduler: reproduction/tests, tests/system/test_workers_by_command.py",
     "start/researcher.md": "the other distribution: reproduction/tests",
     "start/site.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
 }
