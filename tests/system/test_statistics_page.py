@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import quietmean as qm
+from quietmean.statistics.registry import ALIASES, registry
 from quietmean.studies.agreement.study import StudyTerms
-from support.pages import blocks, commands
+from support.pages import DOCS, blocks, commands
 
 PAGE = "analyse/statistics.md"
 
@@ -95,3 +98,13 @@ def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
     assert not expected["hopeless"]
     assert 0 < expected["width_noise"][0] < 5000
     assert document["target"]["parties"] == 20
+
+
+def test_the_questions_of_the_page_can_be_asked_by_every_name_beside_them() -> None:
+    rows = re.findall(r"(?m)^\| [^|]+\? \| (`[^|]+) \| ([^|]*)\|$", (DOCS / PAGE).read_text())
+    asked = set()
+    for questions, names in rows:
+        kinds = {qm.statistics.parse_statistic(qm.statistics.read_text(one)).name for one in re.findall(r"`([^`]+)`", questions)}
+        assert {ALIASES[name] for name in re.findall(r"`([^`]+)`", names)} <= kinds
+        asked |= kinds
+    assert asked == {name for name, kind in registry().items() if kind.__module__.startswith("quietmean.")}
