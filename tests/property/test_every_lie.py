@@ -131,6 +131,6 @@ def test_the_page_says_what_happens(name: str) -> None:
 
 
 def test_the_page_has_a_row_for_every_protocol_that_takes_any_values() -> None:
-    table = PAGE.read_text().split("\n\n")[2]
+    table = PAGE.read_text().split("\n\n")[3]
     rows = [line.split("`")[1] for line in table.splitlines()[2:]]
     assert rows == NAMES

@@ -55,7 +55,7 @@ sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
 
 def page() -> dict[tuple[str, str], str]:
     """What the page says, by protocol and lie."""
-    lines = PAGE.read_text().split("\n\n")[2].splitlines()
+    lines = PAGE.read_text().split("\n\n")[3].splitlines()
     heads = [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     return {(name.strip("`"), head): said for name, *cells in rows for head, said in zip(heads, cells, strict=True)}
