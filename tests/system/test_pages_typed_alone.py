@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 # Typed here, each alone.
 HERE = (
     "start/controller.md",
-    "start/privacy-officer.md",
     "proofs/consensus.md",
     "proofs/cordp-dme.md",
     "research/attack.md",
