@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "omop.md"
+PAGE = Path(__file__).parents[2] / "docs" / "analyse" / "data.md"
 PERSONS, SEED = 400, 20261126
 CELECOXIB, DICLOFENAC, BLEEDING, ULCER = 1118084, 1124300, 192671, 4000609
 # Products of a drug, a kind of bleeding, and what is none of these.

@@ -38,7 +38,7 @@ ELSEWHERE = {
     "analyse/differencing.md": "tests/statistical/test_attacks.py",
     "how-to/folder.md": "tests/support/folder_sites.py",
     "take-part/connect.md": "tests/system/test_network_page.py",
-    "how-to/omop.md": "tests/support/omop.py",
+    "analyse/data.md": "tests/support/omop.py",
     "research/own-protocol.md": "tests/system/test_thirdparty.py",
     "research/own-statistic.md": "tests/system/test_thirdparty.py",
     "measurements/actg175.md": "tests/statistical/test_actg175.py",

@@ -36,7 +36,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     mean, table, groups = document["statistics"]
     assert mean["name"] == "mean(bmi)"
     assert document["estimate"]["bmi"] == mean["estimate"]
-    assert set(groups["estimate"]) == {"f", "m", "difference", "smd"}
+    assert set(groups["estimate"]) == {"f", "m", "difference", "smd", "cohen-d"}
     assert table["estimate"]["f:yes"] is not None
     assert table["tests"]["chi-squared"]["df"] == [1.0]
     assert sum(one for term, one in table["estimate"].items() if ":" in term) == pytest.approx(240)
