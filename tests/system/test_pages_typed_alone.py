@@ -23,7 +23,6 @@ HERE = (
     "proofs/consensus.md",
     "proofs/cordp-dme.md",
     "research/attack.md",
-    "how-to/certify.md",
     "analyse/persons.md",
     "analyse/precision.md",
     "reference/questions.md",
