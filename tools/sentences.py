@@ -3,8 +3,8 @@
     python tools/sentences.py             a table: words a sentence, share of long ones, commas, phrases to avoid
     python tools/sentences.py --worst 20  also the longest sentences of each group, with their places
 
-A sentence ends at a full stop, a colon or semicolon before a capital, the end of a paragraph or of an item. A table cell of more
-than 12 words is one. Brackets and dashes count as commas. Code, headings and links' targets are not prose.
+A sentence ends at a full stop (not that of "e.g." or "Fig. 2"), a colon or semicolon before a capital, the end of a paragraph or
+item. A table cell of more than 12 words is one. Brackets and dashes count as commas. Code, headings and links are not prose.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ AVOID = {
         r"\b(?:stands for|told apart|elsewhere|amongst|hearsay|say yes to|as it happened|a priori)\b", re.IGNORECASE
     ),
 }
-_STOP = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(\[*_`]*(?:[A-Z0-9`]|quietmean\b))|[:;]\s+(?=[\"'(\[*_]*[A-Z])")
+# A full stop; a colon or semicolon before a capital.
+_STOP = re.compile(r"(?<=[.!?])(?<!\.\.\.)[\"')\]*_]*\s+(?=[\"'(\[*_`]*\w)|[:;]\s+(?=[\"'(\[*_]*[A-Z])")
+# A full stop behind one of these ends no sentence: always, before a number, or before a small letter.
+_SHORT = re.compile(
+    r"\b(e\.g|i\.e|cf|vs|ca|approx|incl|resp|Dr|Prof|Mr|Ms|St"
+    r"|(?:pp?|vol|[Ff]igs?|[Tt]ab|[Ss]ec|[Ee]qs?|[Nn]o)(?=\.\s[\d(])|(?:al|etc)(?=\.\s[a-z(]))\.(?=\s)"
+)
+_KEPT = "\u2024"
 _WORD = re.compile(r"[^\W_][\w'’.-]*")
 
 
@@ -57,52 +64,85 @@ class Sentence:
 
 def split(paragraph: str, place: str) -> Iterator[Sentence]:
     """Split a paragraph of plain prose into sentences."""
-    for text in _STOP.split(" ".join(paragraph.split())):
-        if len(_WORD.findall(text)) >= FEWEST_WORDS:
-            yield Sentence(text.strip(), place)
+    for text in _STOP.split(_SHORT.sub(rf"\1{_KEPT}", " ".join(paragraph.split()))):
+        whole = text.replace(_KEPT, ".").strip()
+        if len(_WORD.findall(whole)) >= FEWEST_WORDS:
+            yield Sentence(whole, place)
 
 
 def _plain(text: str) -> str:
     """Take the marks of Markdown and reStructuredText out of a line; a piece of code becomes one word."""
-    text = re.sub(r"``[^`]+``|`[^`]+`", "Code", text)
+    text = re.sub(r"``[^`]+``|`[^`]+`|<?\bhttps?://[^\s)>]*[^\s)>.,;:]>?", "Code", text)
     text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", "", text)
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|\{\w+\}", r"\1", text)
-    text = re.sub(r"<[^>]+>|\$[^$]+\$", "Code", text)
-    return re.sub(r"[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}", "", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|\{[\w:-]+\}", r"\1", text)
+    text = re.sub(r"\$\$[^$]+\$\$|\$[^$]+\$", "Code", text)
+    text = re.sub(r"</?[a-zA-Z][^>]*>", "", text)
+    return re.sub(r"<[^<>]+>", "Code", re.sub(r"[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}", "", text))
+
+
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,}|\${2})\s*(\S*)")
+# Fences whose text is prose, and tags that end a paragraph.
+_PROSE = re.compile(r"\{(?:note|warning|tip|hint|important|caution|attention|danger|error|seealso|admonition|topic)\}")
+_BLOCK = re.compile(r"(?i)</?(?:p|div|table|tr|t[dh]|thead|tbody|ul|ol|li|dl|d[td]|h\d|details|summary|br|hr)\b[^>]*>")
+_NOT_PROSE = re.compile(r"#|:{3}|:[\w-]+:|>>>|\[[^\]^]+\]:\s|\([\w-]+\)=$|(?:-{3,}|={3,}|\*{3,})\s*$")
+
+
+def _blank(text: str) -> str:
+    """Empty a piece of a page, while its lines stay."""
+    return "\n" * text.count("\n")
 
 
 def of_markdown(text: str, path: str) -> Iterator[Sentence]:
     """Yield the sentences of a page of Markdown."""
+    text = re.sub(r"(?s)\A---\n.*?\n---\n|<!--.*?-->", lambda match: _blank(match.group()), text)
     paragraph: list[str] = []
-    first = 0
-    fence = ""
+    # Line of its beginning; the fence that is open; those around prose; where the text of the last item begins.
+    first, fence, around, depth = 0, "", list[str](), 0
 
     def ended() -> Iterator[Sentence]:
         nonlocal paragraph
-        yield from split(_plain(" ".join(paragraph)), f"{path}:{first}")
+        for block in _BLOCK.split(" ".join(paragraph)):
+            yield from split(_plain(block), f"{path}:{first}")
         paragraph = []
 
     for number, line in enumerate(text.splitlines(), 1):
-        mark = re.match(r"\s*(`{3,}|~{3,}|\${2})", line)
+        line = re.sub(r"^\s*(?:>(?!>)\s?)+", "", line)
+        mark = _FENCE.match(line)
         if fence or mark:
             yield from ended()
-            if mark and (not fence or mark.group(1).startswith(fence)):
-                fence = "" if fence or (line.strip().endswith("$$") and len(line.strip()) > 2) else mark.group(1)
+            if fence:
+                fence = "" if mark and mark[1].startswith(fence) else fence
+            elif mark and around and mark[1] == around[-1] and not mark[2]:
+                around.pop()
+            elif mark and _PROSE.match(mark[2]):
+                around.append(mark[1])
+            elif mark and not (mark[1] == "$$" and line.strip().rstrip(".,;").endswith("$$") and len(line.strip()) > 2):
+                fence = mark[1]
             continue
+        item = _ITEM.match(line)
+        indent = len(line) - len(line.lstrip())
+        code = not paragraph and indent >= depth + 4
         if line.lstrip().startswith("|"):
             yield from ended()
-            for cell in line.strip().strip("|").split("|"):
+            for cell in re.split(r"(?<!\\)\|", line.strip().strip("|")):
                 if len(_WORD.findall(_plain(cell))) > CELL_WORDS:
                     yield from split(_plain(cell), f"{path}:{number}")
             continue
-        indented = line.startswith("    ") and not paragraph
-        if not line.strip() or indented or line.startswith("#") or re.match(r"\s*(?:[-*+]|\d+\.)\s|:::|<!--|>>>", line):
-            yield from ended()
-        if indented or line.startswith(("#", ":::", "<!--", ">>>")) or not line.strip():
+        if re.match(r"(?:=+|-{3,})\s*$", line) and paragraph:
+            paragraph = []
             continue
+        if not line.strip() or code or item or _NOT_PROSE.match(line):
+            yield from ended()
+        if code or not line.strip() or _NOT_PROSE.match(line):
+            continue
+        if item:
+            depth = item.end()
+        elif not paragraph and indent < depth:
+            depth = indent
         if not paragraph:
             first = number
-        paragraph.append(re.sub(r"^\s*(?:[-*+]|\d+\.)\s+", "", line))
+        paragraph.append(_ITEM.sub("", line, count=1) if item else line)
     yield from ended()
 
 
@@ -139,14 +179,20 @@ def of_template(text: str, path: str) -> Iterator[Sentence]:
         yield from split(re.sub(r"<[^>]+>", "", block), path)
 
 
-def groups(root: Path) -> dict[str, list[Sentence]]:
-    """Return all sentences by group."""
-    found: dict[str, list[Sentence]] = {"README": [], "docs": [], "texts of the program": [], "templates": []}
+def of_pages(root: Path) -> dict[str, list[Sentence]]:
+    """Return the sentences of README and docs."""
+    found: dict[str, list[Sentence]] = {"README": [], "docs": []}
     pages = [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]
     for page in pages:
         name = page.relative_to(root).as_posix()
         if not name.startswith(UNCOUNTED) and name != "CHANGELOG.md":
             found["README" if name == "README.md" else "docs"] += of_markdown(page.read_text(), name)
+    return found
+
+
+def groups(root: Path) -> dict[str, list[Sentence]]:
+    """Return all sentences by group."""
+    found: dict[str, list[Sentence]] = {**of_pages(root), "texts of the program": [], "templates": []}
     for module in sorted((root / "src").rglob("*.py")):
         found["texts of the program"] += of_source(module.read_text(), module.relative_to(root).as_posix())
     for template in sorted([*(root / "src").rglob("*.j2"), *(root / "src").rglob("*.html")]):
