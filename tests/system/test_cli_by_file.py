@@ -89,7 +89,7 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
 
 @pytest.mark.slow
 def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    page = commands("how-to/by-file.md")
+    page = commands("take-part/committee.md", "Without a committee")
     new, keygen, invite, accept, seal, words, contract, check, budget, contribute, combine, certify = page
     for line in (new, keygen, invite):
         told(line, capsys)
@@ -159,7 +159,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
 def type_to_seal(capsys: pytest.CaptureFixture[str]) -> str:
     """The page up to the words, for five parties; the digest of the study."""
-    new, keygen, invite, accept, seal, words, *_ = commands("how-to/by-file.md")
+    new, keygen, invite, accept, seal, words, *_ = commands("take-part/committee.md", "Without a committee")
     for line in (new, keygen, invite):
         told(line, capsys)
     for number, name in enumerate(PARTIES):

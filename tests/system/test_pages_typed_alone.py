@@ -31,7 +31,6 @@ HERE = (
 )
 # Typed by the test of the page, which names it.
 ELSEWHERE = {
-    "how-to/by-file.md": "tests/system/test_cli_by_file.py",
     "take-part/committee.md": "tests/system/test_committee_page.py",
     "take-part/invitation.md": "tests/system/test_consortium_page.py",
     "analyse/differencing.md": "tests/statistical/test_attacks.py",
