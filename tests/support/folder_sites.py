@@ -24,7 +24,7 @@ from support.pages import commands
 from support.site_policy import write_policy
 
 PARTIES = ("north", "south", "east")
-PAGE = "how-to/folder.md"
+PAGE = "take-part/connect.md"
 
 
 class Sites:
@@ -48,7 +48,7 @@ class Sites:
         self.place = str(self.share)
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.output: dict[str, str] = {}
-        new, *lines, self.line = commands(PAGE)
+        new, *lines, self.line = commands(PAGE, "A folder")
         keygen, invite, accept, seal = lines
         for line in (new, keygen):
             main(shlex.split(line)[1:])

@@ -34,7 +34,6 @@ ELSEWHERE = {
     "take-part/committee.md": "tests/system/test_committee_page.py",
     "take-part/invitation.md": "tests/system/test_consortium_page.py",
     "analyse/differencing.md": "tests/statistical/test_attacks.py",
-    "how-to/folder.md": "tests/support/folder_sites.py",
     "take-part/connect.md": "tests/system/test_network_page.py",
     "analyse/data.md": "tests/support/omop.py",
     "research/own-protocol.md": "tests/system/test_thirdparty.py",

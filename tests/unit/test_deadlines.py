@@ -100,7 +100,7 @@ def test_a_new_study_that_starts_with_those_who_are_there_leaves_time_for_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    new = f"{commands('how-to/folder.md')[0]} --start-by 2099-03-01T12:00:00+02:00"
+    new = f"{commands('take-part/connect.md', 'A folder')[0]} --start-by 2099-03-01T12:00:00+02:00"
     main(shlex.split(new)[1:])
     written = StudyTerms.load(Path("study.toml"))
     assert written.required_deadlines.first == datetime(2099, 3, 4, 10, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_the_convener_of_a_study_by_schedule_starts_it_with_its_next_visit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    new, keygen, invite, accept, seal, _ = commands("how-to/folder.md")
+    new, keygen, invite, accept, seal, _ = commands("take-part/connect.md", "A folder")
     lines = [f"{new} --start-by 2099-03-01T12:00:00Z", keygen, invite]
     for line in (*lines, *(accept.replace("south", name) for name in ("north", "south", "east")), seal):
         main(shlex.split(line)[1:])
@@ -137,7 +137,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     write_policy(unattended=True)
-    new, keygen, invite, accept, seal, _ = commands("how-to/folder.md")
+    new, keygen, invite, accept, seal, _ = commands("take-part/connect.md", "A folder")
     passed = datetime.now(UTC) - timedelta(seconds=1)
     for line in (f"{new} --first-deadline {passed.isoformat()}", keygen, invite):
         main(shlex.split(line)[1:])

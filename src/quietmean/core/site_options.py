@@ -102,7 +102,7 @@ class SiteOptions(ConsentOptions, NodeOptions):
     receipt
         Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
     folder
-        Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
+        Folder of the study at this site, if its messages are files (docs/take-part/connect.md); by default the policy's.
     once
         Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
         as cron, that runs the same command again and again.
