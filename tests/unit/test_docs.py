@@ -18,9 +18,15 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated figures and tables, and proofs.
 UNCOUNTED = ("measurements/", "reference/", "proofs/")
-MOST_PAGES, MOST_WORDS = 50, 50_124
+MOST_PAGES, MOST_WORDS = 48, 49_011
 # Their sentences are within the bars; the others are on their way.
-PLAIN = ("README.md", "docs/index.md", "docs/research/reproduce.md", "docs/start/", "docs/trust/")
+PLAIN = (
+    "README.md",
+    "docs/index.md",
+    "docs/research/",
+    "docs/start/",
+    "docs/trust/",
+)
 
 tool = module_of("tools", "sentences")
 
