@@ -5,6 +5,7 @@ Searched are corners of the box in which the vector may lie: random ones, and th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -167,6 +168,20 @@ def test_of_a_subgroup_no_more_than_the_range_is_known_beforehand(text: str) -> 
         assert of_result[0].most is not None
         assert of_result[0].most < before[0].most
     assert worst(case)[0] <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("kind", sorted(registry()))
+@pytest.mark.parametrize("before", [False, True])
+def test_where_nothing_bounds_a_release_nothing_but_a_range_bounds_a_term(kind: str, before: bool) -> None:
+    """A sum reads some coordinates and not others: of no part of an unbounded one, no number is made up."""
+    case = Case(statistics_of(registry()[kind])[0], 0.002, 1e-4)
+    case.shift = replace(case.shift, mean=np.full_like(case.box, np.inf), total=np.full_like(case.box, np.inf))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for move in case.stated(before=before):
+            least = np.inf if move.range is None else move.range[1] - move.range[0]
+            assert move.most is not None
+            assert move.most >= least * (1 - 1e-9)
 
 
 def test_a_level_that_the_noise_may_hide_leaves_a_regression_without_a_bound() -> None:

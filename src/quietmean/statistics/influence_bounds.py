@@ -51,8 +51,10 @@ class Around:
 
     def moved(self, feature: Hashable, weights: Array) -> Array:
         """How far weighted sums of a feature's quantities move at most, (...), by weights (..., size)."""
-        moved: Array = np.abs(weights @ self.read[self.places[feature]]) @ self.shift.mean
-        return moved
+        shares, bounded = np.abs(weights @ self.read[self.places[feature]]), np.isfinite(self.shift.mean)
+        # A coordinate that a sum does not read moves it by nothing, also where nothing bounds the coordinate.
+        moved: Array = shares @ np.where(bounded, self.shift.mean, 0.0)
+        return np.where((shares[..., ~bounded] > 0).any(axis=-1), math.inf, moved)
 
     def values(self, feature: Hashable, weights: Array) -> Array | None:
         """Weighted sums of a feature's quantities as they were released."""
