@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,14 @@ def test_a_plan_above_its_target_says_what_keeps_it(name: str) -> None:
     simulated = "executions" in plan.prediction
     assert [plan.prediction["certificate"] in sentence for sentence in sentences] == [True] * simulated + [False]
     assert ["is not in delta" in sentence for sentence in sentences] == [True] * simulated + [False]
+
+
+def test_only_a_protocol_with_a_publication_is_calibrated_as_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another distribution may have none."""
+    plan = qm.Plan.from_json(json.loads((GOLDEN / "gopa.json").read_text())["plan"])
+    assert "calibrated as in its paper, where" in where_more_is_promised(plan)[0]
+    monkeypatch.setattr(qm.GOPA, "TRAITS", replace(qm.GOPA.TRAITS, sources=()))
+    assert "calibrated on simulated executions, where" in where_more_is_promised(plan)[0]
 
 
 def test_where_nothing_keeps_the_target_the_reason_is_said() -> None:

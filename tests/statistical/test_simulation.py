@@ -24,6 +24,7 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.local_dp import LocalDP
+from quietmean.protocols.secagg import SecAgg
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import NetworkModel, simulate, simulate_events
@@ -246,12 +247,23 @@ def test_simulated_runs_count_what_the_gate_refuses() -> None:
     plan = small_plan()
     result = plan.simulate(runs=20, rng=3, gate=True)
     assert result.refused is not None
-    assert result.failed == result.refused
+    assert result.failed == result.refused == sum(result.failures.values())
     # Two of eight leave, of which the plan knows nothing.
     with pytest.raises(ProtocolFailure, match="the gate refused the release"):
         plan.simulate(runs=20, rng=3, dropouts=0.35, gate=True)
     with pytest.raises(InputError, match="no gate"):
         calibrate(plan.target, LocalDP()).simulate(runs=2, gate=True)
+
+
+def test_runs_without_a_result_say_why() -> None:
+    """And how many of the parties stayed in the first of them."""
+    plan = calibrate(Target(parties=6, epsilon=1.0, delta=1e-6, colluding=1), SecAgg())
+    assert plan.simulate(runs=20, dropouts=0.0).failures == {}
+    result = plan.simulate(runs=200, rng=1, dropouts=0.25)
+    ((why, count),) = result.failures.items()
+    assert why.startswith("too few parties were left for a result, first in run 1, where ")
+    assert 0 < count == result.failed < 200
+    assert result.to_json()["failures"] == {why: count}
 
 
 # -- Levels that nobody has, or nearly nobody, change neither the error of what else is estimated nor how often nothing is

@@ -63,4 +63,5 @@ def simulate_command(
         f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} runs "
         f"(predicted {result.prediction:.5g}); {result.failed} runs failed"
         + ("" if result.refused is None else f", {result.refused} of them refused before the release")
+        + "".join(f"\n{count} failed: {why}" for why, count in result.failures.items())
     )

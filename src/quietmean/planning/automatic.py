@@ -209,8 +209,9 @@ def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> lis
     if plan.above_target is None or target.nats is not None or name == PREFERRED:
         return []
     if "executions" in plan.prediction:
+        how = "as in its paper" if plan.protocol.TRAITS.sources else "on simulated executions"
         sentences.append(
-            f"{name}: calibrated as in its paper, where it is chance who colludes: {plan.prediction['certificate']}. The chance "
+            f"{name}: calibrated {how}, where it is chance who colludes: {plan.prediction['certificate']}. The chance "
             "that other colluders learn more is not in delta, and no ledger counts on it"
         )
     instead, against = preferred(target, {}, domain, None)

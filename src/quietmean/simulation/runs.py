@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -39,7 +39,7 @@ class SimulationResult(Tabular):
     ``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
 
     ``first`` is the execution of the first run. ``refused``: runs without a result because the gate refused the release; None if
-    the gate was not tried.
+    the gate was not tried. ``failures``: how many runs have no result, by the reason, with what the first of them was like.
     """
 
     plan: Plan
@@ -48,6 +48,7 @@ class SimulationResult(Tabular):
     runs: int
     first: Execution
     refused: int | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         mse = f"mse {self.mse:.4g} +- {self.mse_standard_error:.2g}, predicted {self.prediction:.4g}"
@@ -116,6 +117,7 @@ class SimulationResult(Tabular):
             "bias_standard_error": self.errors.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else "inf",
             "runs": self.runs,
             "failed_runs": self.failed,
+            **({"failures": dict(self.failures)} if self.failures else {}),
             **({} if self.refused is None else {"refused_runs": self.refused}),
             "unit": "squared units of the encoded values, per coordinate",
         }
@@ -166,13 +168,24 @@ def simulate(
         parts.append(part)
         progress(first + count)
     estimates, truth, done = (np.concatenate(part) for part in zip(*parts, strict=True))
+    failures = _failures(population, refused, done)
     passed = ~refused[done]
     estimates, truth = estimates[passed], truth[passed]
     if not len(estimates):
         reason = "the gate refused the release or nobody was left" if gate else "nobody is left"
         raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} {reason}, choose fewer")
     first_run = plan.execution(*population.draw(0))
-    return SimulationResult(plan, estimates, truth, runs, first_run, int(refused.sum()) if gate else None)
+    return SimulationResult(plan, estimates, truth, runs, first_run, int(refused.sum()) if gate else None, failures)
+
+
+def _failures(population: _Population, refused: Mask, done: Mask) -> dict[str, int]:
+    """How many runs have no result, by the reason: which were ``refused`` by the gate, and which were ``done``, each (runs,)."""
+    found = {}
+    for why, failed in (("the gate refused the release", refused), ("too few parties were left for a result", ~done & ~refused)):
+        if failed.any():
+            finished = population.draw(first := int(failed.argmax()))[1].finished
+            found[f"{why}, first in run {first + 1}, where {finished.sum()} of {finished.size} stayed"] = int(failed.sum())
+    return found
 
 
 @dataclass(frozen=True, eq=False)
