@@ -36,7 +36,7 @@ def test_a_wrong_question_gets_one_sentence(text: str, words: str) -> None:
 
 
 def test_bounds_the_wrong_way_round() -> None:
-    with pytest.raises(InputError, match="not two finite numbers in rising order: give --bounds LOW HIGH"):
+    with pytest.raises(InputError, match="rising order: give columns="):
         StudyTerms.parse({"column": [{"name": "age", "low": 100, "high": 0}]})
 
 

@@ -17,7 +17,8 @@ from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.cli.mistakes import _arguments
 from quietmean.core.errors import InputError, QuietmeanError, as_option, named
 from quietmean.core.keywords import as_argument, as_keyword
-from quietmean.statistics import Column
+from quietmean.learning import StandardScaler
+from quietmean.statistics import Column, Columns
 from support.refusals import raised, refused
 
 SOURCE = Path(qm.__file__).parent
@@ -101,6 +102,10 @@ def test_a_field_is_called_by_each_front_ends_name(field: str) -> None:
 
 FRAME = pd.DataFrame({"age": [30.0, 40.0] * 20})
 AGE = qm.Study({"age": (0, 110)}, "mean(age)", epsilon=1.0)
+BARE = qm.Study({"age": (0, 110)}, "mean(age)", epsilon=1.0, protocol="gossip")
+TARGET = qm.Target(parties=4, epsilon=1.0, delta=1e-6)
+ABOVE = qm.Plan(TARGET, qm.GOPA(partners=3, aggregator=0, sigma_star=1.0, sigma_delta=1.0))
+SESSION = {"name": "rounds", "dimension": 2, "rounds": 2, "epsilon": 1.0, "delta": 1e-6}
 CALLS: dict[str, Callable[[], object]] = {
     "bounds the wrong way round": lambda: qm.Study({"age": (110, 0)}, epsilon=1.0),
     "bounds that are one": lambda: qm.Study({"age": (5, 5)}, epsilon=1.0),
@@ -115,6 +120,30 @@ CALLS: dict[str, Callable[[], object]] = {
     "a frame without the column": lambda: AGE.run(FRAME.rename(columns={"age": "alter"}), parties=4),
     "nobody's rows": lambda: AGE.run(FRAME),
     "no privacy": lambda: qm.plan(parties=20, epsilon=1.0, delta=1e-6, protocol="gossip"),
+    "a protocol without privacy": lambda: qm.Gossip(rounds=3).calibrate(TARGET),
+    "a protocol without privacy in a ranking": lambda: qm.rank(TARGET, ["gossip"]),
+    "a study without privacy, planned": lambda: BARE.plan(4),
+    "a study without privacy, run": lambda: BARE.run(FRAME, parties=4),
+    "privacy that nobody wants": lambda: qm.LocalDP().calibrate(TARGET, no_privacy=True),
+    "no protocol": lambda: qm.rank(TARGET, []),
+    "no promise": lambda: ABOVE.require_target_kept(False),
+    "no hope": lambda: qm.Study({"age": (0, 1e9)}, "variance(age)", epsilon=0.001).run(FRAME, parties=4),
+    "no columns of a table": lambda: Columns([]),
+    "a column of a table that is not declared": lambda: Columns([Column(name="age", low=0, high=110)])["bmi"],
+    "a transform of a table without bounds": lambda: Columns(
+        [Column(name="age", low=0, high=110), Column.model_validate({"name": "l", "from": "log(age)"})]
+    ),
+    "a column the wrong way round": lambda: Column(name="age", low=110, high=0),
+    "a column as nothing": lambda: Column(name="age"),
+    "a column as two things": lambda: Column(name="age", low=0, high=110, boolean=True),
+    "a column of days the wrong way round": lambda: Column.model_validate(
+        {"name": "day", "low": "2020-01-02", "high": "2020-01-01"}
+    ),
+    "no parties of a session": lambda: qm.session(SESSION, None, "north.key").__enter__(),
+    "no roster of a study": lambda: qm.contract(AGE, None, "north.key"),
+    "no budget to be charged": lambda: qm.join(AGE, "roster.toml", "north.key", data=FRAME, account="a", no_ledger=True),
+    "a session of nobody": lambda: qm.Session(rounds=2, parties=4, dimension=2, epsilon=1.0, delta=1e-6, protocol="gossip"),
+    "rows of nobody": lambda: StandardScaler(bounds=(0, 110), epsilon=1.0).fit(FRAME.to_numpy()),
 }
 
 

@@ -144,9 +144,12 @@ class Study:
         Output(Path(path), "the study", "").write(rooms.any_study.study_text(self._terms).encode())
 
     @python_call
-    def plan(self, parties: int) -> Plan:
-        """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""
-        return rooms.feasible.feasible(self._terms, parties, hope=False).plan
+    def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
+        """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits.
+
+        ``no_privacy`` asks for a protocol without privacy, as in :meth:`run`.
+        """
+        return rooms.feasible.feasible(self._terms, parties, hope=False, no_privacy=no_privacy).plan
 
     @python_call
     def run(

@@ -139,6 +139,24 @@ def called_by_command() -> Iterator[None]:
         _BY_COMMAND.reset(before)
 
 
+def _name_keywords(error: QuietmeanError, accepted: Collection[str]) -> None:
+    """Let an error name its fields as keywords, unless a command calls."""
+    if not _BY_COMMAND.get():
+        # A function that was called before may have named its own already.
+        before = error.words.args[0] if isinstance(error.words, partial) else ()
+        error.words = partial(as_keyword, (*accepted, *before))
+
+
+@contextmanager
+def declared_in_python() -> Iterator[None]:
+    """Errors about a column that is declared here say how Python declares one, unless a command calls."""
+    try:
+        yield
+    except QuietmeanError as error:
+        _name_keywords(error, ())
+        raise
+
+
 def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has, and
     for one that it needs and was not given, or that fails for its type; and whose errors name its keywords where those of the
@@ -172,10 +190,10 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
             if not isinstance(error, QuietmeanError) or isinstance(error, WrongTypeError):
                 if (wrong := wrong_type(function, arguments, keywords)) is not None:
                     raise wrong from None
-            elif not _BY_COMMAND.get():
-                # One that this function calls may have named its own already.
-                before = error.words.args[0] if isinstance(error.words, partial) else ()
-                error.words = partial(as_keyword, (*accepted, *before))
+            else:
+                # What is asked with keywords of the object, such as a study's, is changed there.
+                made_with = getattr(type(arguments[0]).__init__, "accepted", ()) if arguments else ()
+                _name_keywords(error, (*accepted, *made_with))
             raise
 
     @wraps(function)
@@ -189,6 +207,7 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
             return await function(*arguments, **keywords)  # type: ignore[misc]
 
     public: Any = awaited if inspect.iscoroutinefunction(function) else checked
+    public.accepted = tuple(accepted)
     if typed := [f"``{name}``" for name in accepted if name not in signature.parameters]:
         public.__doc__ = f"{inspect.getdoc(function) or ''}\n\nKeywords besides: {', '.join(typed)}.".lstrip()
     result: Callable[Given, Result] = public
@@ -209,7 +228,7 @@ def as_keyword(accepted: Collection[str], field: str, values: Sequence[str], fil
     if f"{name}s" in accepted:
         return f"{name}s=[{', '.join(values)}]" if values else f"{name}s"
     if field == "column" or field in _OF_COLUMNS:
-        return _OF_COLUMNS[field] if values else "columns" if field == "column" else field
+        return _OF_COLUMNS[field] if values or field == "boolean" else "columns" if field == "column" else field
     return as_option(field, values, "")
 
 

@@ -354,6 +354,7 @@ class Plan:
         why += "; a study that ends without a result may show as much" if self.protocol.TRAITS.gate is not None else ""
         return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
+    @python_call
     def require_target_kept(self, a_priori_above_target: bool) -> None:
         """Raises :class:`InputError` for a figure a priori above the target's epsilon, unless that is accepted.
 

@@ -15,6 +15,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SHARED_KEYS, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure, named
+from quietmean.core.keywords import python_call
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, filled, parameters_of, require_complete
@@ -127,6 +128,7 @@ class Mechanism(Configured, ABC):
         levels = {"sigma_star": star, "sigma_delta": delta}
         return replace(self, **{name: level for name, level in levels.items() if name in parameters_of(type(self))})
 
+    @python_call
     def calibrate(
         self, target: Target, *, calibration: str = "exact", executions: int | None = None, no_privacy: bool = False
     ) -> Any:

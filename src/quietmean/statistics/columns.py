@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
+from quietmean.core.keywords import declared_in_python
 from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.transforms import Transform
 
@@ -117,6 +118,13 @@ class Column(BaseModel):
         if self.guess:
             self._check_guess()
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _said(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Around both others: their errors name what the front end has."""
+        with declared_in_python():
+            return handler(raw)
 
     def _check_kinds(self, bounded: bool) -> None:
         """Raises :class:`InputError` for declarations that exclude each other."""
@@ -279,6 +287,17 @@ def missing_rule(text: str) -> str:
     return require_known("missing", text, RULES)
 
 
+def _all_bounded(declared: tuple[Column, ...]) -> tuple[Column, ...]:
+    by_name: dict[str, Column] = {}
+    for column in declared:
+        by_name[column.name] = _bounded(column, by_name)
+    if not by_name:
+        raise InputError(f"no column is named: give at least one {named('column')}")
+    if len(by_name) != len(declared):
+        raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}: name each once")
+    return tuple(by_name.values())
+
+
 class Columns:
     """The declared columns in their order, and by name, and the ``unit`` that the study protects.
 
@@ -287,16 +306,10 @@ class Columns:
     """
 
     def __init__(self, columns: Iterable[Column], unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
-        by_name: dict[str, Column] = {}
         declared = tuple(columns)
-        for column in declared:
-            by_name[column.name] = _bounded(column, by_name)
-        self._all = tuple(by_name.values())
+        with declared_in_python():
+            self._all = _all_bounded(declared)
         self.unit = unit
-        if not self._all:
-            raise InputError(f"no column is named: give at least one {named('column')}")
-        if len(self._all) != len(declared):
-            raise InputError(f"a column is named twice in {', '.join(column.name for column in declared)}: name each once")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -312,10 +325,11 @@ class Columns:
         """The column of a name. Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
         if name not in self.names:
             near, declared = nearest(name, self.names), ", ".join(self.names)
-            raise InputError(
-                f"column {name!r} is not declared{near}: declare it with {named('column')} and {named('bounds')} beside "
-                f"{declared}"
-            )
+            with declared_in_python():
+                raise InputError(
+                    f"column {name!r} is not declared{near}: declare it with {named('column')} and {named('bounds')} beside "
+                    f"{declared}"
+                )
         return self._all[self.names.index(name)]
 
     def number(self, name: str) -> Column:
