@@ -61,13 +61,13 @@ def test_a_width_names_its_interval_and_its_spread(
     assert needed.to_json().get("assumed", {}) == assumed
 
 
-# -- What the page about liars says of spare bits in sums modulo a number: accidents that are seen, influence, bytes, error.
-PAGE = (Path(__file__).parents[2] / "docs" / "trust" / "liars.md").read_text()
+# -- What the page of packed sharing says of spare bits in sums modulo a number: accidents that are seen, influence, bytes, error.
+PAGE = (Path(__file__).parents[2] / "docs" / "proofs" / "packed-sharing.md").read_text()
 PRIMES = {2: SMALL_PRIME, 4: LARGE_PRIME}
 
 
 def table() -> list[list[str]]:
-    part = PAGE.split("## Why sums have no spare bits")[1]
+    part = PAGE.split("## Why sums have no spare bits")[1].split("\n## ")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("| ")][1:]
 
 
