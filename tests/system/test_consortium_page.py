@@ -154,7 +154,9 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
     north.send("study.sealed", *everybody)
     (north.folder / "north.csv").rename(north.folder / "wards.csv")
 
-    contract, keygen, approve, join, audit, verify, against = commands("answer/policy.md")
+    contract, data, keygen, approve, join = commands("answer/decide.md")
+    audit, verify, against = commands("answer/policy.md")
+    assert "40 records" in north.type(data)
     north.type(keygen)
     write_policy(north.folder / "quietmean" / "policy.toml", approvers=[Identity.load(north.folder / "owner.key").public_key])
     digest = json.loads(north.type(f"{contract} --json"))["digest"]

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "research/own-protocol.md": "tests/system/test_thirdparty.py",
     "research/own-statistic.md": "tests/system/test_thirdparty.py",
     "measurements/actg175.md": "tests/statistical/test_actg175.py",
+    "answer/decide.md": "tests/system/test_consortium_page.py",
     "answer/policy.md": "tests/system/test_consortium_page.py",
     "take-part/quorum.md": "tests/support/joining.py",
     "analyse/r.md": "tests/system/test_r_package.py",
@@ -52,8 +53,7 @@ ELSEWHERE = {
 PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proofs/baselines.md", "research/papers.md")
 # Not typed as they stand, and why.
 NOT_TYPED = {
-    "how-to/accounts.md": "three studies between machines one after the other: tests/property/test_exports_of_a_year.py",
-    "answer/budget.md": "a study between machines: tests/property/test_ledger_join.py",
+    "answer/budget.md": "studies between machines: tests/property/test_ledger_join.py, tests/property/test_exports_of_a_year.py",
     "how-to/check-and-watch.md": "waits for others: tests/system/test_cli_check.py",
     "how-to/containers.md": "needs a builder of images: make image",
     "answer/desk.md": "a server and a passphrase: tests/system/test_desk.py",
