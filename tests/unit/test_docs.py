@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated figures and tables, and proofs.
 UNCOUNTED = ("measurements/", "reference/", "proofs/")
-MOST_PAGES, MOST_WORDS = 48, 49_011
+MOST_PAGES, MOST_WORDS = 50, 50_906
 # Their sentences are within the bars; the others are on their way.
 PLAIN = (
     "README.md",
     "SECURITY.md",
     "docs/index.md",
+    "docs/mathematics/",
     "docs/research/",
     "docs/start/",
     "docs/trust/",
