@@ -54,12 +54,10 @@ PAPERS = ("proofs/inca.md", "proofs/cordp-dme.md", "proofs/consensus.md", "proof
 # Not typed as they stand, and why.
 NOT_TYPED = {
     "answer/budget.md": "studies between machines: tests/property/test_ledger_join.py, tests/property/test_exports_of_a_year.py",
-    "how-to/check-and-watch.md": "waits for others: tests/system/test_cli_check.py",
-    "how-to/containers.md": "needs a builder of images: make image",
+    "take-part/service.md": "needs a builder of images: make image",
     "answer/desk.md": "a server and a passphrase: tests/system/test_desk.py",
     "how-to/models.md": "a study between machines: tests/system/test_model_by_command.py",
     "analyse/results.md": "needs jq: tests/unit/test_json_schema.py reads the page's fields",
-    "how-to/two-machines.md": "a study between machines: tests/system/test_cli_join.py",
     "research/reproduce.md": "the other distribution, a scheduler: reproduction/tests, tests/system/test_workers_by_command.py",
     "start/researcher.md": "the other distribution: reproduction/tests",
     "start/site.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
