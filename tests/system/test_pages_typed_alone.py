@@ -27,7 +27,7 @@ HERE = (
     "analyse/precision.md",
     "reference/questions.md",
     "how-to/results.md",
-    "how-to/simulate.md",
+    "reference/planning.md",
 )
 # Typed by the test of the page, which names it.
 ELSEWHERE = {
