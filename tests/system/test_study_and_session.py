@@ -27,7 +27,8 @@ from quietmean.node import (
     folder,
     run_party,
 )
-from quietmean.node.folder import DiskPlace, FolderSettings, Timetable
+from quietmean.node.folder import DiskPlace, FolderSettings, FolderTransport, Slot, Timetable
+from quietmean.node.folder.place import OwnFile, Poller, Seen
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import Seal
 from quietmean.node.session import StudySession
@@ -268,3 +269,48 @@ def test_visits_by_a_schedule_end_as_not_yet_until_there_is_a_result(
 def test_who_comes_after_all_waits_has_no_result(way: Way, tmp_path: Path) -> None:
     with pytest.raises(NotStarted, match="did not start"):
         asyncio.run(way(by_folder(tmp_path, now=1e6)[0], VALUES[0]))
+
+
+def test_who_dies_between_its_result_and_its_last_answers_puts_them_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By folder a party ends as soon as it has all logs: its answer to the last one is in its outbox only until it leaves."""
+    monkeypatch.setattr(folder, "_LAST_PAUSE", 0.02)
+    close, looked, dead = FolderTransport.close, Poller.look, set[int]()
+
+    async def without_a_last_look(post: FolderTransport, *, answering: bool = True) -> None:
+        # From its result on, its process puts nothing any more.
+        await close(post, answering=answering and not dead)
+
+    def until_its_result(poller: Poller, outgoing: dict[Slot, OwnFile], *more: Any) -> list[Seen]:
+        own = next(iter(outgoing), None)
+        dies = bool(dead) and own is not None and own.sender == 1
+        # A look later than it could: nothing that comes with the last log goes before the result is durable.
+        mine = {slot: file for slot, file in outgoing.items() if slot in known} if dies else outgoing
+        known.update(outgoing)
+        return looked(poller, mine, *more)
+
+    known = set[Slot]()
+    monkeypatch.setattr(FolderTransport, "close", without_a_last_look)
+    monkeypatch.setattr(Poller, "look", until_its_result)
+    results: dict[int, NodeResult] = {}
+    deaths = 0
+    for visit in range(40 * PARTIES):
+        party = visit % PARTIES
+        settings = by_folder(tmp_path)[party]
+        dead.clear()
+        if party == 1 and not deaths:
+            dead.add(party)
+        try:
+            ended = asyncio.run(in_a_study(settings, VALUES[party]))
+        except NotYet:
+            continue
+        deaths += bool(dead)
+        if not dead:
+            results[party] = ended
+        if len(results) == PARTIES:
+            break
+    assert deaths == 1
+    assert len(results) == PARTIES, f"{sorted(results)} have a result"
+    for result in results.values():
+        np.testing.assert_array_equal(result.total_vector, results[0].total_vector)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from quietmean.core.errors import StorageError
+from quietmean.core.errors import InputError, StorageError
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderSettings, FolderTransport, Outbox
 from quietmean.node.mesh import Member, Mesh
@@ -35,7 +35,8 @@ from quietmean.node.tasks import Tasks
 
 
 async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) -> NodeResult:
-    """Take part in a study until its end. After that the result is in the store, and is returned without any network.
+    """Take part in a study until its end. After that the result is in the store, and is returned without the others;
+    by folder, what they may still wait for is put.
 
     ``on_start`` is called once it is settled who is in; parties in the result have their places of these. Raises
     :class:`InputError` for what the user can correct (address in use, another study's store, other data than before),
@@ -49,7 +50,10 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
         party = Participant(settings, await stack.enter_async_context(opened(settings)), on_start)
         # Only once this process holds the store: the status file of another process must stay.
         stack.enter_context(party.monitor)
-        if party.store.result() is not None and (before := await party.open()) is not None:
+        over = party.store.result() is not None
+        if over and settings.folder is not None and settings.folder.mailbox is not None:
+            await _put_what_waits(party, settings.folder)
+        if over and (before := await party.open()) is not None:
             party.monitor.event(AlreadyOver())
             result = before
         elif settings.folder is None:
@@ -174,6 +178,15 @@ async def _by_folder(party: Participant, folder: FolderSettings) -> NodeResult:
                 await party.stop()
 
     return await retry(attempt, party.store.path, RetryPolicy(party.monitor.event, party.settings))
+
+
+async def _put_what_waits(party: Participant, folder: FolderSettings) -> None:
+    """Put the last messages of a party that is over: a process that died at its end may have left them in the outbox."""
+    if outbox_path(party.store.path).exists():
+        # There is a result, whatever becomes of this: the others wait for its answers until their time.
+        with contextlib.suppress(InputError, StorageError):
+            async with over_folder(party.settings, folder, party, party.monitor):
+                pass
 
 
 def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> NodeResult:
