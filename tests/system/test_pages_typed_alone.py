@@ -56,7 +56,7 @@ NOT_TYPED = {
     "answer/budget.md": "studies between machines: tests/property/test_ledger_join.py, tests/property/test_exports_of_a_year.py",
     "take-part/service.md": "needs a builder of images: make image",
     "answer/desk.md": "a server and a passphrase: tests/system/test_desk.py",
-    "how-to/models.md": "a study between machines: tests/system/test_model_by_command.py",
+    "models/estimators.md": "a study between machines: tests/system/test_model_by_command.py",
     "research/reproduce.md": "the other distribution, a scheduler: reproduction/tests, tests/system/test_workers_by_command.py",
     "start/researcher.md": "the other distribution: reproduction/tests",
     "start/site.md": "a study between machines: tests/system/test_consortium_page.py has the same lines",
