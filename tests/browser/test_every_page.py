@@ -6,13 +6,9 @@ screen, no text of a figure that is cut or lies on another, no link that leads n
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,10 +29,9 @@ from support.browsers import looked_at
 from support.committee_study import CommitteeStudy
 from support.desks import entered, running
 from support.meeting import AGES, meet
-from support.outcomes import COLUMNS, DELTA, EVERY_KIND, finished, records_of, run_of, session_receipt, truth_of
+from support.outcomes import COLUMNS, DELTA, EVERY_KIND, ODD, finished, odd_records, records_of, run_of, session_receipt, truth_of
 from support.site_policy import write_policy
 
-TOOL = Path(__file__).parents[2] / "tools" / "report_pages.py"
 PAGES = ("report", "privacy", "certificate", "tables")
 ORIGIN = {"quietmean": "0.1.0", "finished": "2026-03-01T12:00:00.000+00:00", "study": {"study": "Every kind"}}
 # Dates, whole numbers, a level with signs that HTML has, and as many levels as a table of regions has.
@@ -54,16 +49,6 @@ MORE = (
 )
 # Noise of one party: hardly any, some, and so much that it hides all.
 NOISES = (0.05, 5.0, 1e4)
-
-
-def _tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("report_pages", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
 
 
 def wide_records() -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -92,6 +77,14 @@ def test_every_kind_of_page_is_readable(noise: float, tmp_path: Path, browser: A
     """With dates, whole numbers, thirty regions, and what noise hides."""
     records = wide_records()
     outcome = finished(*EVERY_KIND, *MORE, noise=noise, columns=WIDE, records=records)
+    assert looked_at(browser, pages_of(tmp_path, outcome, records)) == []
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_pages_of_odd_names_and_few_values_are_readable(noise: float, tmp_path: Path, browser: Any) -> None:
+    """With days, a column that is mostly missing, a level that nobody has, and names that a page could break at."""
+    records = odd_records()
+    outcome = finished(*EVERY_KIND, noise=noise, columns=ODD, records=records)
     assert looked_at(browser, pages_of(tmp_path, outcome, records)) == []
 
 
@@ -154,21 +147,3 @@ def test_the_desk_of_a_committee_and_of_a_session_is_readable(
         shown = ["", f"study/{sealed}", "board", "ledger", "audit", *(["result/rounds"] if party == "south" else [])]
         pages = [f"http://127.0.0.1:{desk.port}/{page}" for page in shown]
         assert looked_at(browser, pages, storage_state={"cookies": [cookie], "origins": []}) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["survival", "patients", "hidden", "visits", "tumours", "tumours-hidden"])
-def test_every_page_of_data_that_people_have_is_readable(name: str, tmp_path: Path, browser: Any) -> None:
-    """What the tool makes to be looked at: real runs of the command line, whose pages, certificate and tables are read here."""
-    assert name in _tool().PAGES
-    subprocess.run([sys.executable, str(TOOL), str(tmp_path), "--only", name], check=True, timeout=3000)
-    certify = [sys.executable, "-m", "quietmean", "certify", "receipt.json"]
-    for option, page in (("--report", "certificate.html"), ("--table", "tables.html")):
-        subprocess.run([*certify, option, page], cwd=tmp_path / name, check=True, timeout=600, stdout=subprocess.DEVNULL)
-    assert looked_at(browser, [(tmp_path / name / f"{page}.html").resolve().as_uri() for page in PAGES]) == []
-
-
-def test_the_names_of_studies_are_those_of_the_tool() -> None:
-    marks = test_every_page_of_data_that_people_have_is_readable.pytestmark
-    named = next(mark.args[1] for mark in marks if mark.name == "parametrize")
-    assert set(named) == set(_tool().PAGES)

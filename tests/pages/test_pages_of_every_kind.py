@@ -7,41 +7,18 @@ import html
 import re
 from functools import cache
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from quietmean.report.answers import answer_sections
 from quietmean.report.rendering import templates
-from quietmean.statistics import Answer, Column, Columns, registry
+from quietmean.statistics import Answer, registry
 from quietmean.statistics.findings import finding
-from support.outcomes import EVERY_KIND, finished, records_of, truth_of
+from support.outcomes import EVERY_KIND, ODD, finished, odd_records, records_of, truth_of
 
 # Standard deviations of the noise of one party: none, a little, and so much that nothing is known.
 SILENT, SOME, ALL = 1e-9, 0.5, 1e4
-# A name and a level that pages have to write as they are, and one that is long.
-NASTY, LONG = "<b>one</b> & none", "a_level_with_a_name_that_is_as_long_as_some_registers_have_them"
-ODD = Columns(
-    [
-        Column(name="x", low=0, high=3650, since="2015-01-01", missing="indicator"),
-        Column(name="y", low=0, high=10),
-        Column(name="arm", levels=(NASTY, LONG, "nobody")),
-        Column(name="cause", levels=("none", "null", "nan")),
-        Column(name="yes", boolean=True),
-        Column(name="risk", low=0, high=1),
-        Column(name="other", boolean=True),
-    ]
-)
 # What a program writes, and no person; in words of their own, not within others.
 OF_PROGRAMS = re.compile(r"(?<![\w.])(nan|NaN|None|null|inf|-?0\.0e|[-−]0(?:\.0+)?(?![\d.]))(?![\w:])")
-
-
-def odd_records() -> NDArray[np.float64]:
-    """Most of x is missing."""
-    table = records_of()
-    table[:, 0] *= 365
-    table[np.arange(len(table)) % 5 > 0, 0] = np.nan
-    return table
 
 
 @cache

@@ -44,6 +44,19 @@ COLUMNS = Columns(
         Column(name="other", boolean=True),
     ]
 )
+# A name and a level that pages have to write as they are, and one that is long.
+NASTY, LONG = "<b>one</b> & none", "a_level_with_a_name_that_is_as_long_as_some_registers_have_them"
+ODD = Columns(
+    [
+        Column(name="x", low=0, high=3650, since="2015-01-01", missing="indicator"),
+        Column(name="y", low=0, high=10),
+        Column(name="arm", levels=(NASTY, LONG, "nobody")),
+        Column(name="cause", levels=("none", "null", "nan")),
+        Column(name="yes", boolean=True),
+        Column(name="risk", low=0, high=1),
+        Column(name="other", boolean=True),
+    ]
+)
 # One of each kind; of one that is not here, what is found by trying.
 EVERY_KIND = tuple(
     with_every_kind(
@@ -130,3 +143,11 @@ def session_receipt(contract: SessionContract, counted: Sequence[int], origin: M
     part, rounds = contract.of_those_in(None), contract.study.rounds
     progress = SeriesProgress(current=rounds, begun=rounds, results=max(counted), counted=tuple(counted), left=True)
     return receipt_of(part, progress, part.terms.charge(rounds), origin)
+
+
+def odd_records() -> NDArray[np.float64]:
+    """Most of x is missing."""
+    table = records_of()
+    table[:, 0] *= 365
+    table[np.arange(len(table)) % 5 > 0, 0] = np.nan
+    return table
