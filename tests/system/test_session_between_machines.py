@@ -385,7 +385,7 @@ def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-# So long as a party takes to start again, the others wait in its absence for each other.
+# So long the others wait in a party's absence.
 PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
 
 
@@ -403,6 +403,7 @@ def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal
     again: list[subprocess.Popen[str]] = []
     dead: list[str] = []
     try:
+        came_back = asyncio.Event()
 
         async def steady(name: str) -> list[tuple[int, tuple[str, ...]]]:
             found = []
@@ -418,6 +419,10 @@ def test_a_party_that_is_killed_comes_back_in_a_later_round(way: str, by: signal
                         again.append(start("east", PATIENT))
                         while not _is_there(dead):
                             await asyncio.sleep(0.05)
+                        came_back.set()
+                    if rounds.round == 3:
+                        # However long it takes: the time of a round that south has begun without them would run out.
+                        await came_back.wait()
                     mean = await rounds.mean(VECTORS[name])
                     found.append((mean.round, mean.counted))
             return found
