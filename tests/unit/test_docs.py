@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated figures and tables, and proofs.
 UNCOUNTED = ("measurements/", "reference/", "proofs/")
-MOST_PAGES, MOST_WORDS = 50, 50_906
+MOST_PAGES, MOST_WORDS = 44, 46_142
 # Their sentences are within the bars; the others are on their way.
 PLAIN = (
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
