@@ -122,6 +122,8 @@ def test_a_look_at_the_data_before_the_yes(tmp_path: Path, monkeypatch: pytest.M
         browser.enter(desk.token)
         page = browser.ask("/study/ages.sealed")[1]
         assert '<a href="/study/ages.sealed/data">' in page
+        # This study does not say how many records there are.
+        assert "How exact the result will be is not known beforehand." in page
         status, page, headers = browser.ask("/study/ages.sealed/data")
         assert status == 200, page
         assert headers["cache-control"] == "no-store"
