@@ -42,6 +42,7 @@ ELSEWHERE = {
     "answer/decide.md": "tests/system/test_consortium_page.py",
     "answer/policy.md": "tests/system/test_consortium_page.py",
     "take-part/quorum.md": "tests/support/joining.py",
+    "take-part/rehearse.md": "tests/system/test_rehearse_page.py",
     "analyse/r.md": "tests/system/test_r_package.py",
     "models/sessions.md": "tests/system/test_session_by_command.py",
     "analyse/statistics.md": "tests/system/test_statistics_page.py",
