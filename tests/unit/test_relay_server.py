@@ -514,3 +514,14 @@ async def test_a_relay_that_floods_a_party_with_calls_and_garbage() -> None:
 
 def test_messages_of_a_relay_are_known_ones() -> None:
     assert isinstance(decode_message(encode_message(Attending())), Attending)
+
+
+def test_it_closes_its_socket_where_nobody_can_be_informed_that_it_listens() -> None:
+    def broken() -> None:
+        raise BrokenPipeError
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = RelayServer(listening, Admission(anybody=True))
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(server.run(asyncio.Event(), broken))
+    assert listening.fileno() == -1

@@ -124,9 +124,9 @@ class RelayServer:
         """Serve until ``stop`` is set; then everybody is informed, and the sockets are closed."""
         if self._tls is not None:
             _keep_tls_buffers_small()
-        self._acceptor.start()
-        ready()
         try:
+            self._acceptor.start()
+            ready()
             while not stop.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_SWEEP_SECONDS):
