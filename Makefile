@@ -115,6 +115,7 @@ browser: .venv/browser.stamp .venv/axe/package/axe.min.js
 lint: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/sentences.py
 	@$(MAKE) --no-print-directory -j 2 types types-win32 types-darwin imports
 
 types:

@@ -18,17 +18,22 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated figures and tables, and proofs.
 UNCOUNTED = ("measurements/", "reference/", "proofs/")
-MOST_PAGES, MOST_WORDS = 44, 46_142
-# Their sentences are within the bars; the others are on their way.
+MOST_PAGES, MOST_WORDS = 44, 46_176
+# Each of these is within the bars by itself, so that one cannot lean on another.
 PLAIN = (
     "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "docs/analyse/",
+    "docs/answer/",
     "docs/index.md",
     "docs/mathematics/",
+    "docs/models/",
+    "docs/reference.md",
     "docs/research/",
     "docs/start/",
+    "docs/take-part/",
     "docs/trust/",
 )
 
