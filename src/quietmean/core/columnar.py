@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.cells import LONGEST_CELL, STRANGE, is_empty, plain, plain_name
-from quietmean.core.lazy_modules import feather, ipc, narwhals, parquet, polars, pyarrow
+from quietmean.core.lazy import feather, ipc, narwhals, parquet, polars, pyarrow
 from quietmean.core.portability import TooManyCellsError, limit_process
 
 PARQUET: Final = "parquet"

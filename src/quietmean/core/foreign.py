@@ -16,7 +16,7 @@ import msgspec
 
 from quietmean.core.cells import LONGEST_CELL, plain_name
 from quietmean.core.columnar import ROWS, anyway, by_halves, packed, run
-from quietmean.core.lazy_modules import pyreadstat
+from quietmean.core.lazy import pyreadstat
 from quietmean.core.portability import TooManyCellsError
 
 SPSS, STATA, SAS, XPORT = "SPSS", "Stata", "SAS", "SAS transport"

@@ -1,10 +1,49 @@
-"""Names of a package that are imported when they are asked for, so that nobody waits for what is not used."""
+"""Names and modules that are imported when they are first used: for start time, and where an extra may not be installed.
+
+``from quietmean.core.lazy import special`` stands where ``from scipy import special`` would.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import matplotlib as mpl
+    import narwhals
+    import polars
+    import pyarrow
+    import pyreadstat
+    import python_calamine
+    from matplotlib import figure as figures
+    from matplotlib import lines, patches, ticker
+    from matplotlib import path as outlines
+    from pyarrow import feather, ipc, parquet
+    from scipy import linalg, optimize, sparse, special
+    from scipy.sparse import csgraph
+    from scipy.sparse import linalg as sparse_linalg
+else:
+
+    class _Part:
+        """A module that is imported with the first of its names; each name is looked up once."""
+
+        def __init__(self, name: str) -> None:
+            self._module = name
+
+        def __getattr__(self, name: str) -> Any:
+            attribute = getattr(import_module(self._module), name)
+            setattr(self, name, attribute)
+            return attribute
+
+    narwhals, polars, pyarrow, pyreadstat, python_calamine = map(
+        _Part, ["narwhals", "polars", "pyarrow", "pyreadstat", "python_calamine"]
+    )
+    mpl, figures, lines = map(_Part, ["matplotlib", "matplotlib.figure", "matplotlib.lines"])
+    patches, outlines, ticker = map(_Part, ["matplotlib.patches", "matplotlib.path", "matplotlib.ticker"])
+    feather, ipc, parquet = map(_Part, ["pyarrow.feather", "pyarrow.ipc", "pyarrow.parquet"])
+    linalg, optimize, sparse, special = map(_Part, ["scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"])
+    csgraph, sparse_linalg = map(_Part, ["scipy.sparse.csgraph", "scipy.sparse.linalg"])
 
 
 def importer(package: str, names: Mapping[str, str], modules: Mapping[str, str] | None = None) -> Callable[[str], Any]:
@@ -42,3 +81,27 @@ class Provided:
 
 calibrate = Provided()
 simulate = Provided()
+
+
+__all__ = [
+    "csgraph",
+    "feather",
+    "figures",
+    "ipc",
+    "linalg",
+    "lines",
+    "mpl",
+    "narwhals",
+    "optimize",
+    "outlines",
+    "parquet",
+    "patches",
+    "polars",
+    "pyarrow",
+    "pyreadstat",
+    "python_calamine",
+    "sparse",
+    "sparse_linalg",
+    "special",
+    "ticker",
+]

@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.cells import STRANGE
 from quietmean.core.columnar import anyway, run
-from quietmean.core.lazy_modules import python_calamine
+from quietmean.core.lazy import python_calamine
 from quietmean.core.portability import TooManyCellsError
 
 # What is written instead of sheets where these are protected by a password.

@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import sparse, sparse_linalg
+from quietmean.core.lazy import sparse, sparse_linalg
 from quietmean.core.party import NoiseGroup, PartyId
 from quietmean.graphs import churn
 from quietmean.privacy import InformationMatrix, bound_mu

@@ -23,7 +23,7 @@ import numpy as np
 
 from quietmean.core.bounds import round_up
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import optimize
+from quietmean.core.lazy import optimize
 from quietmean.planning.accuracy import WATCHED, LinearEstimate, Scenario, draw_estimates, draw_execution, draw_scenario, worst_mu
 from quietmean.planning.choices import CalibrationMethod
 from quietmean.planning.gate import as_recorded, tries_all, worst_bound

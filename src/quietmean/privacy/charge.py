@@ -33,7 +33,7 @@ from typing import Final, Self
 
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.schema import require_delta, require_usual
 from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu

@@ -11,7 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.party import PartyId
 from quietmean.core.workers import Workers, one_thread
 from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate, Scope

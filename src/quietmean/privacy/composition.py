@@ -25,7 +25,7 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import optimize, special
+from quietmean.core.lazy import optimize, special
 from quietmean.core.party import PartyId
 from quietmean.core.schema import require_delta
 from quietmean.privacy.conversion import check_budget, delta_of_mu, epsilon_of_mu, log_delta, moved_until

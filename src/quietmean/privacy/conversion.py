@@ -13,7 +13,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import optimize, special
+from quietmean.core.lazy import optimize, special
 
 # Relative accuracy of the formulas below; results are moved by this much towards less privacy, and then checked.
 _SAFETY = 1e-12

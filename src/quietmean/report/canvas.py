@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.lazy_modules import figures, mpl, ticker
+from quietmean.core.lazy import figures, mpl, ticker
 from quietmean.core.readable_days import day_text
 from quietmean.report.data import LARGEST
 from quietmean.statistics import Answer, Estimates

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.lazy_modules import ticker
+from quietmean.core.lazy import ticker
 from quietmean.report.canvas import (
     COALITION,
     ESTIMATE,

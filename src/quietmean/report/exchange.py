@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.lazy_modules import lines, outlines, patches, ticker
+from quietmean.core.lazy import lines, outlines, patches, ticker
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of
 from quietmean.graphs.schedule import NOBODY

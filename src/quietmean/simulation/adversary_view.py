@@ -11,7 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.lazy_modules import sparse, sparse_linalg
+from quietmean.core.lazy import sparse, sparse_linalg
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution

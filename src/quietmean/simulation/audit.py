@@ -20,7 +20,7 @@ import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.schema import require_delta
 from quietmean.core.workers import Workers

@@ -13,7 +13,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates

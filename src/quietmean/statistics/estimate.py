@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.readable import outcome_text, percent_text, some_of
 
 # The only term of a statistic that is one number.

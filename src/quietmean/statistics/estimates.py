@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.lazy_modules import optimize
+from quietmean.core.lazy import optimize
 from quietmean.core.readable import some_of
 from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import optimize, special
+from quietmean.core.lazy import optimize, special
 from quietmean.core.schema import is_kind, nearest, parameter, wrong_field
 from quietmean.randomness.sobol import sobol
 from quietmean.statistics.columns import YES, Column, Columns

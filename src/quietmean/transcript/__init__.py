@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import sparse
+from quietmean.core.lazy import sparse
 from quietmean.core.party import (
     Message,
     NoiseSource,

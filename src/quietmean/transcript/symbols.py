@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.lazy_modules import sparse
+from quietmean.core.lazy import sparse
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
 from quietmean.transcript import Transcript

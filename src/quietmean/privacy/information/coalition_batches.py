@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.arrays import Ints, Mask, Matrix
-from quietmean.core.lazy_modules import sparse
+from quietmean.core.lazy import sparse
 from quietmean.core.party import PartyId
 from quietmean.core.workers import Workers
 from quietmean.transcript import Transcript

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.lazy_modules import linalg, sparse
+from quietmean.core.lazy import linalg, sparse
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary, Eavesdropper
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches, seconds

@@ -22,7 +22,7 @@ import numpy as np
 from quietmean.core.arrays import Ints, Mask, Matrix
 from quietmean.core.bounds import Bound
 from quietmean.core.errors import InputError, NumericalError
-from quietmean.core.lazy_modules import sparse, sparse_linalg
+from quietmean.core.lazy import sparse, sparse_linalg
 from quietmean.core.workers import one_thread
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.round_recursion import private_diagonal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.arrays import Matrix
-from quietmean.core.lazy_modules import linalg
+from quietmean.core.lazy import linalg
 from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quietmean.core.arrays import Matrix
-from quietmean.core.lazy_modules import linalg, sparse, sparse_linalg
+from quietmean.core.lazy import linalg, sparse, sparse_linalg
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import INVOLVED, InformationMatrix
 from quietmean.transcript import Transcript

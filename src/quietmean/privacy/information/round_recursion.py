@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from quietmean.core.arrays import Ints, Mask, Matrix
-from quietmean.core.lazy_modules import linalg, sparse
+from quietmean.core.lazy import linalg, sparse
 from quietmean.core.workers import few_threads
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix, extra_variance

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.lazy_modules import sparse
+from quietmean.core.lazy import sparse
 from quietmean.privacy.information.matrix import without_private_noise
 from quietmean.transcript import Transcript
 

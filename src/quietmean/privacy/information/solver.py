@@ -19,7 +19,7 @@ import numpy as np
 
 from quietmean.core.arrays import Mask, Matrix
 from quietmean.core.errors import NumericalError
-from quietmean.core.lazy_modules import csgraph, sparse, sparse_linalg
+from quietmean.core.lazy import csgraph, sparse, sparse_linalg
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.direct import direct_information

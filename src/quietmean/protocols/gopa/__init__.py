@@ -25,7 +25,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Flow, Schedule

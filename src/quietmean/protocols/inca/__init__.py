@@ -15,7 +15,7 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, filled
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule

@@ -13,7 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.lazy_modules import linalg, special
+from quietmean.core.lazy import linalg, special
 from quietmean.core.mixtures import Prefixes, Simplex, prefix_diameter, prefix_root
 from quietmean.core.readable_days import day_text
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, MISSING, Column

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
 from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns

@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import special
+from quietmean.core.lazy import special
 from quietmean.core.readable import some_of
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns

@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.lazy_modules import optimize
+from quietmean.core.lazy import optimize
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns

@@ -22,7 +22,7 @@ from quietmean.core.cells import plain_name
 from quietmean.core.columnar import anyway
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra, is_installed
-from quietmean.core.lazy_modules import pyarrow
+from quietmean.core.lazy import pyarrow
 from quietmean.statistics import Columns
 from quietmean.statistics.grouping import Groups, Question
 from quietmean.studies.data.database import behind_from, not_row_by_row, query_of

@@ -16,7 +16,7 @@ from quietmean.core.cells import LONGEST_CELL, STRANGE, plain_name
 from quietmean.core.columnar import cells_of
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
-from quietmean.core.lazy_modules import narwhals, pyarrow
+from quietmean.core.lazy import narwhals, pyarrow
 from quietmean.core.readable import count_of
 from quietmean.core.schema import nearest
 from quietmean.studies.data.database import MOST_SECONDS, Listed, Tables, behind_from, quoted, type_declared

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
-from quietmean.core.lazy_modules import polars
+from quietmean.core.lazy import polars
 from quietmean.studies.data.spellings import LONGEST
 from quietmean.studies.data.table import Cells
 from quietmean.studies.data.text import MOST_RECORD
