@@ -15,7 +15,7 @@ from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.report.certificate import write_certificate_report
-from quietmean.report.explain import Explanation, explain, has_static_neighbours
+from quietmean.report.curves import Explanation, explain, has_static_neighbours
 from quietmean.report.words import rounded_up
 from quietmean.testing import example_execution
 from quietmean.testing.examples import certificate_of
@@ -158,12 +158,12 @@ def test_no_adversary_is_an_outsider(tmp_path: Path) -> None:
 
 
 def test_work_is_bounded_for_large_executions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("quietmean.report.explain._SMALL", 10)
+    monkeypatch.setattr("quietmean.report.curves._SMALL", 10)
     found = explain(INCA, Adversary.collusion({0}), DELTA, size=3)
     assert [point.size for point in found.curve] == [0, 1, 2, 3, 4, 8]
     assert found.curve[2].tried == 4
     assert not found.curve[2].exhaustive
-    monkeypatch.setattr("quietmean.report.explain._FEW_TRIED", 3)
+    monkeypatch.setattr("quietmean.report.curves._FEW_TRIED", 3)
     assert len(found.messages) > 3
     words = words_of(page_of(INCA, tmp_path, adversary=Adversary.collusion({0})))
     assert re.search(r"3 of the \d+ were tried", words)

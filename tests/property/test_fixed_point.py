@@ -15,8 +15,18 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.grid import LARGEST_SHARE, divide, from_units, on_grid, to_units, whole_steps
-from quietmean.core.numbers import Numbers, RoundedNumbers, numbers_for, rounded_numbers
+from quietmean.core.grid import (
+    LARGEST_SHARE,
+    Numbers,
+    RoundedNumbers,
+    divide,
+    from_units,
+    numbers_for,
+    on_grid,
+    rounded_numbers,
+    to_units,
+    whole_steps,
+)
 from quietmean.core.party import Message, NoiseGroup, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
@@ -400,12 +410,12 @@ def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, se
 
 
 def test_rounding_halves_to_even_would_void_the_privacy_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    from quietmean.core import numbers
+    from quietmean.core import grid
 
     def to_even(units: Units, parts: int, largest: int | None = None) -> Units:
         return np.rint(units / parts).astype(np.int64)
 
-    monkeypatch.setattr(numbers, "divide", to_even)
+    monkeypatch.setattr(grid, "divide", to_even)
 
     @settings(WRONG, max_examples=100)
     @given(grid_executions(step=ROOMY), st.integers(0, 2**16))

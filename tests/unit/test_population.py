@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from quietmean.core import arrays
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.grid import LARGEST_SHARE
+from quietmean.core.grid import LARGEST_SHARE, RoundedNumbers
 from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.mixtures import Simplex
-from quietmean.core.numbers import RoundedNumbers
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.planning.release_bounds import ROUNDING, within_bounds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import quietmean
-from quietmean.report.rendering import page_at
+from quietmean.report.words import page_at
 from support.refusals import refused
 
 SOURCE = Path(quietmean.__file__).parent

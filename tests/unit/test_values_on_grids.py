@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from quietmean.core.domain import UNITS_OF_VECTORS, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.grid import on_grid, towards_zero
-from quietmean.core.numbers import WholeNumbers
+from quietmean.core.grid import WholeNumbers, on_grid, towards_zero
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quietmean.core.errors import InputError
 from quietmean.core.portability import user_of_process
 from quietmean.randomness import fresh_bytes
-from quietmean.report.rendering import TEMPLATES
+from quietmean.report.words import TEMPLATES
 
 # Seconds for which the printed link is valid, once.
 LINK_LASTS = 60.0

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.readable import plain
-from quietmean.report.rendering import TEMPLATES
-from quietmean.report.rendering import templates as report_templates
-from quietmean.report.words import moment, rounded_down, rounded_up
+from quietmean.report.words import TEMPLATES, moment, rounded_down, rounded_up
+from quietmean.report.words import templates as report_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment

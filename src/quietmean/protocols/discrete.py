@@ -18,9 +18,8 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.bounds import APriori, CoalitionBound, round_up
 from quietmean.core.errors import InputError
-from quietmean.core.grid import LARGEST_UNITS, check_step, within
+from quietmean.core.grid import LARGEST_UNITS, Numbers, check_step, whole_numbers, within
 from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
-from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.schema import KIND_NAMES, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import ExecutionTrace, Schedule

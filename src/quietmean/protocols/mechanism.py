@@ -15,8 +15,8 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import OVERHEARD, SHARED_KEYS, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure, named
+from quietmean.core.grid import REAL, Numbers
 from quietmean.core.keywords import python_call
-from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, filled, parameters_of, require_complete
 from quietmean.graphs import ExecutionTrace, Schedule

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from quietmean.core.errors import InputError
-from quietmean.core.numbers import numbers_for
+from quietmean.core.grid import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.discrete import DiscreteNoise

@@ -20,13 +20,12 @@ from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.report.canvas import inline_svg
-from quietmean.report.curves import coalitions_figure, curve_caption
+from quietmean.report.curves import EpsilonAtSize, Explanation, coalitions_figure, curve_caption, explain, has_static_neighbours
 from quietmean.report.exchange import MOST_PARTIES, exchange_figure, message_table, statement
-from quietmean.report.explain import EpsilonAtSize, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import bars
 from quietmean.report.released import ReportFacts
-from quietmean.report.rendering import page_at, render_page
+from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import capital
 
 _MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5

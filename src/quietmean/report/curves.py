@@ -22,7 +22,7 @@ from quietmean.report.canvas import (
     house_style,
     level_lines,
 )
-from quietmean.report.explain import EpsilonAtSize
+from quietmean.report.curves import EpsilonAtSize
 from quietmean.report.words import listed, rounded_up
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import is_private, unprotected
 from quietmean.report import summary_card, words
 from quietmean.report.released import ReportFacts
-from quietmean.report.rendering import page_at, render_page
+from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import capital
 
 if TYPE_CHECKING:

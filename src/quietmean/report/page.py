@@ -20,7 +20,7 @@ from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, exchange_fig
 from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
 from quietmean.report.released import ReportFacts
-from quietmean.report.rendering import page_at, render_page
+from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
 
 _NEIGHBOURS = {

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.arrays import Ints, Mask
-from quietmean.core.grid import LARGEST_UNITS, from_units, to_units, too_large, whole_steps
-from quietmean.core.numbers import REAL, Numbers, WholeNumbers
+from quietmean.core.grid import LARGEST_UNITS, REAL, Numbers, WholeNumbers, from_units, to_units, too_large, whole_steps
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
 from quietmean.transcript.population import InjectedRows, PopulationTerms, Reading, Receivers, Rows

@@ -15,7 +15,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.assumptions import curator
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.grid import Numbers, numbers_for
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals

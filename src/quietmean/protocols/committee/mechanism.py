@@ -19,8 +19,8 @@ from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.grid import Numbers, RoundedNumbers
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.numbers import Numbers, RoundedNumbers
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import ExecutionTrace, Schedule

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from quietmean.core.numbers import numbers_for
+from quietmean.core.grid import numbers_for
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.quantiser import dither, pack, quantise, reconstruct, unpack
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from quietmean.core.arrays import Array, Mask
+from quietmean.core.grid import Numbers
 from quietmean.core.input_domain import Box
-from quietmean.core.numbers import Numbers
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule

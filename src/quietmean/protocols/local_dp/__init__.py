@@ -12,7 +12,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.grid import Numbers, numbers_for
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Release, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule

@@ -11,8 +11,7 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.core.grid import check_step
-from quietmean.core.numbers import Numbers, rounded_numbers, whole_numbers
+from quietmean.core.grid import Numbers, check_step, rounded_numbers, whole_numbers
 from quietmean.core.schema import OPEN, Configured, given_value, parameter
 from quietmean.graphs import SCHEDULES
 from quietmean.protocols.discrete import NoiseKind

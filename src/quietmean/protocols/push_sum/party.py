@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from quietmean.core.arrays import Array, Ints, Mask
-from quietmean.core.numbers import numbers_for
+from quietmean.core.grid import numbers_for
 from quietmean.core.party import Message, NoiseGroup, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.push_sum.parameters import GUARD_TERM, PushSumParameters, Terms
