@@ -6,11 +6,17 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from quietmean.core.arrays import Array
-from quietmean.core.readable import Fact, plain
+from quietmean.core.output import Output
+from quietmean.core.readable import Fact, count_of, plain
 from quietmean.privacy.analysis import A_PRIORI, EVERYBODY, HAPPENED
 from quietmean.statistics.printed import capital
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
@@ -167,3 +173,60 @@ def spread(epsilons: Array) -> str:
     low, high = rounded_up(float(epsilons.min())), rounded_up(float(epsilons.max()))
     paid = f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and ε = {high}"
     return f"{paid} as it happened"
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+# The bytes at the beginning of a page within which it says what it is.
+_HEAD = 4096
+
+
+def page_at(path: Path, kind: str, whose: str, force: bool = False) -> Output:
+    """Return the output file of a page of this ``kind``, which may replace an earlier page with the same digest ``whose``.
+
+    With ``force`` it may replace any page of the kind.
+    """
+    head = f'<meta name="generator" content="quietmean {kind}">\n<meta name="quietmean-whose" content="'.encode()
+    return Output(
+        path,
+        f"the {kind}",
+        "--report" if kind == "certificate" else "",
+        ends=(".html", ".htm"),
+        own=lambda content: bool(whose) and head + whose.encode() + b'"' in content[:_HEAD],
+        kind=lambda content: head in content[:_HEAD],
+        force=force,
+    )
+
+
+def _parts(text: str) -> list[str]:
+    """A sentence in parts, of which every second one is a date: it has to stay within a line, and to be copied as it is."""
+    return re.split(r"(\d{4}-\d\d-\d\d)", unbroken(text))
+
+
+def _whole_figures(value: Any) -> Any:
+    """No end of a line within "ε = 2"; figures, which are marked as safe, stay as they are."""
+    return re.sub("([εδ]) = ", "\\1\u00a0=\u00a0", value) if type(value) is str else value
+
+
+def templates() -> Environment:
+    """The templates of the pages: everything is escaped, and a missing field is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_whole_figures,
+    )
+    environment.filters |= {"parts": _parts, "count_of": count_of}
+    return environment
+
+
+def render_page(kind: str, whose: str, **content: Any) -> str:
+    """A page of this ``kind`` about ``whose`` (see :func:`page_at`).
+
+    All pages begin with ``title``, ``summary`` and ``first``, what is to be seen at a glance; then come their own sections.
+    """
+    return templates().get_template(f"{kind.replace(' ', '_')}.html").render(kind=kind, whose=whose, **content)
