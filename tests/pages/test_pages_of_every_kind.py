@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from quietmean.report.answers import answer_sections
-from quietmean.report.rendering import templates
+from quietmean.report.words import templates
 from quietmean.statistics import Answer, registry
 from quietmean.statistics.findings import finding
 from support.outcomes import EVERY_KIND, ODD, finished, odd_records, records_of, truth_of

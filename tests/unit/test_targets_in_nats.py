@@ -30,7 +30,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.report import summary_card
+from quietmean.report import released
 from quietmean.studies import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.agreement import Signatory
@@ -197,7 +197,7 @@ def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) 
     document = {"nats": nats, "certificate": {"adversary": "two parties"}, "enforced_by": plan.a_priori.enforced_by}
     print_nats(document, contract.study)
     answer = [line for line in " ".join(capsys.readouterr().out.split()).split("as it happened") if line]
-    cards = {card["label"]: card["note"] for card in summary_card.nats_cards(nats, "two parties")}
+    cards = {card["label"]: card["note"] for card in released.nats_cards(nats, "two parties")}
     return {
         "plan": str(plan.nats_kept),
         "contract": dict(contract.lines())["costs at most"],

@@ -27,8 +27,23 @@ from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import is_private, unprotected
-from quietmean.report import summary_card, words
-from quietmean.report.released import ReportFacts
+from quietmean.report import words
+from quietmean.report.released import (
+    ReportFacts,
+    SummaryCard,
+    against_whom,
+    bound,
+    how_sure,
+    keeps_nats,
+    many_estimates,
+    nats_cards,
+    records_in,
+    remaining,
+    verdict_in_nats,
+    what_is_left,
+    what_it_cost,
+    who_is_left_out,
+)
 from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import capital
 
@@ -94,11 +109,11 @@ class OfficerPage:
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
 
-    def first(self, how_sure: summary_card.SummaryCard, no_ledger: str = "") -> list[summary_card.SummaryCard]:
+    def first(self, how_sure: SummaryCard, no_ledger: str = "") -> list[SummaryCard]:
         """What is to be seen at a glance; ``how_sure``: of the numbers; ``no_ledger``: why none is charged."""
         return [
             how_sure,
-            summary_card.who_is_left_out(
+            who_is_left_out(
                 self.execution,
                 self.names,
                 self._records,
@@ -106,9 +121,9 @@ class OfficerPage:
                 self.stated.counts,
                 self.stated.lacking,
             ),
-            summary_card.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
-            summary_card.against_whom(self.adversary, self.privacy.alone),
-            summary_card.what_is_left(self.stated.account, no_ledger),
+            what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
+            against_whom(self.adversary, self.privacy.alone),
+            what_is_left(self.stated.account, no_ledger),
         ]
 
     @property
@@ -117,16 +132,16 @@ class OfficerPage:
         by_record = self.stated.unit in ("record", "person") and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return round(self.execution.weights.sum()) if by_record else None
 
-    def _how_sure(self) -> summary_card.SummaryCard:
+    def _how_sure(self) -> SummaryCard:
         """The first numbers, or, where they are many terms of statistics, in how many the noise is the smaller error."""
         released = self.stated.released
         smaller = [number.smaller for number in released if number.smaller is not None]
         if smaller and any(row.term for row in released):
             note = "Each has its ± below, and both intervals in the report."
-            return summary_card.many_estimates(smaller, "released numbers", note)
+            return many_estimates(smaller, "released numbers", note)
         names, values, errors = ([getattr(number, key) for number in released] for key in ("name", "estimate", "error"))
         note = "± one standard error of the noise added for privacy." if names else ""
-        return summary_card.how_sure(names, values, errors, note)
+        return how_sure(names, values, errors, note)
 
     @property
     def names(self) -> Sequence[str]:
@@ -142,7 +157,7 @@ class OfficerPage:
         cards = words.cards_of(facts, self.stated.names)
         if self.stated.target is not None:
             cards.append(words.card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
-        cards += summary_card.nats_cards(self._nats, self.adversary)
+        cards += nats_cards(self._nats, self.adversary)
         verdict, sentences = self._verdict(promised, spent), words.sentences_of(facts, self.stated.names)
         return {"heading": self._cost_heading(promised), "verdict": verdict, "cards": cards, "sentences": sentences}
 
@@ -160,14 +175,14 @@ class OfficerPage:
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
-        as_happened = f"as it happened {summary_card.bound(spent)}"
+        as_happened = f"as it happened {bound(spent)}"
         if promised is None:
             return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {summary_card.bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
+        return f"A priori {bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
-            return {"kept": summary_card.keeps_nats(self._nats), "text": summary_card.verdict_in_nats(self._nats)}
+            return {"kept": keeps_nats(self._nats), "text": verdict_in_nats(self._nats)}
         if math.isinf(spent):
             return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
         if promised is not None and math.isinf(promised.mu):
@@ -290,16 +305,16 @@ class OfficerPage:
             }
         budget = account.budget
         at = f"at δ = {words.power(budget.delta)}"
-        remaining = summary_card.remaining(account)
+        left = remaining(account)
         rows = [
             ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
             ("Given", f"ε = {readable.plain(budget.epsilon)} {at}, for all studies together"),
             ("Used", f"ε = {words.rounded_up(account.charged_epsilon)} {at}; studies that did not end count as promised"),
-            ("Left", f"ε = {remaining} {at}"),
+            ("Left", f"ε = {left} {at}"),
         ]
         if account.frozen is not None:
             rows.append(("Frozen", f"since {account.frozen.since}: {account.frozen.reason}"))
-        used = f"ε = {words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, {remaining} is left"
+        used = f"ε = {words.rounded_up(account.charged_epsilon)} of {readable.plain(budget.epsilon)} is used, {left} is left"
         return {
             "heading": f"Budget: {used}",
             "rows": rows,
@@ -343,7 +358,7 @@ class OfficerPage:
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]
         if (records := self._records) is not None:
-            inside = summary_card.records_in(self.execution, records)
+            inside = records_in(self.execution, records)
             rows.insert(2, (capital(self.stated.counts), f"{inside:,} of {records:,} are counted"))
         rows += self.stated.stamps.rows
         counted, parties = int(contributors.sum()), self.execution.parties

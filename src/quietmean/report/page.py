@@ -12,14 +12,14 @@ from quietmean.core import readable
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, interval_text
-from quietmean.report import summary_card, words
+from quietmean.report import words
 from quietmean.report.answers import answer_sections
 from quietmean.report.canvas import inline_svg
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, exchange_figure, message_table, rounds_used, statement
 from quietmean.report.officer import OfficerPage
 from quietmean.report.pictures import MOST_ROWS, bars, estimates_between_bounds
-from quietmean.report.released import ReportFacts
+from quietmean.report.released import ReportFacts, SummaryCard, how_sure, is_smaller, many_estimates, records_in, where_smaller
 from quietmean.report.words import page_at, render_page
 from quietmean.statistics.printed import may_leave_out, notes_of, notes_of_all
 
@@ -90,7 +90,7 @@ def _who_did_what(report: StudyReport) -> str:
     )
 
 
-def _how_sure(report: StudyReport) -> summary_card.SummaryCard:
+def _how_sure(report: StudyReport) -> SummaryCard:
     """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
         both = [("noise", report.of_noise), ("population", report.population)]
@@ -104,16 +104,16 @@ def _how_sure(report: StudyReport) -> summary_card.SummaryCard:
         errors = answer.estimates.population
         sampled += [None] * len(answer.estimates.terms) if errors is None else errors.tolist()
     first = [(float(report.standard_error[place]), sampled[place]) for place in report.first_terms if sampled]
-    smaller = [summary_card.is_smaller(noise, error) for noise, error in first if error is not None]
+    smaller = [is_smaller(noise, error) for noise, error in first if error is not None]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
     if report.only_means:
-        return _sure(report, f"± noise for privacy; it is {summary_card.where_smaller(smaller, 'estimates')}.")
-    return summary_card.many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
+        return _sure(report, f"± noise for privacy; it is {where_smaller(smaller, 'estimates')}.")
+    return many_estimates(smaller, "first estimates", "Each has its ± and both intervals in the tables below.")
 
 
-def _sure(report: StudyReport, note: str) -> summary_card.SummaryCard:
-    return summary_card.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
+def _sure(report: StudyReport, note: str) -> SummaryCard:
+    return how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
 
 
 def _parties(report: StudyReport) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _parties_heading(report: StudyReport) -> str:
         return f"Whose data are in: {counted_parties} parties; how many {report.counts} each has is private"
     if report.records_total is None:
         return f"Whose data are in: {counted_parties} parties"
-    inside = summary_card.records_in(report.execution, report.records_total)
+    inside = records_in(report.execution, report.records_total)
     return f"Whose data are in: {counted_parties} parties, {inside:,} of {report.counted(report.records_total)}"
 
 
