@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated figures and tables, and proofs.
 UNCOUNTED = ("measurements/", "reference/", "proofs/")
-MOST_PAGES, MOST_WORDS = 44, 46_176
+MOST_PAGES, MOST_WORDS = 45, 50_000
 # Each of these is within the bars by itself, so that one cannot lean on another.
 PLAIN = (
     "CODE_OF_CONDUCT.md",
