@@ -1,13 +1,12 @@
-"""Bounds for every coalition where pairs of parties share noise that cancels in the sum.
+"""Noise that pairs of parties share and that cancels in the sum: bounds for every coalition, and what whole numbers cost.
 
-The honest parties' messages have covariance v I + b L, with L the Laplacian of the graph of pairs between honest parties, and
-noise shared with honest parties that sent nothing on top. Neither bound tries a coalition; both are proven in
+**Bounds.** The honest parties' messages have covariance v I + b L, with L the Laplacian of the graph of pairs between honest
+parties, and noise shared with honest parties that sent nothing on top. Neither bound tries a coalition; both are proven in
 ``docs/proofs/coalitions.md``.
 
-What whole numbers cost where parties publish one masked value each: own noise, and noise that pairs share with opposite signs.
-
-A whole change of the value of an honest party can be hidden by a whole change of its own noise. All other whole changes of noise
-that leave the view as it was are sums of few short ones:
+**Whole numbers.** Parties publish one masked value each: own noise, and noise that pairs share with opposite signs. A whole
+change of the value of an honest party can be hidden by a whole change of its own noise. All other whole changes of noise that
+leave the view as it was are sums of few short ones:
 
 * an edge between two honest parties whose messages are seen: its noise, and the own noise of both ends;
 * an edge to an honest party of which nothing is seen: its noise, and the own noise of the end that is seen;

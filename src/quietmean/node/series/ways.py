@@ -1,12 +1,9 @@
 """Ways of a series: over connections, which are kept, and through a folder, at times that are agreed on before the first round.
 
-Rounds of a series over connections, which are kept: a party that was away learns from the others where they are.
+Over connections, a party that was away learns from the others where they are. Requests that it has not answered yet are kept by
+the round that they are about.
 
-Requests that this party has not answered yet are kept by the round that they are about.
-
-Rounds of a series whose messages are files in a folder, at times that are agreed on before the first one.
-
-The start and each round have a conversation of their own in the folder, under their own labels: numbers of messages begin anew,
+In a folder, the start and each round have a conversation of their own, under their own labels: numbers of messages begin anew,
 and what a party keeps of its files is as large after many rounds as after one. Which round goes on, the clock says: who is there
 before the first wait of a round is over is in time for it, and those who are in it wait for all others until then.
 """

@@ -1,6 +1,6 @@
-"""From a target to the parameters of a committee: everything is computed, nothing is simulated.
+"""From a target to the parameters of a committee, to what a contribution costs in every history, and to the error of its result.
 
-What a contribution to a committee costs, before anything happens and whatever does; and the error of its result.
+Everything is computed, nothing is simulated.
 
 Neighbouring relation: replacement at an L2 distance, as of the target. Adversary: all other contributors, and c_m members that do
 anything. They see one value with the noise of at least k - c_m honest members: see docs/proofs/committee-proofs.md.

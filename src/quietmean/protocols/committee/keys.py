@@ -1,11 +1,10 @@
 """Keys and signatures of a committee, and vouchers that admit a key to one study.
 
-Admission of contributors who are on no list: a registrar certified their keys for one study, each with a voucher.
-
-A voucher is the registrar's signature over the invitation's digest, a contributor's key, and the largest weight of it where it
-says one. It stands in the file of a contribution behind what the contributor signed, not inside: the header digest stays a matter
-of the contributor alone. Who takes a contribution from the file checks it. Lists and results have no vouchers: what is chosen
-is in the lists of all of M, more than c_m members, of whom an honest one checked it.
+Vouchers admit contributors who are on no list: a registrar certified their keys for one study. A voucher is the registrar's
+signature over the invitation's digest, a contributor's key, and the largest weight of it where it says one. It stands in the file
+of a contribution behind what the contributor signed, not inside: the header digest stays a matter of the contributor alone. Who
+takes a contribution from the file checks it. Lists and results have no vouchers: what is chosen is in the lists of all of M, more
+than c_m members, of whom an honest one checked it.
 """
 
 from __future__ import annotations
