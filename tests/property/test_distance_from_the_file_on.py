@@ -34,8 +34,7 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic, rea
 from quietmean.studies.data import cells, database, postgresql, read_columns, text_files
 from quietmean.studies.data.location import _CHOICES, Location
 from quietmean.studies.data.spellings import Numerals
-from quietmean.studies.data.table import Cells
-from quietmean.studies.data.text import Encoding, unpacked
+from quietmean.studies.data.table import Cells, Encoding, unpacked
 from quietmean.studies.data.text_records import Record
 from support.every_kind import COLUMNS as NUMBERS_AND_LEVELS
 from support.every_kind import all_statistics

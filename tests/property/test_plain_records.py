@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import read_columns, read_table, text, text_files, text_records
+from quietmean.studies.data import read_columns, read_table, table, text_files, text_records
 from quietmean.studies.data.spellings import Numerals
 from quietmean.studies.data.text_records import PolarsTexts
 
@@ -75,7 +75,7 @@ def differ(path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> Iterato
         for fast in (True, False):
             with monkeypatch.context() as patch:
                 # Blocks of some records, and of parts of one.
-                patch.setattr(text, "_CHUNK", rng.choice([7, 40, 2**20]))
+                patch.setattr(table, "_CHUNK", rng.choice([7, 40, 2**20]))
                 patch.setattr(text_files, "is_installed", lambda *modules, fast=fast: fast)
                 found.append(read(f"{path}{said}"))
         one, two = found

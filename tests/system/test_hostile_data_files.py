@@ -21,7 +21,7 @@ from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.core.portability import TooManyCellsError
 from quietmean.statistics import Column, Columns
-from quietmean.studies.data import formats, read_columns, reading, table, text, text_files
+from quietmean.studies.data import formats, read_columns, reading, table, text_files
 from quietmean.studies.data.isolated import EndedError
 
 AGE = Columns([Column(name="age", low=0, high=110)])
@@ -104,7 +104,7 @@ def test_a_process_that_reads_a_file_may_end_as_it_likes(
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "MOST_UNPACKED", 2**16)
+    monkeypatch.setattr(table, "MOST_UNPACKED", 2**16)
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"age\n" + b"1\n" * 2**17))
     with pytest.raises(InputError, match=r"bomb\.csv\.gz unpacks to more than"):
         read_columns(tmp_path / "bomb.csv.gz", AGE)
@@ -123,7 +123,7 @@ def test_a_bomb_takes_no_more_memory_than_is_stated(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text, "MOST_UNPACKED", 2**20)
+            patch.setattr(table, "MOST_UNPACKED", 2**20)
             with pytest.raises(InputError, match="unpacks to more than"):
                 read_columns(tmp_path / "bomb.csv.gz", AGE)
         peak = tracemalloc.get_traced_memory()[1]

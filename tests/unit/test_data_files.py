@@ -26,7 +26,7 @@ from quietmean.core import columnar
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.studies.data import Location, database, formats, read_columns, text_files
-from quietmean.studies.data import text as bytes_of_texts
+from quietmean.studies.data import table as bytes_of_texts
 from quietmean.studies.data.sources import parties_of_table
 from quietmean.studies.data.table import Pieces, of_rows
 from support.refusals import refused, refused_rows

@@ -75,7 +75,7 @@ def wards(folder: Path, rows: int) -> Path:
 
 def test_records_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, columns = wards(tmp_path, 300), Columns([COLUMNS["age"]])
-    monkeypatch.setattr("quietmean.studies.data.text._CHUNK", 512)
+    monkeypatch.setattr("quietmean.studies.data.table._CHUNK", 512)
     monkeypatch.setattr("quietmean.studies.data.text_files._HEAD", 64)
     expected = read_columns(path, columns)
     for most in (2**20, 10):

@@ -134,7 +134,7 @@ def read(source: str) -> tuple[list[list[float]], list[str]]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "MOST_RECORD", 2**15)
-    monkeypatch.setattr("quietmean.studies.data.text.MOST_RECORD", 2**15)
+    monkeypatch.setattr("quietmean.studies.data.table.MOST_RECORD", 2**15)
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["at once", "one by one"])

@@ -20,8 +20,7 @@ from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.spellings import Numerals, date_of, days_of, is_unclear_date, stated_order
-from quietmean.studies.data.table import Cells, NoticedRows, Table
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import Cells, NoticedRows, Notify, Table
 
 # Texts for a missing value, in small letters. A declared level of that name takes precedence.
 MISSING_TEXTS = frozenset(

@@ -22,8 +22,7 @@ from quietmean.studies.data.isolated import read_columnar, read_foreign, read_wo
 from quietmean.studies.data.location import Location, is_plain
 from quietmean.studies.data.postgresql import transaction
 from quietmean.studies.data.query import check_query, read_mixed, read_query
-from quietmean.studies.data.table import Pieces
-from quietmean.studies.data.text import MOST_UNPACKED, Notify
+from quietmean.studies.data.table import MOST_UNPACKED, Notify, Pieces
 from quietmean.studies.data.text_files import read_delimited, read_json_lines
 
 # Signs of a pattern in a path, as DuckDB has them.

@@ -31,8 +31,7 @@ from quietmean.studies.data.location import ColumnMapping, Location
 from quietmean.studies.data.postgresql import SelectedColumns, compares, is_text, selected_rows, table_of, transaction
 from quietmean.studies.data.reading import Declared, Source, location_of
 from quietmean.studies.data.records import NOTHING_WITHHELD, Records, Withheld
-from quietmean.studies.data.table import ROWS, Cells, Pieces, Table, heading_absent
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import ROWS, Cells, Notify, Pieces, Table, heading_absent
 
 # The most groups of one question: more are no summary of a table, and its rows are read.
 MOST_GROUPS = 2**20

@@ -20,8 +20,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
 from quietmean.studies.data.cells import MISSING_TEXTS, days_in, meaning_of, text_of_cell
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import NoticedRows, Table, require_heading
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import NoticedRows, Notify, Table, require_heading
 
 # Two words of 64 bits for each person, and what a row of nobody has.
 _BYTES = 16

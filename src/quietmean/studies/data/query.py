@@ -40,8 +40,7 @@ from quietmean.studies.data.persons import identifier
 from quietmean.studies.data.query_expressions import Field, Relation
 from quietmean.studies.data.query_grammar import Node, Query, nodes_of
 from quietmean.studies.data.query_levels import Levels
-from quietmean.studies.data.table import Cells, Pieces, Table, heading_absent, require_distinct
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import Cells, Notify, Pieces, Table, heading_absent, require_distinct
 
 # A person whose rows would be more than these, once they are multiplied with each other, is left out.
 MOST_ROWS_OF_A_PERSON = 2**22

@@ -23,8 +23,7 @@ from quietmean.studies.data.formats import digests_of_codes, read_file
 from quietmean.studies.data.isolated import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import FrameOfPersons, Location
 from quietmean.studies.data.persons import KnownNumbers, PersonReader
-from quietmean.studies.data.table import MOST_CELLS, Pieces, Table, joined, require_column, too_many_cells
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import MOST_CELLS, Notify, Pieces, Table, joined, require_column, too_many_cells
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame

@@ -21,8 +21,7 @@ from quietmean.studies.data.cells import text_of_cell
 from quietmean.studies.data.formats import state_of
 from quietmean.studies.data.persons import DistinctPersons, Identities, KnownNumbers, identities_of, require_persons
 from quietmean.studies.data.reading import Source, location_of, read_all_columns, read_person_rows, read_records
-from quietmean.studies.data.table import ROWS, Table
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import ROWS, Notify, Table
 
 _NOBODY: Identities = np.empty((0, 2), dtype=np.uint64)
 

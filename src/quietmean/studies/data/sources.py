@@ -26,8 +26,7 @@ from quietmean.studies.data.reading import (
     read_person_rows,
     read_pieces,
 )
-from quietmean.studies.data.table import NoticedRows, Table
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import NoticedRows, Notify, Table
 
 # Names, and the records of each: rows of shape (rows, columns), or of persons where these are the unit.
 Parts = tuple[list[str], list[Any]]

@@ -24,8 +24,21 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import is_installed
 from quietmean.core.readable import count_of
 from quietmean.studies.data.location import DELIMITERS, HEADING_LINES, Location
-from quietmean.studies.data.table import ROWS, Cells, NoticedRows, Pieces, Table, heading_absent, require_distinct
-from quietmean.studies.data.text import MOST_RECORD, UTF_8, Encoding, Notify, blocks, unpacked
+from quietmean.studies.data.table import (
+    MOST_RECORD,
+    ROWS,
+    UTF_8,
+    Cells,
+    Encoding,
+    NoticedRows,
+    Notify,
+    Pieces,
+    Table,
+    blocks,
+    heading_absent,
+    require_distinct,
+    unpacked,
+)
 from quietmean.studies.data.text_records import (
     BLANKS,
     MultilineRecords,

@@ -24,8 +24,7 @@ from quietmean.core.cells import LONGEST_CELL
 from quietmean.core.columnar import distinct
 from quietmean.core.lazy import polars
 from quietmean.studies.data.spellings import LONGEST
-from quietmean.studies.data.table import Cells
-from quietmean.studies.data.text import MOST_RECORD
+from quietmean.studies.data.table import MOST_RECORD, Cells
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -30,7 +30,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import GroupedRows, Records, Source, location_of, records_of
 from quietmean.studies.data.location import SiteMapping
 from quietmean.studies.data.records import Withheld, whole_rows
-from quietmean.studies.data.text import Notify
+from quietmean.studies.data.table import Notify
 
 # In the folder of the identity key, for all parties there.
 KEY_NAME: Final = "people.key"
