@@ -26,7 +26,7 @@ from quietmean.core.site_options import NodeOptions, SiteOptions
 from quietmean.node.preflight import PeerReadiness
 from quietmean.planning.automatic import Choice
 from quietmean.statistics.expectation import Expectation
-from quietmean.studies.agreement.committee import CommitteeTerms
+from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.outcome.forecast import Forecast
 from quietmean.studies.party import handing_in

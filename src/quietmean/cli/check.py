@@ -49,7 +49,7 @@ from quietmean.studies.party.payment import StudyCost
 if TYPE_CHECKING:
     from quietmean.node import NodeSettings, Roster
     from quietmean.planning.plan import Plan
-    from quietmean.studies.agreement.committee import CommitteeTerms
+    from quietmean.studies.agreement.deadlines import CommitteeTerms
     from quietmean.studies.party import Payer
     from quietmean.studies.party.session_contract import SessionContract
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from quietmean.node.preflight import PeerReadiness
     from quietmean.planning import Plan
     from quietmean.planning.automatic import Choice
-    from quietmean.studies.agreement.committee import CommitteeTerms
+    from quietmean.studies.agreement.deadlines import CommitteeTerms
     from quietmean.studies.agreement.sealed import Sealed
     from quietmean.studies.agreement.study_keys import StudyKeys
     from quietmean.studies.party.handing_in import Contributor

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
     from quietmean.planning.plan import Plan
     from quietmean.statistics.workload import Workload
-    from quietmean.studies.agreement.committee import CommitteeTerms
-    from quietmean.studies.agreement.deadlines import Deadlines
+    from quietmean.studies.agreement.deadlines import CommitteeTerms, Deadlines
     from quietmean.studies.outcome.forecast import Needed
 
 

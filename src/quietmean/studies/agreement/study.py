@@ -29,8 +29,15 @@ from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.counts import Proportion
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
-from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.deadlines import Deadlines, for_quorum, in_hours, in_words, minimum_of, parties_that_could
+from quietmean.studies.agreement.deadlines import (
+    CommitteeTerms,
+    Deadlines,
+    for_quorum,
+    in_hours,
+    in_words,
+    minimum_of,
+    parties_that_could,
+)
 from quietmean.studies.agreement.joint_terms import JointTerms
 
 if TYPE_CHECKING:

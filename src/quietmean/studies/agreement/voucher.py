@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError, named
 from quietmean.node.net import Identity, Purpose, public_key_bytes
 from quietmean.protocols.committee.keys import AdmissionByVoucher, Vouching
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee, require_study
-from quietmean.studies.agreement.committee import CommitteeTerms
+from quietmean.studies.agreement.deadlines import CommitteeTerms
 from quietmean.studies.agreement.invitation import Invitation, is_digest
 from quietmean.studies.agreement.signed import Signed, read_bounded, read_signed
 

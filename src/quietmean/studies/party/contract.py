@@ -21,8 +21,7 @@ from quietmean.protocols.interception import already_public
 from quietmean.protocols.target import eavesdropping_text, is_random
 from quietmean.statistics import Column, Workload
 from quietmean.studies.agreement.any_study import AnyStudy, require_study
-from quietmean.studies.agreement.committee import CommitteeTerms
-from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.agreement.deadlines import CommitteeTerms, in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher

@@ -31,9 +31,8 @@ from quietmean.protocols.committee.opening import CommitteeOpening, QuorumMachin
 from quietmean.protocols.committee.result import CheckedResult, check_result, read_result, sign_end
 from quietmean.protocols.committee.session import CommitteeSession
 from quietmean.protocols.committee.voting import CommitteeState
-from quietmean.studies.agreement.committee import CommitteeTerms
 from quietmean.studies.agreement.contribution import session_of
-from quietmean.studies.agreement.deadlines import in_words
+from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, write_private
 from quietmean.studies.party.executions import Register, execution_id
