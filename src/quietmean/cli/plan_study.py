@@ -23,8 +23,7 @@ from quietmean.studies.agreement.any_study import require_study
 from quietmean.studies.agreement.deadlines import in_hours, in_words
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
-from quietmean.studies.outcome.feasible import feasible
-from quietmean.studies.outcome.forecast import Forecast
+from quietmean.studies.outcome.feasible import Forecast, feasible
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.party import agreed_terms
 from quietmean.studies.party.contract import CommitteeWords
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.statistics.workload import Workload
     from quietmean.studies.agreement.deadlines import CommitteeTerms, Deadlines
-    from quietmean.studies.outcome.forecast import Needed
+    from quietmean.studies.outcome.feasible import Needed
 
 
 def plan_study(
