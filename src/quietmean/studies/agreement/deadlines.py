@@ -1,4 +1,4 @@
-"""When a study starts and its rounds end: with those who are there, and by deadlines of a folder."""
+"""When a study starts and its rounds end, with those who are there: by deadlines of a folder, or with a committee."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What every reader makes of its source: named columns of cells, and where each row stands.
+"""What every reader makes of its source: named columns of cells, where each row stands, and the records of text that it reads.
 
-Files of text as records: compression, byte order marks, encodings.
-
-The end of a record is found in the bytes, and each record is then decoded by itself: one that is not valid in the
-encoding of its file, or is cut within a character, does not affect the next.
+A text may be compressed, begin with a byte order mark and be in one of several encodings. The end of a record is found in the
+bytes, and each record is then decoded by itself: one that is not valid in the encoding of its file, or is cut within a
+character, does not affect the next.
 """
 
 from __future__ import annotations

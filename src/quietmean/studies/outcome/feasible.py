@@ -1,4 +1,4 @@
-"""The one verdict on what can be combined: protocol with its options, unit, statistics, and what carries the messages.
+"""The verdict on a study before its start: what can be combined, and the widths that it can answer with.
 
 Every command, the pages of a site and Python ask here, before anybody says yes and before data are read. What a site decides for
 itself is its consent: its policy, its budget, a protocol without privacy, a figure above the target.

@@ -27,7 +27,7 @@ def execute(
     """
     if study.committee is not None:
         # What it needs takes long to import, and most studies do without.
-        from quietmean.studies.outcome.local_committee import run_with_committee
+        from quietmean.studies.outcome.opened_by_committee import run_with_committee
 
         run = run_with_committee(study, plan, encoded, names)
     else:
