@@ -19,7 +19,7 @@ import pytest
 
 from quietmean.node import Identity
 from quietmean.studies.agreement.sealed import Sealed
-from quietmean.studies.party.fingerprint import fingerprint
+from quietmean.studies.party.approval import fingerprint
 from support.browsers import looked_at
 from support.meeting import meet
 from support.site_policy import write_policy

@@ -21,7 +21,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import Signed
-from quietmean.studies.party.fingerprint import Fingerprint, Stretch, fingerprint, stretched
+from quietmean.studies.party.approval import Fingerprint, Stretch, fingerprint, stretched
 from support.meeting import AGES, Meeting, meet
 
 SEARCHED_WORDS, SEARCHED_BITS = 4, 44

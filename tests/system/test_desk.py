@@ -25,8 +25,8 @@ from quietmean.node import Identity
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
+from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
-from quietmean.studies.party.fingerprint import fingerprint
 from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.desks import Running, running
 from support.meeting import AGES, meet

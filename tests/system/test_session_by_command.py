@@ -22,8 +22,8 @@ from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.party import OwnerApproval
+from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Event, verify
-from quietmean.studies.party.fingerprint import fingerprint
 from support.command_lines import command, ending, fails
 from support.desks import entered, running
 from support.pages import blocks, commands

@@ -27,7 +27,7 @@ from quietmean.studies.agreement.voucher import ENDING, Registrar, Voucher, comm
 from quietmean.studies.outcome.feasible import require_in_general, require_sealable
 from quietmean.studies.party import PartyContext, start_request
 from quietmean.studies.party import own_keys as find_own_keys
-from quietmean.studies.party.fingerprint import fingerprint
+from quietmean.studies.party.approval import fingerprint
 
 
 def invite_command(

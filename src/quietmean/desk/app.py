@@ -27,8 +27,8 @@ from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
+from quietmean.studies.party.approval import Fingerprint
 from quietmean.studies.party.audit import verify
-from quietmean.studies.party.fingerprint import Fingerprint
 
 # Days for which an approval is valid by default.
 _USUAL_DAYS = 30

@@ -23,8 +23,8 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy, file_name
+from quietmean.studies.party.approval import Fingerprint, fingerprint
 from quietmean.studies.party.audit import LogHead, heads_in
-from quietmean.studies.party.fingerprint import Fingerprint, fingerprint
 from quietmean.studies.party.session_contract import SessionContract, contract_for
 
 _STATUS = status_path(Path(".store")).name
