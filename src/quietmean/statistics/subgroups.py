@@ -18,7 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.readable import some_of
 from quietmean.statistics.columns import INDICATOR, Column, Columns
-from quietmean.statistics.completeness import counted
+from quietmean.statistics.complete_records import counted
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import NOT_TOLD, Flag
 from quietmean.statistics.estimates import Estimates, possible

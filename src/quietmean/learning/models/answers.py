@@ -18,7 +18,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.readable import some_of
 from quietmean.learning.models.formulas import Level
 from quietmean.learning.models.newton import Newton, least_known
-from quietmean.statistics.completeness import whole_number
+from quietmean.statistics.complete_records import whole_number
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, chi_squared_test
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.paired_columns import Sampling

@@ -16,7 +16,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
-from quietmean.statistics.completeness import completeness_of, records_of, whole_number
+from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
 from quietmean.statistics.delta_method import spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
