@@ -21,13 +21,13 @@ from quietmean.core.lazy import importer
 if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
-    from quietmean.api.contributing import contribute as contribute
     from quietmean.api.functions import Node as Node
     from quietmean.api.functions import certify as certify
     from quietmean.api.functions import plan as plan
     from quietmean.api.functions import simulate as simulate
     from quietmean.api.joining import ajoin as ajoin
     from quietmean.api.joining import contract as contract
+    from quietmean.api.joining import contribute as contribute
     from quietmean.api.joining import join as join
     from quietmean.api.sessions import joined as joined
     from quietmean.api.sessions import session as session
