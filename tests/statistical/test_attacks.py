@@ -25,7 +25,7 @@ from quietmean.protocols.local_dp import LocalDP
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, Columns
-from quietmean.statistics.block_summary import Summary
+from quietmean.statistics.features.block import Summary
 from quietmean.studies.agreement.study import StudyTerms
 from support.programs import ROOT, module_of
 from support.workloads import workload_of

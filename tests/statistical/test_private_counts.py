@@ -15,8 +15,8 @@ from quietmean.core.domain import CountVisibility, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Column, ColumnBlock, Columns, Encoded, Released, Workload
-from quietmean.statistics.block_summary import summary
 from quietmean.statistics.features import Moments
+from quietmean.statistics.features.block import summary
 from quietmean.statistics.timed import Timed
 from quietmean.studies import StudyTerms
 from quietmean.studies.party.policy import Policy, PolicyRules

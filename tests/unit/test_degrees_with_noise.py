@@ -9,8 +9,8 @@ import pytest
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
-from quietmean.statistics.block_summary import Summary
 from quietmean.statistics.estimate import chi_squared_test, f_test, t_quantile
+from quietmean.statistics.features.block import Summary
 from quietmean.statistics.kinds.group_means import welch_anova
 
 COLUMNS = Columns([Column(name="x", low=-1, high=1), Column(name="group", levels=("a", "b"))])

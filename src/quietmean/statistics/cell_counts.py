@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.delta_method import Estimated, Function, Smooth, SmoothTerm, multinomial, smooth, spread
 from quietmean.statistics.estimate import HALF_A_RECORD, Flag, least_count, most_of
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, Moments, Vertex
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.cell_counts import KnownLevels
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four, vertices_of
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.fields import names_field, require_names, sides_of
 from quietmean.statistics.influence_bounds import Around, MovedMoments
 from quietmean.statistics.scenario import SyntheticRecords

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.delta_method import Estimated, Function, Smooth, smooth
 from quietmean.statistics.estimate import Flag, Interval, near_threshold
 from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.scenario import SyntheticRecords
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 

@@ -22,13 +22,13 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.mixtures import BLOCK_SIZE
-from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, spread
 from quietmean.statistics.delta_method import ratio as ratio_of
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, Interval, chi_squared_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.features.block import summary
 from quietmean.statistics.statistic import Released, Statistic, require_records
 
 FIXED, RANDOM = "fixed", "random"

@@ -13,13 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.statistics.block_summary import LEAST_PRESENT, Summary
 from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import Column
 from quietmean.statistics.delta_method import by_point, multinomial, slopes_of, spread
 from quietmean.statistics.estimate import HALF_A_RECORD, Estimate, Flag, HypothesisTest, least_count, near_threshold, t_test
 from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import PrefixTable
+from quietmean.statistics.features.block import LEAST_PRESENT, Summary
 from quietmean.statistics.statistic import Released
 
 # Bins so narrow that few pairs are tied; they need hardly more noise than few bins would.

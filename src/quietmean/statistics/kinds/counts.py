@@ -10,12 +10,12 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.conditions import RowCondition
 from quietmean.statistics.estimate import WHOLE, Estimate, Flag, few, least_count
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.fields import cluster_field, edges_field, usual_bins_field
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, SiteEstimate, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic, TermReading, require_records

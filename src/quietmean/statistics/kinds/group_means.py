@@ -10,12 +10,12 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, estimate_of_mean, moved_block, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, f_test, most_of, satterthwaite, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Crossed
+from quietmean.statistics.features.block import Summary, estimate_of_mean, moved_block, present_in, summary
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.influence_bounds import Around, MovedMoments
 from quietmean.statistics.kinds.means import PARTIES

@@ -14,13 +14,13 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import CentredMoments, OfColumns, moments_of
 from quietmean.statistics.delta_method import SmoothTerm, spread
 from quietmean.statistics.estimate import WHOLE, Estimate, Flag, near_threshold, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock, Moments
+from quietmean.statistics.features.block import estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.fields import ROBUST, cluster_field, require_names, robust_field
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.paired_columns import PairMoments, of_correlation

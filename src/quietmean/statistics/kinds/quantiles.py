@@ -13,11 +13,11 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import optimize
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import Estimate, Flag, Z, least_count
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, PrefixTable
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER

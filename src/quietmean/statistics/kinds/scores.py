@@ -13,13 +13,13 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, YES, Columns
 from quietmean.statistics.complete_records import moments_of
 from quietmean.statistics.delta_method import multinomial, spread
 from quietmean.statistics.estimate import FEW, NOT_TOLD, Estimate, Flag, least_count
 from quietmean.statistics.estimates import CurveOfTerms, Estimates
 from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
+from quietmean.statistics.features.block import LEAST_PRESENT
 from quietmean.statistics.features.table import PROBABILITIES
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
 from quietmean.statistics.kinds.counts import PARTIES_DIFFER, part_of

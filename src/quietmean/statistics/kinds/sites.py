@@ -13,13 +13,12 @@ from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, parameters_of, require_known
 from quietmean.randomness import BitStream, Seed
-from quietmean.statistics.block_summary import estimate_of_mean, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.delta_method import SmoothTerm, numerical_slopes, ratio, spread
 from quietmean.statistics.estimate import Flag
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, Moments, PrefixTable
-from quietmean.statistics.features.block import Crossed
+from quietmean.statistics.features.block import Crossed, estimate_of_mean, summary
 from quietmean.statistics.fields import ROBUST, statistic_reader
 from quietmean.statistics.random_effects import FIXED, RANDOM, UNKNOWN_SITE, Pooled, SiteEstimate, SiteMeans, in_common
 from quietmean.statistics.scenario import SyntheticRecords

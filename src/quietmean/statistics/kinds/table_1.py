@@ -13,7 +13,6 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
@@ -21,6 +20,7 @@ from quietmean.statistics.delta_method import spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable
+from quietmean.statistics.features.block import LEAST_PRESENT, estimate_of_mean, moved_block, square_root, summary
 from quietmean.statistics.fields import names_field
 from quietmean.statistics.influence_bounds import Around
 from quietmean.statistics.kinds.counts import part_of
