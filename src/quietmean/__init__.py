@@ -94,7 +94,7 @@ _PLACES = {
     "ajoin": "api.joining",
     "certify": "api.functions",
     "contract": "api.joining",
-    "contribute": "api.contributing",
+    "contribute": "api.joining",
     "join": "api.joining",
     "joined": "api.sessions",
     "plan": "api.functions",

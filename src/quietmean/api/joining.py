@@ -1,4 +1,4 @@
-"""One party of a real study from Python: what it agrees to, and its part, as a call that blocks or as a coroutine."""
+"""One party of a real study from Python: what it agrees to, the file it hands in, its part; calls that block, or coroutines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of complete records: how their fields name columns, and the moments that they release."""
+"""Statistics of complete records: how their fields name columns, the moments that they release, how many they are."""
 
 from __future__ import annotations
 

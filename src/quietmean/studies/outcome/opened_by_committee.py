@@ -1,4 +1,4 @@
-"""What a committee opened, as a study's result: whose contributions are in it, and what follows."""
+"""What a committee opened, as a study's result: whose contributions are in it, what follows, and all of it on one machine."""
 
 from __future__ import annotations
 

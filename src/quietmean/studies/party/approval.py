@@ -1,12 +1,10 @@
-"""The yes of the data owner, before anything leaves this machine.
+"""The yes of the data owner, before anything leaves this machine, and the words of a study that people compare by telephone.
 
 A person at the terminal says it, options that accept a study in advance, or approvers that the policy names.
 
-A sealed study in eight words, or in twenty characters, for people to compare by telephone.
-
-Who convenes a study writes the whole of it, and could look for two versions with the same words: a birthday search, which for
-b bits needs 2^(b/2) trials. So the words have 88 bits, and each trial takes scrypt with N = 2^17, r = 8, p = 1: half a second and
-128 MiB.
+These are eight words of a sealed study, or twenty characters. Who convenes a study writes the whole of it, and could look for
+two versions with the same words: a birthday search, which for b bits needs 2^(b/2) trials. So the words have 88 bits, and each
+trial takes scrypt with N = 2^17, r = 8, p = 1: half a second and 128 MiB.
 """
 
 from __future__ import annotations
