@@ -279,9 +279,9 @@ def test_pages_and_receipt_of_persons() -> None:
     persons = of_persons(records, 3)
     for page in words(persons):
         assert "2,000 persons" in page
-        assert "with 3 parties at most (sites_per_person = 3), which nobody checks" in page
+        assert "Nobody has rows at more than 3 parties (sites_per_person = 3), which is not checked" in page
         # What is public in every study, and logs, are the places with the other word.
-        assert re.findall(r"\w+ \w+ records?\b", re.sub(r"number of records are public|not in the record\.", "", page)) == []
+        assert re.findall(r"\w+ \w+ records?\b", re.sub(r"number of records are public", "", page)) == []
     certificate = persons.certificate_json()
     assert (certificate["unit"], certificate["rows"], certificate["sites_per_person"]) == ("person", "mean", 3)
     # Linear in the parties at which one person may be.
@@ -359,7 +359,7 @@ def test_the_contract_says_what_is_protected_and_assumed(
         main(["contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"])
         told[unit] = " ".join(capsys.readouterr().out.split())
     assert "one record of one party, under replacement" in told["record"]
-    assert "person" not in re.sub(r"A person is protected as one unit only.*?at most\.", "", told["record"])
+    assert "person" not in re.sub(r"A person is one unit at one party.*?as large\.", "", told["record"])
     said = "all rows of one person (the last one counts; at 2 parties at most, which nobody checks), under replacement"
     assert said in told["person"]
-    assert "one person is with 2 parties at most (sites_per_person = 2)" in told["person"]
+    assert "Nobody has rows at more than 2 parties (sites_per_person = 2)" in told["person"]

@@ -182,8 +182,8 @@ def test_the_keys_stay() -> None:
 
 def test_the_number_of_colluders_says_whether_it_is_the_default() -> None:
     assert [usual_colluders(parties) for parties in (1, 10, 11, 200)] == [1, 1, 2, 20]
-    assert "names no number takes as many" in any_coalition(2, 20).text
-    assert "names no number" not in any_coalition(3, 20).text
+    assert "(the usual number: one party in ten)" in any_coalition(2, 20).text
+    assert "the usual number" not in any_coalition(3, 20).text
     assert "outsider" in any_coalition(0, 20).text
     assert "none of them party 3" in any_coalition(2, 20, frozenset({3})).text
 

@@ -330,7 +330,7 @@ def test_a_policy_forbids_queries_that_mix_rows_unless_it_allows_them() -> None:
     assert broken.startswith("query_mixes_rows: the query over these data mixes rows")
     assert Policy(PolicyRules(query_mixes_rows=True)).broken(mixed) == []
     assert Policy(PolicyRules(query_mixes_rows=True)).digest != Policy().digest
-    assert "lets rows decide about other rows" in str(mixed)
-    assert "Their digests are ab" in str(mixed)
+    assert "the query mixes rows" in str(mixed)
+    assert "digests: ab" in str(mixed)
     assert mixed.to_json()["query"] == {"mixes_rows": True, "codes": ["ab"]}
     assert [one["key"] for one in mixed.to_json()["assumptions"]][-2:] == ["query", "codes"]

@@ -70,53 +70,44 @@ def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:
 
 PASSIVE = Assumption(
     Key.PASSIVE,
-    "The adversary is passive: colluding parties follow the protocol and pool all that they send, receive, draw and know; "
-    "a party that deviates in order to learn more is not covered.",
+    "The adversary is passive: colluding parties follow the protocol and only pool what they see and know.",
 )
 CHANNELS = Assumption(
     Key.CHANNELS,
-    "Messages between two parties are encrypted (TLS 1.3, or files that are sealed to their receiver), and nobody but these two "
-    "reads them, unless they are named as intercepted.",
+    "Only sender and receiver read a message (TLS 1.3 or a sealed file), unless it is named as intercepted.",
 )
 OVERHEARD = Assumption(
     Key.CHANNELS,
-    "Messages of the first round are encrypted (TLS 1.3), and nobody but sender and receiver reads them; all later ones "
-    "are taken to be overheard by everybody.",
+    "Only sender and receiver read messages of the first round (TLS 1.3); everybody may read all later ones.",
 )
 LOGS = Assumption(
     Key.LOGS,
-    "Parties report truly what they sent and received, and when they were there: false logs make the figures speak of "
-    "another execution.",
+    "Every party reports truly what it sent, what it received and when it was online.",
 )
 SILENT = Assumption(
     Key.SILENT,
-    "Everything that was sent to a party counts as seen by it, whether it was used, refused or taken back, and also if the "
-    "party was silent; messages between two parties that never came back are taken to have arrived.",
+    "Each message counts as seen by its receiver, even if it was refused, taken back or never confirmed.",
 )
 SILENT_WITH_GOSSIP = Assumption(
     Key.SILENT,
-    "Everything that was sent to a party counts as seen by it, whether it was used, refused or taken back, and also if the "
-    "party was silent; a party that never came back is taken to have been there for one round more than is known of it, "
-    "and what such parties sent only each other later is not in the record.",
+    "Each message counts as seen by its receiver; messages that lost parties sent only to each other are not recorded.",
 )
 ATTENDANCE = Assumption(
     Key.ATTENDANCE,
-    "Who takes part, leaves or refuses, and which messages are lost, does not depend on anybody's values; where it depends "
-    "on what an observer saw before, only the a-priori figure holds, not that of what happened.",
+    "No value decides who takes part or which messages are lost; if an observer does, only the guaranteed figure holds.",
 )
 PUBLIC = Assumption(
     Key.PUBLIC,
-    "Columns, bounds, schedule, who was there, which messages were lost, and every party's weight or number of records are "
-    "public: they are not protected.",
+    "Columns, bounds, schedule, attendance, lost messages and each party's weight or number of records are "
+    "public, not protected.",
 )
 BOUNDS = Assumption(
     Key.BOUNDS,
-    "Bounds were chosen without looking at the data; every value is moved into them before it is used.",
+    "The study's author chose the bounds without looking at the data; each party moves its values into them.",
 )
 PERSON = Assumption(
     Key.PERSON,
-    "A person is protected as one unit only: all that is known of a person is one unit, and is with one party only; "
-    "somebody with several units, or with several parties, is protected less, with as many times mu at most.",
+    "A person is one unit at one party; with k units, mu is up to k times as large.",
 )
 
 
@@ -126,26 +117,23 @@ def for_unit(assumptions: Iterable[Assumption], unit: str, sites_per_person: int
         return tuple(assumptions)
     at = "one party" if sites_per_person == 1 else f"{sites_per_person} parties"
     text = (
-        f"All rows of a person at a party are one unit, and one person is with {at} at most (sites_per_person = "
-        f"{sites_per_person}), which nobody checks; somebody with more parties is protected less, with as many times mu for each "
-        f"{'of them' if sites_per_person == 1 else f'{sites_per_person} of them'}."
+        f"Nobody has rows at more than {at} (sites_per_person = {sites_per_person}), which is not checked; "
+        "more parties multiply mu."
     )
     return tuple(Assumption(Key.PERSON, text) if assumption.key == Key.PERSON else assumption for assumption in assumptions)
 
 
 GENERATOR = Assumption(
     Key.GENERATOR,
-    "Noise comes from a cryptographic pseudorandom generator (AES-256 in counter mode) under a secret seed of the "
-    "operating system, and is taken to be as good as truly random.",
+    "Each honest party draws noise by AES-256 from a secret seed; nobody can tell it from true randomness.",
 )
 MACHINES = Assumption(
     Key.MACHINES,
-    "Honest parties' machines run this software unchanged and are not compromised; timing, memory and power are not "
-    "accounted for.",
+    "Honest parties run this software unchanged on machines that nobody else controls; timing, memory and power are not covered.",
 )
 ALONE = Assumption(
     Key.ALONE,
-    "The figures are about this execution alone: every further study of the same data adds to them (mu squared adds up).",
+    "The figures cover this execution alone; each further study of the same data adds to them (squares of mu add up).",
 )
 
 
@@ -153,7 +141,7 @@ def curator(party: int) -> Assumption:
     """The assumption that ``party``, who sees every value, is honest."""
     return Assumption(
         Key.CURATOR,
-        f"The curator, party {party}, sees every value, is trusted with it, adds the noise truly and colludes with nobody.",
+        f"The curator, party {party}, sees every value, keeps it secret, adds the noise truly and colludes with nobody.",
     )
 
 
@@ -162,13 +150,13 @@ def neighbours(sensitivity: float, relation: Neighbouring) -> Assumption:
     if relation == Neighbouring.ADD_REMOVE:
         return Assumption(
             Key.NEIGHBOURS,
-            "Neighbouring data differ in one record that is there or not, which changes its party's vector by at most the L2 "
-            f"sensitivity, {sensitivity:g}; how many records a party has is private, and no weight depends on it.",
+            f"Neighbouring data have one record more or less, which moves a vector by at most {sensitivity:g} "
+            "(L2); counts are private.",
         )
     return Assumption(
         Key.NEIGHBOURS,
-        "Neighbouring data differ in the value of one unit, replaced by another one that changes its party's vector by at "
-        f"most the L2 sensitivity, {sensitivity:g}.",
+        "Neighbouring data differ in the value of one unit, which moves its party's vector by at most "
+        f"{sensitivity:g} (L2 sensitivity).",
     )
 
 
@@ -183,7 +171,7 @@ def any_coalition(size: int, parties: int, trusted: frozenset[int] = frozenset()
     if size == 0:
         return Assumption(Key.COLLUDING, "Nobody colludes: the adversary is an outsider who sees what is published.")
     who = f"At most {size} of the {parties} parties collude" + (f", none of them party {min(trusted)}" if trusted else "")
-    usual = "; a study that names no number takes as many, one party in ten" if size == usual_colluders(parties) else ""
+    usual = " (the usual number: one party in ten)" if size == usual_colluders(parties) else ""
     return Assumption(Key.COLLUDING, f"{who}, and nobody else{usual}.")
 
 
@@ -195,9 +183,7 @@ def named_adversary(description: str) -> Assumption:
 # An assumption of protocols in which pairs draw the same noise.
 SHARED_KEYS = Assumption(
     Key.KEYS,
-    "Noise that two parties share comes from keys which they agreed on by X25519, with hybrid links by ML-KEM-768 besides, and "
-    "heard from each other over an authenticated connection, or in the sealed study whose words they compared; nobody else can "
-    "compute it.",
+    "Each pair agreed on authentic keys (X25519, or with ML-KEM-768), so nobody else can compute the noise that it shares.",
 )
 
 # The assumptions of every figure where a protocol replaces none of them.
@@ -239,11 +225,11 @@ class QueryStatement:
     def assumptions(self) -> tuple[Assumption, ...]:
         mixed = Assumption(
             Key.QUERY,
-            "The owner declares that a query lets rows decide about other rows. The figures protect rows that the query returns, "
-            "and not the records from which it computes them.",
+            "The owner declares that the query mixes rows: figures protect the rows that it returns, not the "
+            "records behind them.",
         )
         public = Assumption(
             Key.CODES,
-            f"Tables of codes that the query joins are public: nothing protects them. Their digests are {', '.join(self.codes)}.",
+            f"Tables of codes that the query joins are public and not protected (digests: {', '.join(self.codes)}).",
         )
         return (*([mixed] if self.mixes_rows else []), *([public] if self.codes else []))

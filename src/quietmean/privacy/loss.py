@@ -182,8 +182,8 @@ class GridLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Discrete Gaussian noise, the same on every coordinate; values and noise are whole multiples of {step:g}, "
-                f"rounded before anything is added up, and the figures are bounds for these whole numbers.",
+                f"Values and discrete Gaussian noise are whole multiples of {step:g}, rounded before any sum; "
+                "the figures are bounds for them.",
             ),
             Assumption(
                 Key.SAMPLER,
@@ -219,7 +219,7 @@ class LocalNoiseLossConversion(GridLossConversion):
         self.notes = (
             *self.notes,
             Assumption(
-                Key.HISTORY, "The figure is that of each party's own noise, which holds for any coalition and any history."
+                Key.HISTORY, "The figure counts each party's own noise only, so it holds for any coalition and any history."
             ),
         )
 

@@ -105,14 +105,12 @@ class Interception:
         if not is_random(self.eavesdropping):
             return Assumption(
                 Key.CHANNELS,
-                "Messages of the first round are encrypted (TLS 1.3), and nobody but sender and receivers reads them; all later "
-                "ones count as read by the adversary.",
+                "Only sender and receivers read messages of the first round (TLS 1.3); the adversary reads all later ones.",
             )
         return Assumption(
             Key.CHANNELS,
-            f"Each message between two parties is read by the adversary with a chance of {self.eavesdropping:g}, what a party "
-            "sends in one round being one message; the figures of what happened are about those that the public seed drew, "
-            "whatever the graph, the values and who colludes; anyone who reads others is covered by the figure a priori only.",
+            f"The adversary reads each message with chance {self.eavesdropping:g}; realised figures cover "
+            "those that the public seed drew, guaranteed ones cover all.",
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -127,13 +127,12 @@ class CommitteeLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Whole numbers with discrete Gaussian noise of {parameters.scale:.6g} steps from each of {parameters.dealings} "
-                f"members, of which {unknown} are credited; the figures are of the Gaussian mechanism that dominates the sum, "
-                "rounding included.",
+                f"Each of {parameters.dealings} members adds discrete Gaussian noise of "
+                f"{parameters.scale:.6g} steps; the figures credit {unknown} of them and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
-                "Who colludes sees one sum, of whichever contributions they choose, in every history.",
+                "Colluders see one sum only, of contributions that they may choose, in every history.",
             ),
             Assumption(
                 Key.SAMPLER,

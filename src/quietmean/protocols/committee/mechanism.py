@@ -92,11 +92,11 @@ _ASSUMPTIONS = (
     ),
     Assumption(
         Key.LOGS,
-        "Nothing that members report of each other enters the figures, which hold for whatever they choose.",
+        "The figures use nothing that members report of each other, so false reports cannot change them.",
     ),
     Assumption(
         Key.SILENT,
-        "Who contributed is charged in full, counted or not: members held shares, and might have chosen it.",
+        "Each contributor is charged in full, counted or not, because members held shares of the contribution.",
     ),
 )
 
@@ -179,14 +179,13 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         assumptions = (
             Assumption(
                 Key.PASSIVE,
-                f"The adversary may be active: up to {self.colluding} of {self.members} members and all other contributors may "
-                "deviate and lie. They can leave contributions out, prevent a result, and falsify it by what they contribute and "
-                f"by noise of their own{within}, but not learn more than is stated.",
+                f"The adversary may be active: up to {self.colluding} of {self.members} members and all "
+                f"contributors may lie, but learn no more{within}.",
             ),
             *_ASSUMPTIONS,
             Assumption(
                 Key.COLLUDING,
-                f"At most {self.colluding} of the committee's {self.members} members collude, with any or all of the other "
+                f"At most {self.colluding} of the committee's {self.members} members collude, with any other "
                 "contributors; more members open every contribution.",
             ),
         )

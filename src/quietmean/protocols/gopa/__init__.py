@@ -218,8 +218,7 @@ def _collected(
 _PUBLISHED = "all that a party sends is published, but for a word that it is there"
 _SILENT = Assumption(
     Key.SILENT,
-    "A party that published and then sent nothing is taken to have shared noise with every partner that heard it and was not "
-    "known to be missed by it; its figure beforehand holds whatever it did.",
+    "A party that fell silent after publishing counts as sharing noise with all partners that heard it (realised figure only).",
 )
 
 

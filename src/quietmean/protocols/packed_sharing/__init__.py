@@ -87,8 +87,7 @@ _USUAL_MESSAGES = 4
 
 _ATTENDANCE = Assumption(
     Key.ATTENDANCE,
-    "Whether and when an honest party deals, crashes or is late does not depend on its value or noise; a store that "
-    "was set back or copied takes no part in a study that has begun.",
+    "No value or noise decides when an honest party deals, crashes or is late; no restored store takes part.",
 )
 
 
@@ -185,9 +184,8 @@ class PackedSharing(PackedSharingParameters, Mechanism):
         assumptions = (
             Assumption(
                 Key.PASSIVE,
-                "The adversary may be active: colluding parties may deviate, lie, lead ballots and decide who is heard in time. "
-                f"They can prevent a result, leave honest parties out down to {self.minimum} inputs, and falsify the result, but "
-                "not learn more than is stated.",
+                "The adversary may be active: colluders can lie, falsify or prevent the result, and drop "
+                f"inputs to {self.minimum}, but learn no more.",
             ),
             _ATTENDANCE,
         )

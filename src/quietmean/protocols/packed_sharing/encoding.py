@@ -96,15 +96,14 @@ class PackedLossConversion(LossConversion):
         self.notes = (
             Assumption(
                 Key.NUMBERS,
-                f"Whole numbers with discrete Gaussian noise of {parameters.scale:.6g} steps from each party, of which only what "
-                "the adversary does not know is credited; the figures are of the Gaussian mechanism that dominates the sum, "
-                "rounding included.",
+                f"Each party adds discrete Gaussian noise of {parameters.scale:.6g} steps; figures credit "
+                "what the adversary does not know, and include rounding.",
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {count_of(parameters.colluding_members, 'member colludes', 'members collude')}; together they see one "
-                f"sum, of {count_of(parameters.minimum, 'input')} or more, whichever they choose, in every history; larger "
-                "coalitions are charged each party's own noise.",
+                f"At most {count_of(parameters.colluding_members, 'member colludes', 'members collude')} and "
+                f"see one sum of {count_of(parameters.minimum, 'input')} or more; larger coalitions face own "
+                "noise only.",
             ),
             Assumption(
                 Key.SAMPLER,

@@ -110,13 +110,12 @@ class SecAgg(SecAggParameters, Mechanism):
         assumptions = (
             Assumption(
                 Key.AGGREGATOR,
-                f"The aggregator, party {self.aggregator}, follows the protocol, as do all parties, and gives everybody the "
-                f"same lists; it may collude.",
+                f"All parties follow the protocol, and the aggregator, party {self.aggregator}, which may "
+                "collude, gives everybody the same lists.",
             ),
             Assumption(
                 Key.COMPUTING,
-                "The adversary has bounded computing power: X25519, HKDF-SHA256, AES-256 and AES-GCM hold, and keys were "
-                "heard from their owners.",
+                "The adversary cannot break X25519, HKDF-SHA256, AES-256 or AES-GCM, and every party got keys from their owners.",
             ),
         )
         collected = with_collector(self.TRAITS, self.aggregator)

@@ -100,8 +100,8 @@ class DiscreteLossConversion(LossConversion):
         return (
             Assumption(
                 Key.NUMBERS,
-                f"Whole numbers with discrete Gaussian noise of scale {steps:.6g} steps from each of {parties} counted "
-                f"parties, of which only what the adversary does not know is credited.",
+                f"Each of {parties} counted parties adds discrete Gaussian noise of {steps:.6g} steps; only "
+                "what the adversary does not know is credited.",
             ),
             Assumption(
                 Key.ROUNDING,
