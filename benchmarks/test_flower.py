@@ -19,7 +19,7 @@ from benchmarks.measuring import FLOWER, flower
 
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
-from quietmean.flower.home import AGREEMENT, SITE
+from quietmean.flower.site import AGREEMENT, SITE
 from quietmean.sessions import SessionAccount
 from support.flower_star import UNCHARGED
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from quietmean.core.party import NoiseSource, PopulationNoise, Vector
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, make_home
-from quietmean.flower.home import AGREEMENT, SESSION, SITE
 from quietmean.flower.party import Stored, round_seed
+from quietmean.flower.site import AGREEMENT, SESSION, SITE
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import decoded

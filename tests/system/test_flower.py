@@ -16,8 +16,8 @@ import pytest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Step, Vector
 from quietmean.flower import FlowerAgreement, Home, StarParty, workflow
-from quietmean.flower.home import AGREEMENT, SESSION
 from quietmean.flower.sealing import AskHello, BeginRequest, Deliver, Finish, read_answer, read_request, write
+from quietmean.flower.site import AGREEMENT, SESSION
 from quietmean.planning.influence import planned_influence
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.party import PackedSharingParty

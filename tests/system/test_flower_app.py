@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.core.party import Vector
 from quietmean.flower import FlowerAgreement
-from quietmean.flower.home import SITE
+from quietmean.flower.site import SITE
 from quietmean.ledger import Ledger
 from quietmean.sessions.receipt import certified
 from quietmean.studies.party.audit import AuditLog, Event, verify

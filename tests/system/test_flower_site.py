@@ -15,8 +15,8 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.flower import FlowerAgreement, Home, Relay, StarParty, leave
-from quietmean.flower.home import AGREEMENT, IDENTITY, SITE
 from quietmean.flower.sealing import AskHello, BeginRequest, ClientAnswer, read_answer, write
+from quietmean.flower.site import AGREEMENT, IDENTITY, SITE
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity
 from quietmean.sessions.receipt import certified

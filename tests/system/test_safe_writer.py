@@ -325,7 +325,7 @@ WRITERS = {
     "core/executors.py": "the null device",
     "cli/convening.py": "an empty file beside a store",
     "desk/serving.py": "the secret of a desk, new",
-    "flower/home.py": "the home of a party in Flower",
+    "flower/site.py": "the home of a party in Flower",
     "node/folder/place.py": "messages in a shared folder, here or far away",
     "node/local/__init__.py": "a scratch folder",
     "node/net/tls.py": "a key for the library, overwritten and removed",

@@ -20,8 +20,6 @@ import numpy as np
 from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
-from quietmean.flower.home import Home
-from quietmean.flower.part import FlowerAdmission, Paid, site_options, tell
 from quietmean.flower.sealing import (
     AskHello,
     BeginRequest,
@@ -36,6 +34,7 @@ from quietmean.flower.sealing import (
     signed_hello,
     write,
 )
+from quietmean.flower.site import FlowerAdmission, Home, Paid, site_options, tell
 from quietmean.graphs import ExecutionTrace
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress

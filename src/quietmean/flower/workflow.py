@@ -13,10 +13,10 @@ import numpy as np
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.flower.agreement import FlowerAgreement
-from quietmean.flower.home import Home
 from quietmean.flower.party import StarParty
 from quietmean.flower.relay import ClientsMean, Relay
 from quietmean.flower.sealing import ClientAnswer, write
+from quietmean.flower.site import Home
 
 # The record of requests and answers, and its field.
 RECORD, FIELD = "quietmean", "said"
