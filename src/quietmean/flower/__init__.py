@@ -6,8 +6,7 @@ that has it.
 
 from quietmean.flower.agreement import FlowerAgreement
 from quietmean.flower.party import StarParty, leave
-from quietmean.flower.relay import ClientsMean, Relay
 from quietmean.flower.site import Home, make_home
-from quietmean.flower.workflow import SealedMean, quietmean_mod
+from quietmean.flower.workflow import ClientsMean, Relay, SealedMean, quietmean_mod
 
 __all__ = ["ClientsMean", "FlowerAgreement", "Home", "Relay", "SealedMean", "StarParty", "leave", "make_home", "quietmean_mod"]
