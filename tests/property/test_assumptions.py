@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import quietmean as qm
 from quietmean.cli.answers import write_privacy_page
-from quietmean.cli.attack import AdversaryOptions
 from quietmean.cli.certify import ShownOptions, certify_command
 from quietmean.cli.console import print_privacy
+from quietmean.cli.simulate import AdversaryOptions
 from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.graphs import ExecutionTrace

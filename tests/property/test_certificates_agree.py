@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import quietmean as qm
-from quietmean.cli.attack import AdversaryOptions
 from quietmean.cli.certify import ShownOptions, certify_command
+from quietmean.cli.simulate import AdversaryOptions
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.attack import names_in, parse_parties, parse_party
 from quietmean.cli.main import main
+from quietmean.cli.simulate import names_in, parse_parties, parse_party
 from quietmean.testing import example_execution
 from support.command_lines import fails
 from support.outcomes import studied

@@ -12,7 +12,6 @@ import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from quietmean.cli.attack import DELTA, AdversaryOptions, names_in
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import (
     gate_sentence,
@@ -25,6 +24,7 @@ from quietmean.cli.console import (
     progress,
     warn,
 )
+from quietmean.cli.simulate import DELTA, AdversaryOptions, names_in
 from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
 from quietmean.core.errors import InputError, only_shown

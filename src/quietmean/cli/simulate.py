@@ -1,13 +1,33 @@
-"""``quietmean simulate``: many runs of a plan on a simulated population."""
+"""``quietmean simulate`` and ``quietmean attack``: many runs of a plan on a simulated population, and attacks on executions."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cyclopts import Parameter
+
+from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
-from quietmean.core.file_kinds import FileKind, read_json
+from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, read_as, read_json
+from quietmean.core.party import PartyId
+from quietmean.core.readable import epsilon_text, some_of
 from quietmean.planning.plan import Plan
-from quietmean.simulation import simulate
+from quietmean.privacy import Adversary
+from quietmean.privacy.coalitions import Effort
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.fields import Hints
+from quietmean.randomness import Seed
+from quietmean.simulation import attack, simulate
+
+if TYPE_CHECKING:
+    from quietmean.privacy import PrivacyAnalysis
+    from quietmean.simulation import AttackResult
 
 
 def simulate_command(
@@ -65,3 +85,218 @@ def simulate_command(
         + ("" if result.refused is None else f", {result.refused} of them refused before the release")
         + "".join(f"\n{count} failed: {why}" for why, count in result.failures.items())
     )
+
+
+DELTA = 1e-6
+# Seconds of one core.
+EFFORT = 180.0
+# The most parties that an error names.
+_MOST_NAMED = 8
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AdversaryOptions:
+    """Against whom: one adversary, or every coalition of a size.
+
+    Parameters
+    ----------
+    corrupt
+        Parties that collude, by their names in the receipt or their numbers, such as north,east or 0,4,7; an empty text for none.
+    observed
+        JSON file with intercepted messages, a list of [party, round].
+    observe_fraction
+        Intercept each message with this probability instead.
+    seed
+        Seed of the interception; default 0.
+    colluding
+        Size of the coalitions; default from the receipt, or one party in ten.
+    effort
+        Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
+    workers
+        How many processes of this machine try them, default 1; or the address of a Dask scheduler, such as tcp://host:8786.
+    """
+
+    corrupt: str | None = None
+    observed: Path | None = None
+    observe_fraction: float | None = None
+    seed: int | None = None
+    colluding: int | None = None
+    effort: float | None = None
+    workers: str | None = None
+
+    @property
+    def explicit(self) -> bool:
+        """One adversary rather than every coalition."""
+        return any(value is not None for value in (self.corrupt, self.observed, self.observe_fraction))
+
+    def given(self) -> dict[str, Any]:
+        """What was given, by the name of its option."""
+        return {name.replace("_", "-"): value for name, value in vars(self).items() if value is not None}
+
+    def require_effect(self, *, matrix: bool) -> None:
+        """Raises :class:`InputError` for options of the other way to certify; ``matrix`` is about one adversary."""
+        of_coalitions = [name for name in ("colluding", "effort", "workers") if name in self.given()]
+        of_one = ["matrix"] if matrix else []
+        if useless := (of_coalitions if self.explicit else of_one):
+            here, needed = ("with", "without") if self.explicit else ("without", "with")
+            raise InputError(
+                f"--{useless[0]} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, "
+                f"or certify {needed} one"
+            )
+        self.allowed()
+        if self.seed is not None and self.observe_fraction is None:
+            raise InputError(f"seed {self.seed} has no effect without --observe-fraction: leave it out, or give that too")
+
+    def allowed(self) -> Effort:
+        """What trying all coalitions may take. Raises :class:`InputError` for impossible numbers."""
+        return Effort(EFFORT if self.effort is None else self.effort, 1 if self.workers is None else self.workers)
+
+    def adversary(self, analysis: PrivacyAnalysis, names: Sequence[str] = ()) -> Adversary:
+        """The adversary that was named; ``names``: of the parties, where the file has them.
+
+        Messages that are named, or drawn, stand in place of those that the target says are read.
+        """
+        unsaid = self.observed is None and self.observe_fraction is None
+        read = analysis.terms.eavesdropper.observed if unsaid else read_observations(self.observed)
+        corrupt = parse_parties(self.corrupt or "", names)
+        if self.observe_fraction is not None:
+            seed = Seed.public("observe", self.seed or 0)
+            read |= Adversary.random_eavesdropper(self.observe_fraction, analysis.transcript, seed).observed
+        return Adversary(corrupt, read)
+
+
+def parse_parties(text: str, names: Sequence[str] = ()) -> frozenset[PartyId]:
+    """Parties from a text such as "0,4,7" or "north,east"; ``names``: of the parties, where the file has them.
+
+    Raises :class:`InputError` for anything else.
+    """
+    return frozenset(parse_party(part.strip(), names) for part in text.split(",") if part.strip())
+
+
+def parse_party(text: str, names: Sequence[str] = ()) -> PartyId:
+    """A party by its name, or by its number from 0. Raises :class:`InputError` for anything else."""
+    if text in names:
+        return names.index(text)
+    with suppress(ValueError):
+        return int(text)
+    there = f"the file names {some_of(names, _MOST_NAMED)}" if names else "the file has no names, give numbers such as 0,4,7"
+    raise InputError(f"{text!r} is not one of the parties: {there}")
+
+
+def party_text(party: PartyId, names: Sequence[str]) -> str:
+    """What a party is called: by its name, where the file has one."""
+    return names[party] if party < len(names) else f"party {party}"
+
+
+def names_in(raw: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parties in a receipt; none where it has no name for each."""
+    origin = raw.get("origin")
+    names = origin.get("names") if isinstance(origin, Mapping) else None
+    return [str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else []
+
+
+def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+    """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
+    if path is None:
+        return frozenset()
+
+    def unreadable(reason: str) -> InputError:
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
+
+    return frozenset(read_as(path, list[tuple[int, int]], unreadable))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """How often it is tried, and who does it.
+
+    Parameters
+    ----------
+    trials
+        Trials with each of the two values.
+    seed
+        The same seed gives the same trials.
+    workers
+        How many processes of this machine try; or the address of a Dask scheduler, such as tcp://host:8786.
+    """
+
+    trials: int = 100_000
+    seed: int = 0
+    workers: str = "1"
+
+
+def attack_command(
+    execution: Path | None = None,
+    *,
+    target: str,
+    corrupt: str = "",
+    observed: Path | None = None,
+    how: TrialOptions = TrialOptions(),
+    delta: float | None = None,
+    json: bool = False,
+) -> None:
+    """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
+
+    The attack is the best there is against this adversary. What it achieves bounds the privacy loss from below; the certificate
+    bounds it from above. The noise is fresh and can be guessed from --seed; no private value is needed.
+
+    Parameters
+    ----------
+    execution
+        Execution file or receipt (JSON); by default the receipt of the newest run in this folder.
+    target
+        The party under attack, by its name in the receipt or its number from 0.
+    corrupt
+        Parties that collude, such as north,east or 0,4,7; default none.
+    observed
+        JSON file with intercepted messages, a list of [party, round].
+    delta
+        Bound the epsilon at this delta; default from the receipt, or 1e-6.
+    json
+        One JSON document on standard output.
+    """
+    raw = read_json(execution_or_newest(execution), FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
+    hinted = Hints.of(raw).delta
+    happened = Execution.from_json(raw)
+    read = happened.eavesdropper.observed if observed is None else read_observations(observed)
+    names = names_in(raw)
+    adversary, attacked = Adversary(parse_parties(corrupt, names), read), parse_party(target, names)
+    with progress(f"attacking {party_text(attacked, names)}"):
+        result = attack(
+            happened,
+            attacked,
+            adversary,
+            trials=how.trials,
+            seed=how.seed,
+            workers=how.workers,
+            delta=next(stated for stated in (delta, hinted, DELTA) if stated is not None),
+        )
+    if json:
+        print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
+    else:
+        _show(result, names)
+
+
+def _show(result: AttackResult, names: Sequence[str]) -> None:
+    mu, certified = _down(result.mu_lower), result.mu_certified
+    out.print(
+        f"{party_text(result.target, names)} against {result.adversary}, {result.trials} trials with each of two values: "
+        f"mu is at least {mu} ({result.confidence:.0%} confidence), certified is {epsilon_text(certified)}"
+    )
+    out.print(
+        f"epsilon at delta {result.delta:g} is at least {_down(result.epsilon_lower)}, certified is "
+        f"{epsilon_text(result.epsilon_certified)}"
+    )
+    if result.flagged:
+        out.print(f"this build leaks more than its certificate says (p = {result.p_value_exceeds:.2g})", style="red")
+    elif math.isinf(certified):
+        out.print("the certificate promises nothing here, and the attack can only show as much as its trials allow")
+    else:
+        out.print(f"nothing contradicts the certificate (p = {result.p_value_exceeds:.2g})")
+
+
+def _down(value: float) -> str:
+    """A lower bound stays one."""
+    return f"{math.floor(value * 1e4) / 1e4:.4f}"
