@@ -127,7 +127,7 @@ def test_a_broken_one(install: Install, capsys: pytest.CaptureFixture[str], targ
 
 
 def test_our_own_that_is_not_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.cli.extensions.entry_points", lambda group: EntryPoints(()))
+    monkeypatch.setattr("quietmean.cli.main.entry_points", lambda group: EntryPoints(()))
     told = fails(["reproduce", "--list"], capsys)
     assert "quietmean-reproduction" in told
     assert "pip install ./reproduction" in told
