@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.desk.rendering import preferred, templates
 from quietmean.desk.site_folder import SiteFolder, State, convener_of, decide_by, inbox, is_member
 from quietmean.desk.starting import Here, Starter
-from quietmean.desk.views import in_short
+from quietmean.desk.views import in_short, preferred, templates
 from quietmean.node.net import Identity
 from support.committee_study import CommitteeStudy, soon
 

@@ -16,8 +16,8 @@ from jinja2.nodes import Call, CondExpr, Const, Node
 
 import quietmean.desk
 from quietmean.core.errors import InputError
-from quietmean.desk.rendering import CODES, ENGLISH, SENTENCES, Form, FormMistakes, language_of, preferred, templates
 from quietmean.desk.site_folder import SiteFolder, State, inbox
+from quietmean.desk.views import CODES, ENGLISH, SENTENCES, Form, FormMistakes, language_of, preferred, templates
 from quietmean.node.monitor import NodeView
 from quietmean.report.pictures import pictures_of
 from support.meeting import AGES, meet

@@ -18,10 +18,20 @@ from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
-from quietmean.desk.rendering import NO_ACCOUNT, NO_DAY, WRONG_WORDS, Form, FormMistakes, preferred, shown, templates
 from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
 from quietmean.desk.starting import Here, Starter
-from quietmean.desk.views import in_short, result_of
+from quietmean.desk.views import (
+    NO_ACCOUNT,
+    NO_DAY,
+    WRONG_WORDS,
+    Form,
+    FormMistakes,
+    in_short,
+    preferred,
+    result_of,
+    shown,
+    templates,
+)
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
