@@ -18,9 +18,8 @@ import quietmean as qm
 from quietmean.core import portability
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.portability import GrowingFile
-from quietmean.drop import Drop, DropBox, DropLimits
+from quietmean.drop import Bucket, Drop, DropBox, DropLimits
 from quietmean.drop import box as box_module
-from quietmean.drop.app import Bucket
 from quietmean.drop.box import JOURNAL, Dropped, WholeContribution
 from quietmean.node.net import Identity
 from quietmean.protocols.committee import Committee

@@ -1,6 +1,258 @@
 """A drop: a small service that takes contributions to a committee and keeps them in a folder. It is trusted for nothing."""
 
-from quietmean.drop.app import Drop, DropLimits, DropServer
-from quietmean.drop.box import DropBox
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from quietmean.core.http_server import HTTP_SERVER
+from quietmean.drop.box import BATCH, DropBox, Dropped, WholeContribution
+from quietmean.node.net import Address, Identity
+from quietmean.node.relay import open_entrance
+from quietmean.node.tasks import Supervisor, Tasks
+from quietmean.protocols.committee.contribution import ContributionError, Header, largest_file, read_whole
+from quietmean.protocols.committee.session import CommitteeSession
+from quietmean.studies.agreement.contribution import DropReceipt
+
+# Where contributions go.
+PLACE = "/contributions"
+_Waiting = tuple[WholeContribution, "asyncio.Future[Dropped | ContributionError]"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropLimits:
+    """The limits of a server that takes contributions.
+
+    ``connections`` and ``memory`` bytes of contributions at a time; ``rate`` requests a second after a burst of ten times as
+    many; ``slow``: seconds after which a connection is cut off."""
+
+    connections: int = 256
+    memory: int = 1 << 28
+    rate: float = 200.0
+    slow: float = 120.0
+
+
+@dataclass
+class Bucket:
+    """Lets ``rate`` a second through, after a burst."""
+
+    rate: float
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._most = max(10 * self.rate, 1.0)
+        self._left, self._at = self._most, self.clock()
+
+    def take(self) -> bool:
+        """Whether there is room for one more."""
+        now = self.clock()
+        self._left, self._at = min(self._most, self._left + (now - self._at) * self.rate), now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error and nothing else: its HTTP status and a sentence."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+@dataclass(eq=False)
+class Drop:
+    """What answers. ``until``: from then on, in seconds since 1970, nothing new is taken; ``clock`` says when that is."""
+
+    box: DropBox
+    session: CommitteeSession
+    identity: Identity
+    until: float
+    limits: DropLimits = field(default_factory=DropLimits)
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._largest = largest_file(self.session)
+        self._bucket = Bucket(self.limits.rate)
+        self._bodies = asyncio.Semaphore(max(1, self.limits.memory // self._largest))
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue()
+
+    def app(self) -> Starlette:
+        """The web application of the box, for a server."""
+        return Starlette(routes=[Route(PLACE, self.take, methods=["POST"]), Route("/health", self.health)])
+
+    async def health(self, request: Request) -> Response:
+        """How many contributions are there, and of which study."""
+        about = {"session": self.session.session.hex(), "contributions": len(self.box), "drop": self.identity.public_key}
+        return JSONResponse(about)
+
+    async def take(self, request: Request) -> Response:
+        """Acknowledge a contribution once it is durable; a second one of its contributor is shown the receipt of the first."""
+        try:
+            if not self._bucket.take():
+                raise RefusedError(429, "the drop has too much to do: send it again in a minute")
+            size = self._size(request)
+            async with self._bodies:
+                return await self._answer(await self._body(request, size))
+        except RefusedError as error:
+            again = {"Retry-After": "60"} if error.status in (429, 503) else {}
+            return JSONResponse({"error": error.why}, error.status, {**again, "Connection": "close"})
+
+    def _size(self, request: Request) -> int:
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or len(length) > 12:
+            raise RefusedError(411, "a contribution comes with its length: send the file as it is")
+        if int(length) > self._largest:
+            raise RefusedError(413, "it is larger than any contribution to this study")
+        return int(length)
+
+    async def _body(self, request: Request, size: int) -> bytes:
+        content = bytearray()
+        try:
+            async with asyncio.timeout(self.limits.slow):
+                async for piece in request.stream():
+                    content += piece
+                    if len(content) > size:
+                        raise RefusedError(413, "it is larger than it says")
+        except TimeoutError:
+            raise RefusedError(408, "it came too slowly: send it again") from None
+        except ClientDisconnect:
+            raise RefusedError(400, "it is cut off") from None
+        return bytes(content)
+
+    async def _answer(self, raw: bytes) -> Response:
+        try:
+            header, excerpts = await asyncio.to_thread(read_whole, self.session, raw)
+        except ContributionError as error:
+            raise RefusedError(400, str(error)) from None
+        first = self.box.first(header.dealer)
+        if first is None:
+            first = await self._put(WholeContribution(header, excerpts))
+        receipt = self._receipt(header, first)
+        if first.digest == header.digest:
+            return Response(receipt.signed.to_file(), media_type="application/json")
+        why = f"another contribution of this contributor came first, {receipt.came}, and one counts"
+        return JSONResponse({"error": why, "receipt": receipt.signed.to_file().decode()}, 409)
+
+    async def _put(self, whole: WholeContribution) -> Dropped:
+        if self.clock() > self.until:
+            raise RefusedError(410, "the time for contributions to this study is over")
+        done: asyncio.Future[Dropped | ContributionError] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((whole, done))
+        try:
+            answer = await done
+        except OSError:
+            raise RefusedError(503, "the drop's disk is full or fails, and nothing was taken: send it again later") from None
+        if isinstance(answer, ContributionError):
+            raise RefusedError(403, str(answer))
+        return answer
+
+    def _receipt(self, header: Header, first: Dropped) -> DropReceipt:
+        return DropReceipt.sign(self.identity, self.session.session.hex(), header.contributor, first.digest.hex(), first.time)
+
+    async def write_down(self) -> None:
+        """Has to run beside the application. All that wait are written together: the disk is asked once for them."""
+        while True:
+            batch = [await self._waiting.get()]
+            while len(batch) < BATCH and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            wholes = [whole for whole, _ in batch]
+            try:
+                answers = await asyncio.to_thread(self.box.add, wholes, self.clock())
+            except OSError as error:
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+                continue
+            for (_, done), answer in zip(batch, answers, strict=True):
+                if not done.done():
+                    done.set_result(answer)
+
+
+@dataclass(frozen=True)
+class DropServer:
+    """Listens on ``address``. ``certificate``: of the host, and its private key; None for plain HTTP."""
+
+    drop: Drop
+    address: Address
+    certificate: tuple[Path, Path] | None
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+        """Serve until the event is set: what was begun is answered then.
+
+        Raises :class:`InputError` for an address that it cannot listen on.
+        """
+        supervisor = Supervisor()
+        beside = Tasks(supervisor.fail)
+        server = _Server(self._config())
+
+        async def until_stopped() -> None:
+            await stop.wait()
+            server.should_exit = True
+
+        with open_entrance(self.address) as listening:
+            beside.spawn(self.drop.write_down())
+            beside.spawn(until_stopped())
+            ready()
+            try:
+                await supervisor.run(server.serve(sockets=[listening]))
+            finally:
+                await beside.stop()
+
+    def _config(self) -> uvicorn.Config:
+        chain, key = self.certificate or (None, None)
+        limits = self.drop.limits
+        return uvicorn.Config(
+            self.drop.app(),
+            http=_bounded(limits.connections, limits.slow),
+            ssl_certfile=chain,
+            ssl_keyfile=key,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=10,
+            **HTTP_SERVER,
+        )
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture no signals: anyone who runs the server has handlers of its own."""
+        yield
+
+
+def _bounded(connections: int, seconds: float) -> type[H11Protocol]:
+    """Bound the server's connections: no more than that many, and none for longer."""
+
+    class Bounded(H11Protocol):
+        end: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            if len(self.connections) >= connections:
+                transport.abort()
+                return
+            super().connection_made(transport)
+            self.end = asyncio.get_running_loop().call_later(2 * seconds, transport.abort)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self.end is not None:
+                self.end.cancel()
+                super().connection_lost(exc)
+
+    return Bounded
+
 
 __all__ = ["Drop", "DropBox", "DropLimits", "DropServer"]
