@@ -14,8 +14,7 @@ import polars as pl
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.graphs import ExecutionTrace
-from quietmean.graphs.undirected import harary
+from quietmean.graphs import ExecutionTrace, harary
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.population import run_consensus
 from quietmean.protocols.mechanism import fixed_schedule

@@ -10,8 +10,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.graphs import NEVER, ExecutionTrace
-from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
+from quietmean.graphs import NEVER, ExecutionTrace, diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import (

@@ -17,8 +17,7 @@ from quietmean.cli.console import print_nats
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.site_options import PaymentOptions
-from quietmean.graphs import ExecutionTrace
-from quietmean.graphs.undirected import harary, is_connected, survives
+from quietmean.graphs import ExecutionTrace, harary, is_connected, survives
 from quietmean.node import Identity
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan

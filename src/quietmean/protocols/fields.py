@@ -25,7 +25,7 @@ from quietmean.core.schema import (
     require_usual,
     wrong_field,
 )
-from quietmean.graphs.undirected import GRAPHS, Edges, make_graph, normalised_edges
+from quietmean.graphs import GRAPHS, Edges, make_graph, normalised_edges
 from quietmean.randomness import Seed
 
 # The entries of a receipt besides those of its execution.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quietmean.graphs.undirected import Edges
+from quietmean.graphs import Edges
 from quietmean.protocols.consensus.analysis import Dynamics, best_step
 from quietmean_reproduction.adqsp.setting import (
     BITS,

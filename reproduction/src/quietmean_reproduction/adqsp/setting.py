@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.graphs.undirected import Edges, make_graph
+from quietmean.graphs import Edges, make_graph
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
 from quietmean.randomness import BitStream

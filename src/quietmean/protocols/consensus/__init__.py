@@ -17,8 +17,7 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value, require_complete
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import components, static_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, components, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.consensus.design import complete, designed, quantisation_error
 from quietmean.protocols.consensus.party import ConsensusParty, holds_back

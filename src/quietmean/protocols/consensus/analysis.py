@@ -20,7 +20,7 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 
 from quietmean.core.arrays import Array, Ints
 from quietmean.core.errors import InputError
-from quietmean.graphs.undirected import Edges, is_bipartite
+from quietmean.graphs import Edges, is_bipartite
 from quietmean.protocols.consensus.spec import ConsensusParameters, DirectedEdges, Quantisation
 from quietmean.randomness import BitStream, Seed
 

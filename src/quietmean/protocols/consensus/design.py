@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.readable import count_of
 from quietmean.core.schema import AUTO, OPEN, filled, given_value, parameters_of
-from quietmean.graphs.undirected import Edges
+from quietmean.graphs import Edges
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.population import follow
 from quietmean.protocols.consensus.quantiser import bytes_over_a_link

@@ -11,8 +11,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import components, static_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, components, static_schedule
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.population import LinkVariables, follow

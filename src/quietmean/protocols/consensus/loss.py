@@ -30,8 +30,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import survives
+from quietmean.graphs import ExecutionTrace, Schedule, survives
 from quietmean.privacy import Adversary, GridLossConversion
 from quietmean.privacy.dominating import nats_of_whole_numbers
 from quietmean.protocols.consensus.error import nats_of_hidden

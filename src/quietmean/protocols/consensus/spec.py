@@ -13,8 +13,7 @@ from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import Edges, is_connected
+from quietmean.graphs import Edges, ExecutionTrace, Schedule, is_connected
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.fields import GraphParameters, never_written
 

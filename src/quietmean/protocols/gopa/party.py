@@ -12,9 +12,8 @@ import numpy as np
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import Message, NoiseGroup, PartyId, Release, Step, Vector, total_weight
 from quietmean.core.schema import parameter
-from quietmean.graphs import ExecutionTrace, Schedule, arrivals, complete_pairs, make_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, arrivals, complete_pairs, make_schedule, neighbour_table
 from quietmean.graphs.schedule import NOBODY
-from quietmean.graphs.undirected import neighbour_table
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.publishing import PrivateValue
 from quietmean.randomness import Seed

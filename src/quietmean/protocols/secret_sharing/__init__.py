@@ -16,8 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import Box, InputDomain
 from quietmean.core.party import NoiseGroup, NoiseSource, PartyId, Vector
 from quietmean.core.schema import OPEN, filled, require_complete
-from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.graphs.undirected import Edges, diameter, static_schedule
+from quietmean.graphs import Edges, ExecutionTrace, Schedule, diameter, static_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.fields import EDGES_ARE_MADE
 from quietmean.protocols.mechanism import Closing, Mechanism

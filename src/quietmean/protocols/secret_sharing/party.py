@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import within
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.core.schema import OPEN, parameter
-from quietmean.graphs.undirected import is_connected, normalised_edges
+from quietmean.graphs import is_connected, normalised_edges
 from quietmean.protocols.fields import GraphParameters
 from quietmean.randomness import BitStream, Seed
 
