@@ -1,4 +1,4 @@
-"""What pages show of contracts and receipts, and how they are made: templates in the reader's language, strangers' words as they are.
+"""What pages show of contracts and receipts, and how they are made: templates in the reader's language, strangers' words inert.
 
 A sentence that a language lacks is shown in English. What is signed, the contract's own lines, is never translated: all parties
 agree to the same text.

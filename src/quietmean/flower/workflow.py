@@ -1,4 +1,4 @@
-"""Flower's grid: the server that hands sealed frames on, the server app's rounds of private means, and the mod of a client app."""
+"""Flower's grid: the server that hands sealed frames on, its rounds of private means, and the mod of a client app."""
 
 from __future__ import annotations
 
