@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietmean.core.errors import PeerError
+from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.portability import replace_durably
 from quietmean.node import SeriesProgress, Waits
 from quietmean.node.folder import Outbox
@@ -255,3 +255,50 @@ def test_who_was_away_hears_first_where_the_others_are(answers: tuple[float, flo
     assert (None if place is None else place.round) == known
     assert seconds <= 10.0 + FIRST_ASKING
     assert (seconds < 8.0) == (known is not None)
+
+
+class _Back:
+    """A link to a peer that is started again: nobody listens there ``until`` some time, and then it answers."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+
+    @property
+    def unreachable(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
+
+    async def ask(self, *request: Any) -> None:
+        await asyncio.sleep(max(0.01, self._until - asyncio.get_running_loop().time()))
+
+
+class _Stalled(_Back):
+    """One that answers; but in the first question this machine stands still for a minute."""
+
+    stalled = False
+
+    async def ask(self, *request: Any) -> None:
+        if not self.stalled:
+            self.stalled = True
+            loop: Any = asyncio.get_running_loop()
+            loop.jump(60.0)
+        await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    ("links", "reached"),
+    [([_Back(9.0), _Back(900.0)], True), ([_Stalled(0.0), _Back(900.0)], True), ([_Back(900.0), _Back(900.0)], False)],
+    ids=["started again in time", "this machine stood still", "gone"],
+)
+def test_a_round_waits_for_who_is_started_again(links: list[_Back], reached: bool) -> None:
+    """Also on a machine that is so slow that its own wait ends before it looks at what came."""
+
+    async def story() -> None:
+        others = Others({peer: cast(Link, link) for peer, link in enumerate(links, 1)}, colluding=1, silence=5.0)
+        plan = SimpleNamespace(protocol=SimpleNamespace(minimum=2), gated=False)
+        settings = SimpleNamespace(waits=Waits(10.0), plan=plan, names=("own", "east", "north"))
+        await RoundAhead(others, cast(Any, settings), 9, 3).require_others()
+
+    if reached:
+        run_virtually(story())
+    else:
+        raised(ProtocolFailure, "nobody can be reached, and a round takes 2 parties with this one", run_virtually, story())

@@ -142,13 +142,18 @@ class RoundAhead:
         until = loop.time() + self._settings.waits.round
         there = self._where.not_silent()
         while len(there) < least - 1:
-            if loop.time() >= until:
+            # A machine that stood still for the whole wait has not read yet what came meanwhile: it asks once more.
+            over = loop.time() >= until
+            there |= await self._where.ask(FIRST_ASKING, self._here)
+            if len(there) >= least - 1:
+                break
+            if over:
                 names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
                 raise ProtocolFailure(
-                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again later"
+                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again "
+                    "later unless the others have ended the session"
                 )
             await asyncio.sleep(_ASKING)
-            there |= await self._where.ask(FIRST_ASKING, self._here)
 
     async def in_time(self, first: int, *, returning: bool) -> int:
         """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
