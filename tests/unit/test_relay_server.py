@@ -126,11 +126,25 @@ async def all_ask(parties: list[Party]) -> None:
 # --- an honest one ---------------------------------------------------------------------------------------------------
 
 
-async def test_three_parties_that_only_dial_out() -> None:
+@pytest.mark.parametrize("head_start", [60.0, 0.0], ids=["one dials", "both dial at once"])
+async def test_three_parties_that_only_dial_out(head_start: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one of two dials, no pair is joined twice. Where both do, as on a slow machine, each pair soon has one connection."""
+    monkeypatch.setattr(link_module, "_HEAD_START", head_start)
+    monkeypatch.setattr(link_module, "_HEAD_START_OF_EACH", 0.0)
     async with relay() as (server, address):
         parties = [Party(party, address) for party in range(3)]
         await all_ask(parties)
-        assert [len(party.handled) for party in parties] == [2, 2, 2]
+        if head_start:
+            assert [len(party.handled) for party in parties] == [2, 2, 2]
+            assert server.exchange.counts.joined == 3
+        else:
+            # What was on its way in a connection that gave way comes again.
+            assert all({peer for peer, _, _ in party.handled} == {0, 1, 2} - {k} for k, party in enumerate(parties))
+            assert server.exchange.counts.joined > 3
+            async with asyncio.timeout(60):
+                while server.exchange.health()["pairs"] > 3:
+                    await asyncio.sleep(0.01)
+            await all_ask(parties)
         assert server.exchange.health()["pairs"] == 3
         assert server.exchange.health()["attending"] == 3
         await asyncio.gather(*(party.close() for party in parties))
