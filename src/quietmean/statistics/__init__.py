@@ -4,10 +4,9 @@ Those of other distributions register by the entry point group ``quietmean.stati
 """
 
 from quietmean.statistics.answers import Answer, column_means, combined
-from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.coding import Encoded, what_did_not_fit
 from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
-from quietmean.statistics.delta_method import SmoothTerm
+from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable

@@ -14,8 +14,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import KnownLevels
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.delta_method import KnownLevels
 from quietmean.statistics.estimate import least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Moments, Vertex, complete_edges, orders_three_and_four, vertices_of

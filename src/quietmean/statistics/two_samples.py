@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from quietmean.core.arrays import Array, Mask
-from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import Column
-from quietmean.statistics.delta_method import by_point, multinomial, slopes_of, spread
+from quietmean.statistics.delta_method import KnownMargins, by_point, multinomial, slopes_of, spread
 from quietmean.statistics.estimate import HALF_A_RECORD, Estimate, Flag, HypothesisTest, least_count, near_threshold, t_test
 from quietmean.statistics.estimates import monotone
 from quietmean.statistics.features import PrefixTable

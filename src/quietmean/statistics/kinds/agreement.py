@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.lazy import special
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.delta_method import SmoothTerm, ratio
+from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm, ratio
 from quietmean.statistics.estimate import Flag, Z, chi_squared_test, least_count, t_test
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis

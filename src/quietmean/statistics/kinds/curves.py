@@ -12,7 +12,6 @@ from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
-from quietmean.statistics.cell_counts import LEFT_OUT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import (
     CUT,
@@ -27,7 +26,7 @@ from quietmean.statistics.comparison import (
     restricted_mean,
     too_few_bins,
 )
-from quietmean.statistics.delta_method import multinomial, spread
+from quietmean.statistics.delta_method import LEFT_OUT, multinomial, spread
 from quietmean.statistics.estimate import CHI_SQUARED, Estimate, Flag, HypothesisTest, known
 from quietmean.statistics.estimates import CurveOfTerms, Estimates, curves_in
 from quietmean.statistics.features import Axis, CellIndicators

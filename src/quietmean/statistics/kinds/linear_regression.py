@@ -12,10 +12,9 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics.cell_counts import levels_stay
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import CentredMoments, Regression, moments_of, moved_products
-from quietmean.statistics.delta_method import SmoothTerm
+from quietmean.statistics.delta_method import SmoothTerm, levels_stay
 from quietmean.statistics.estimate import (
     NOT_IDENTIFIED,
     Estimate,

@@ -13,9 +13,8 @@ from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import CellCounts, OfCells
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.delta_method import SmoothTerm, multinomial, spread
+from quietmean.statistics.delta_method import CellCounts, OfCells, SmoothTerm, multinomial, spread
 from quietmean.statistics.estimate import (
     CHI_SQUARED,
     WHOLE,

@@ -13,10 +13,9 @@ import numpy as np
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import KnownMargins
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.complete_records import completeness_of, records_of, whole_number
-from quietmean.statistics.delta_method import spread
+from quietmean.statistics.delta_method import KnownMargins, spread
 from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, few, least_count
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.features import Axis, CellIndicators, ColumnBlock, PrefixTable

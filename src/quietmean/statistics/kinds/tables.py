@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.cell_counts import LEFT_OUT, CellCounts, KnownMargins, OfCells
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.delta_method import SmoothTerm, ratio
+from quietmean.statistics.delta_method import LEFT_OUT, CellCounts, KnownMargins, OfCells, SmoothTerm, ratio
 from quietmean.statistics.estimate import (
     CHI_SQUARED,
     HALF_A_RECORD,
