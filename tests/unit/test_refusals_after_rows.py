@@ -91,8 +91,8 @@ ERRORS: dict[str, tuple[int, DependsOn]] = {
     "planning/plan.py:Plan.admit": (1, DependsOn.CALLER),
     "planning/plan.py:Plan.require_room": (2, DependsOn.NUMBER),
     "planning/plan.py:Plan.require_rounded": (1, DependsOn.CALLER),
-    "statistics/grouping.py:_Sums._require_all": (1, DependsOn.OPENED),
-    "statistics/grouping.py:sums_of": (1, DependsOn.CALLER),
+    "statistics/coding.py:_Sums._require_all": (1, DependsOn.OPENED),
+    "statistics/coding.py:sums_of": (1, DependsOn.CALLER),
     "statistics/workload.py:Workload.encode": (1, DependsOn.CALLER),
     "statistics/workload.py:Workload.of_person": (1, DependsOn.CALLER),
     "studies/agreement/study.py:StudyTerms.require_records": (1, DependsOn.NUMBER),
@@ -100,7 +100,7 @@ ERRORS: dict[str, tuple[int, DependsOn]] = {
 # Of other modules only these functions see a party's data, or their number.
 SEEING = {
     "planning/plan.py": {"Admitted.require_of", "Plan._moved", "Plan.admit", "Plan.require_room", "Plan.require_rounded"},
-    "statistics/grouping.py": {"_Sums._require_all", "sums_of"},
+    "statistics/coding.py": {"_Sums._require_all", "sums_of"},
     "statistics/workload.py": {"Workload.encode", "Workload.of_person", "Workload._encoded", "Workload.weight_of"},
     "studies/agreement/study.py": {"StudyTerms.require_records"},
 }

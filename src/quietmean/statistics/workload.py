@@ -15,11 +15,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.coding import Decoder, Encoded
+from quietmean.statistics.coding import Decoder, Encoded, Groups, sums_of
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
-from quietmean.statistics.grouping import Groups, sums_of
 from quietmean.statistics.persons import Grouped
 from quietmean.statistics.statistic import (
     Feature,

@@ -24,7 +24,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra, is_installed
 from quietmean.core.lazy import pyarrow
 from quietmean.statistics import Columns
-from quietmean.statistics.grouping import Groups, Question
+from quietmean.statistics.coding import Groups, Question
 from quietmean.studies.data.database import behind_from, not_row_by_row, query_of
 from quietmean.studies.data.isolated import GroupedFrame, table_of_frame
 from quietmean.studies.data.location import ColumnMapping, Location
