@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import Ledger, SpendingRequest, known_people
+from quietmean.ledger import Ledger, SpendingRequest, people
 from quietmean.ledger import filter as rules
 from quietmean.ledger.people import PERSONS, Identities, Sketch, digests_of, in_both, name_of_key
 from quietmean.privacy import Charge, mu_of_budget
@@ -156,12 +156,12 @@ def test_nobodys_presence_decides_about_anybody_else(tmp_path: Path, seed: int) 
 
 def guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known from three persons and 1 % on, as a suggestion is."""
-    monkeypatch.setattr(known_people, "in_both", lambda a, b: both if len(both := in_both(a, b)) >= 3 else both[:0])
+    monkeypatch.setattr(people, "in_both", lambda a, b: both if len(both := in_both(a, b)) >= 3 else both[:0])
 
 
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that say nothing about whose data they are count for nobody."""
-    monkeypatch.setattr(known_people, "common", lambda entries, identifier: frozenset())
+    monkeypatch.setattr(people, "common", lambda entries, identifier: frozenset())
 
 
 def anybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,12 +171,12 @@ def anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def unmarked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was in another account's export is charged in its own account, but not marked as charged."""
-    right = known_people.PersonsFilter.charge
+    right = people.PersonsFilter.charge
 
-    def charge(self: Any, whose: known_people.Whose, *named: Any) -> None:
-        right(self, known_people.Whose([], whose.fresh, whose.silent), *named)
+    def charge(self: Any, whose: people.Whose, *named: Any) -> None:
+        right(self, people.Whose([], whose.fresh, whose.silent), *named)
 
-    monkeypatch.setattr(known_people.PersonsFilter, "charge", charge)
+    monkeypatch.setattr(people.PersonsFilter, "charge", charge)
 
 
 def one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,15 +194,15 @@ def test_wrong_ledgers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_an_account_without_room_for_all_would_be_seen_by_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong ledger whose accounts, and not persons, have room: somebody's presence decides about others."""
-    right = known_people.PersonsFilter.whose
+    right = people.PersonsFilter.whose
 
-    def whose(self: Any, main: Any, request: Any, stamp: str, command: str) -> known_people.Whose:
+    def whose(self: Any, main: Any, request: Any, stamp: str, command: str) -> people.Whose:
         mine = right(self, main, request, stamp, command)
         full = {name for name in {group.account for group, _ in mine.known} if not _room(self._load(name)[0], request, stamp)}
         more: list[Identities] = [present for group, present in mine.known if group.account in full]
         return mine.without(np.unique(np.concatenate([mine.silent, *more])))
 
-    monkeypatch.setattr(known_people.PersonsFilter, "whose", whose)
+    monkeypatch.setattr(people.PersonsFilter, "whose", whose)
     for seed in (3, 1, 5, 7):
         some = exports(seed, weeks=30, unknown=False)
         everybody = Year.of(tmp_path / f"all {seed}", some)

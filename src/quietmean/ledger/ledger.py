@@ -29,9 +29,14 @@ from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
 from quietmean.ledger.database import BUDGET, FREEZE, Connect, LedgerDatabase, entries_of, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest
-from quietmean.ledger.known_people import (
+from quietmean.ledger.people import (
+    NO_INPUTS,
+    PERSONS,
+    Identities,
+    Inputs,
     Numbered,
     PersonsFilter,
+    Sketch,
     accounts_with,
     guests_in,
     knows_all,
@@ -39,7 +44,6 @@ from quietmean.ledger.known_people import (
     remember,
     sketches_of,
 )
-from quietmean.ledger.people import NO_INPUTS, PERSONS, Identities, Inputs, Sketch
 from quietmean.privacy.charge import Charge
 
 _NOBODY: Identities = np.empty(0, dtype=np.uint64)
