@@ -11,9 +11,8 @@ from typing import Any, Self
 from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.file_kinds import study_and_party
-from quietmean.core.output import FROM_PYTHON
+from quietmean.core.output import FROM_PYTHON, TableFile
 from quietmean.core.schema import nearest
-from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution

@@ -16,6 +16,7 @@ from quietmean.core.codec import canonical_json, decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import owner_only, sync_folder, write_down
+from quietmean.core.tables import Tabular, csv_bytes
 
 Recognises = Callable[[bytes], bool]
 
@@ -234,3 +235,20 @@ def _is_stream(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+class TableFile(Tabular):
+    """A result that is a table, also as a CSV file."""
+
+    def to_csv(self, path: str | Path, *, force: bool = False) -> None:
+        """The rows as a CSV file; with ``force`` in the place of an earlier one with the same heads.
+
+        Raises :class:`InputError` for another file that is there.
+        """
+        rows = self.rows()
+        content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
+        head = content.partition(b"\n")[0] + b"\n"
+        output = Output(
+            Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON
+        )
+        output.write(content)

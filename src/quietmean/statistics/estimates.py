@@ -12,8 +12,8 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.lazy import optimize
+from quietmean.core.output import TableFile
 from quietmean.core.readable import some_of
-from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, Tabular
 from quietmean.statistics.estimate import HIDING, LEVEL, WHOLE, Estimate, Flag, HypothesisTest, Interval, Z, known
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from quietmean.core.output import TableFile
 from quietmean.core.readable import (
     HIDDEN,
     UNKNOWN,
@@ -20,7 +21,6 @@ from quietmean.core.readable import (
     some_of,
 )
 from quietmean.core.readable_days import day_text, days_text
-from quietmean.core.table_files import TableFile
 from quietmean.core.tables import Kinds, table_html, table_text
 from quietmean.statistics.estimate import FEW, NOT_TOLD, HypothesisTest
 from quietmean.statistics.tidy import TERM_COLUMNS, TEST_COLUMNS, Interval, Term, known_number, terms_of
