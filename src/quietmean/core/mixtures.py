@@ -14,11 +14,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.block_products import BIAS, BlockInSteps
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
-from quietmean.core.statement import LinearRelation, WholeRecord
+from quietmean.core.statement import BIAS, BlockInSteps, LinearRelation, WholeRecord
 
 _LENGTH: dict[str, Any] = {"above": 0, "at_most": 1e100, "remedy": "choose a number > 0, at most 1e+100"}
 _CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "a table has at least 2 cells"}

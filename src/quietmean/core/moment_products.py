@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.block_products import steps_within, up
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.mixtures import Products
 from quietmean.core.schema import parameter, wrong_field
-from quietmean.core.statement import ProductRelation, WholeRecord
+from quietmean.core.statement import ProductRelation, WholeRecord, steps_within, up
 
 # What float64 may be off of a whole number of steps.
 _SLACK = 1e-12

@@ -16,11 +16,10 @@ import numpy as np
 
 from quietmean.core.arrays import Array
 from quietmean.core.assumptions import Assumption, Key
-from quietmean.core.block_products import FEWEST_STEPS, MOST_STEPS
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Units, Vector
-from quietmean.core.statement import LinearRelation, StatedRecord
+from quietmean.core.statement import FEWEST_STEPS, MOST_STEPS, LinearRelation, StatedRecord
 from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.loss import UPPER_BOUND
