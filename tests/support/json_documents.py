@@ -7,8 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from quietmean.core.json_schema import Schema
-from quietmean.studies.outcome.json_schema import answer_schema, receipt_schema, result_schema
+from quietmean.studies.outcome.json_schema import Schema, answer_schema, receipt_schema, result_schema
 
 
 @cache
