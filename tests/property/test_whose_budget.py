@@ -317,13 +317,13 @@ def test_a_restart_has_the_same_persons_without_a_value(tmp_path: Path) -> None:
 
 def test_people_of_another_key_or_column_are_never_taken_for_others(tmp_path: Path) -> None:
     """In the account that was named a study of unknown people may be of anybody: all have it, and nobody a fresh budget."""
-    for way, people in {"key": sketch([0], key=KEY[::-1]), "column": sketch([0], "insurance")}.items():
+    for way, sketched in {"key": sketch([0], key=KEY[::-1]), "column": sketch([0], "insurance")}.items():
         with Ledger.open(tmp_path / way, create=True) as book:
             book.set_budget("wards", EPSILON, DELTA, when=NOON, unit=PrivacyUnit.PERSON)
             most = book.account("wards").remaining_mu
             reserve(book, "wards", "a", sketch([0]), mu=most)
             # By the digests somebody else, or the same person: without a value, and no refusal.
-            assert reserve(book, "wards", "b", people, mu=most) == 1
+            assert reserve(book, "wards", "b", sketched, mu=most) == 1
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-4)])

@@ -1,4 +1,4 @@
-"""The one way in which files that a person names come about: whole or not at all, and never in the place of something else."""
+"""The one way in which files that a person names come about: whole or not at all, never in the place of something else."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """What is stated in public of every value that enters a sum, so that it can be checked: bounds of its numbers, and relations.
 
-Column blocks of single records in whole steps: every power follows from the value, by products that can be checked.
-
-Of a value x = u / X, for whole u from -X to X, and of its indicator b the numbers are, with t = floor(u^2 / N) and h, h', ... any
-public numbers from 0 on,
+Column blocks of single records are such values in whole steps: every power follows from the value, by products. Of a value x =
+u / X, for whole u from -X to X, and of its indicator b the numbers are, with t = floor(u^2 / N) and h, h', ... any public
+numbers from 0 on,
 
     P b,   u,   floor((t - C b + h) / M2),   floor((u (t - T) + h') / M3),   floor((t (t - T) + h'') / M4)
 

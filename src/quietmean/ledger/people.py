@@ -1,4 +1,4 @@
-"""Whose data an account is about, without keeping anybody: keyed digests of persons, cut to 64 bits.
+"""Whose data an account is about, and in which of its studies each person was: keyed digests, cut to 64 bits, keep nobody.
 
 Of persons all digests are kept, 8 bytes each, so that who is known is found for certain: one digest in common is one person. The
 key is in a file of its own and never in the ledger: who has both can test whether somebody with a known identifier is one of
@@ -7,8 +7,6 @@ the persons.
 Who names no persons is known by whole rows, and only where nearly all of them differ. These are thinned out above a size, by a
 threshold that is a power of two: a part of a data set is found in the whole and the other way round. That suggests an account to
 a person, and proves nothing.
-
-Which persons an account is about, and which of its studies each of them was in: sketches in a ledger's file.
 
 Persons of one account with the same studies are one group, with the numbers of these entries as its history. A study that is
 known by another identifier, or by none, may be of anybody in the account that was named: it counts for all groups of others.

@@ -1,10 +1,9 @@
-"""The vector of a party, and the quantities of all features from one noisy mean of vectors.
+"""The vector of a party, from rows or groups of equal ones, and the quantities of all features from one noisy mean of vectors.
 
 Quantities are read by generalised least squares, with what is known about them exactly.
 
-Vectors from groups of equal rows, which the engine counted that holds the data: bit for bit those of the rows one by one.
-
-A row's rounded unit is a whole multiple of a power of two, so the sum over rows is that over distinct rows times how many there
+The engine that holds the data may count groups of equal rows: their vectors are bit for bit those of the rows one by one. A
+row's rounded unit is a whole multiple of a power of two, so the sum over rows is that over distinct rows times how many there
 are of each. What a feature needs to know of a column is either its cells or between which edges its numbers lie.
 """
 

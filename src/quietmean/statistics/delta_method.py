@@ -1,11 +1,9 @@
-"""Smooth functions of released means: values without what noise adds by their curvature, errors by their slopes.
+"""Smooth functions of released means and counts: values without what noise adds by their curvature, errors by their slopes.
 
 Everything here reads a function of points, (points, q) to (points, terms), which may be complex: an imaginary step gives slopes
 to the last digit. Terms are named, with what each can be and the scale of its intervals.
 
-Statistics that are smooth functions of the counts of a table: estimates, noise and sampling from their slopes.
-
-And which levels of a table the noise does not hide.
+Statistics of the counts of a table are such functions; they also say which levels of a table the noise does not hide.
 """
 
 from __future__ import annotations
