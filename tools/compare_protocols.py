@@ -207,9 +207,9 @@ at most {sensitivity:g}. {colluding} parties collude, {dropouts:.0%} of the part
 epsilon = {epsilon:g}, delta = {delta:g}. Every protocol is planned for this target with its default options. With another
 epsilon all errors are larger or smaller by nearly the same factor.
 
-- *Promise*: does the target hold **a priori**, whatever happens, or only **as it happened**, told after the release, where
+- *Promise*: is the target **guaranteed** before the start, or only **realised**, said after the release, where
   nothing but the epsilon that is stated holds beforehand? Of a protocol whose default plan is of the second kind there is a
-  second row, with the plan that keeps the target a priori: by a gate before the release, or by so much noise of each party's
+  second row, with the plan that guarantees the target: by a gate before the release, or by so much noise of each party's
   own, by what costs less. Compare rows of one promise.
 - *MSE* is per coordinate, against the mean of all {parties} values, lost ones included. Simulated: {runs} runs ({slow} where
   runs cannot be stacked), with its standard error. Where every party ends with an estimate of its own, it is that of one party.
@@ -230,7 +230,7 @@ READING = """\
 ## How to read it
 
 The kinds of guarantee are not interchangeable. Most rows are (epsilon, delta) under replacement of one party's vector, exact,
-and hold whatever the adversary can compute. `priv-unit-g` promises more (delta = 0, whoever colludes) to fewer values (unit
+and hold whatever the adversary can compute. `priv-unit-g` promises more (delta = 0, against every coalition) to fewer values (unit
 vectors only). Neither limits what the adversary can compute. Rows that speak of computationally bounded parties stand and fall
 with their cryptography. "Exact" is the account of an execution once it has happened; how much noise a plan takes is found as the
 last column says.

@@ -27,7 +27,7 @@ from quietmean.protocols import Target, configure
 TRIALS = 3
 # Beyond so many parties only gates are tried that a plan has by default: a bound for one history then takes half a minute.
 MOST_GATED = 60
-BY_PLAN, BY_GATE, BY_NOISE = "a priori", "a priori, by a gate", "a priori, by own noise"
+BY_PLAN, BY_GATE, BY_NOISE = "guaranteed", "guaranteed, by a gate", "guaranteed, by own noise"
 # Of an epsilon, what rounding up may add. How often noise is raised, and by how much more than is needed.
 _ROUNDED, _ATTEMPTS, _MORE = 1e-9, 5, 1e-3
 
@@ -45,7 +45,7 @@ class Promised:
         """Whether the epsilon of the plan that is made by default is promised, or only known once it has happened."""
         if self.usual is self.kept:
             return self.how
-        return f"as it happened; a priori {self.usual.epsilon_a_priori:.3g}"
+        return f"realised; guaranteed {self.usual.epsilon_a_priori:.3g}"
 
 
 def promised(target: Target, name: str, folder: Path | None = None) -> Promised:

@@ -41,10 +41,10 @@ PARTIES = (10, 60, 200, 1000)
 MEMBERS = Committee(9, 2, 2)
 # Of the papers, and beside them. ADQSP is planned for parties that all stay, since it has no other plan.
 PROTOCOLS = ("inca", "cordp-dme", "consensus", "gopa", "muffliato", "packed-sharing", "local-dp", "central-dp")
-HAPPENED, COMMITTEE = "inca, as it happened", "committee"
+HAPPENED, COMMITTEE = "inca, realised", "committee"
 NAMES = {
     "inca": "IncA, promised",
-    HAPPENED: "IncA, as it happened",
+    HAPPENED: "IncA, realised",
     "cordp-dme": "CorDP-DME",
     "consensus": "ADQSP, nobody leaves",
     "gopa": "GOPA",

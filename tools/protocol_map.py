@@ -65,7 +65,14 @@ COSTS = """## What the promise costs
 Plans as they are made by default where they are for what is expected to happen: their error, the epsilon that they promise
 whatever happens, and the error of the plan that promises the target.
 """
-COST_HEADS = ("parties, colluding, dropouts", "protocol", "error as planned", "epsilon a priori", "error with the promise", "how")
+COST_HEADS = (
+    "parties, colluding, dropouts",
+    "protocol",
+    "error as planned",
+    "guaranteed epsilon",
+    "error with the promise",
+    "how",
+)
 
 
 class Cell(NamedTuple):

@@ -208,7 +208,7 @@ def test_what_is_left_is_rounded_down() -> None:
 
 def test_what_the_readme_shows_names_the_figure_of_before_first() -> None:
     shown = (DOCS.parent / "README.md").read_text()
-    assert shown.index("a priori (whatever happens): epsilon ") < shown.index("as it happened (given who took part): epsilon ")
+    assert shown.index("guaranteed before the start: epsilon ") < shown.index("realised (given who took part): epsilon ")
     assert "these figures assume:" in shown
 
 

@@ -85,7 +85,7 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
     promised = usual.certificate.epsilon_a_priori
     assert promised is not None
     as_happened = rounded_up(usual.certificate.max_epsilon)
-    assert f"A priori at most ε = {rounded_up(promised)}, as it happened at most ε = {as_happened} (δ = 10⁻⁶)" in words
+    assert f"Guaranteed at most ε = {rounded_up(promised)}, realised at most ε = {as_happened} (δ = 10⁻⁶)" in words
     assert usual.certificate.describe() in words
     assert rounded_up(usual.privacy.epsilon(usual.privacy.single_honest().max())) in words
     assert "one record of one party" in words

@@ -80,7 +80,7 @@ def test_what_promises_more_than_the_target_is_never_taken() -> None:
     place, why = choose_from(Ranking(MANY_LEAVE, (above, kept)), {})
     assert place == 1
     assert why.startswith("protocol muffliato, chosen automatically: ")
-    with pytest.raises(InputError, match=r"gopa is left, a priori .* more than the target 1: .* never chosen automatically"):
+    with pytest.raises(InputError, match=r"gopa is left, guaranteed .* more than the target 1: .* never chosen automatically"):
         choose_from(Ranking(MANY_LEAVE, (above,)), {})
 
 
@@ -95,7 +95,7 @@ def test_a_plan_above_its_target_says_what_keeps_it(name: str) -> None:
     kept = choose(plan.target).plan
     assert kept.above_target is None
     assert sentences[-1].startswith(
-        f"{kept.protocol.name} promises epsilon {kept.epsilon_a_priori:.4f} a priori, no matter who of as many colludes: "
+        f"{kept.protocol.name} guarantees epsilon {kept.epsilon_a_priori:.4f} against any coalition of that size. Its "
     )
     simulated = "executions" in plan.prediction
     assert [plan.prediction["certificate"] in sentence for sentence in sentences] == [True] * simulated + [False]

@@ -320,7 +320,7 @@ def test_the_more_is_read_the_more_rounds_are_planned() -> None:
 def test_no_gate_can_keep_what_nobody_foresees() -> None:
     plan = usual(0.5)
     assert not plan.gated
-    assert plan.prediction["gate"].startswith("no gate before the release: nobody knows which messages are read")
+    assert plan.prediction["gate"].startswith("no gate before the release, since nobody knows which messages are read")
     # The figure a priori is that of own noise, which holds whichever are read.
     assert plan.epsilon_a_priori > 1.5
     assert plan.above_target is not None

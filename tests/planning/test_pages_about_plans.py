@@ -136,8 +136,8 @@ def test_the_comparison_is_that_of_the_tool() -> None:
     for name in measured:
         told = [line for line in lines if line[0] == f"`{name}`"]
         promises = [line[1] for line in told]
-        if any(promise.startswith("as it happened") for promise in promises):
-            assert sum(promise.startswith("a priori") for promise in promises) == 1, name
+        if any(promise.startswith("realised") for promise in promises):
+            assert sum(promise.startswith("guaranteed") for promise in promises) == 1, name
         if name in ("inca", "consensus"):
             continue
         plans = list(tool.plans(tool.TARGET, name))

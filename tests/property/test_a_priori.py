@@ -87,7 +87,7 @@ def test_plans_by_formula_promise_their_target(name: str, options: dict[str, Any
 def test_without_noise_nothing_is_promised() -> None:
     plan = configure("gossip").calibrate(Target(6, 1.0, DELTA), no_privacy=True)
     assert np.isinf(plan.a_priori.mu)
-    assert "there is no noise" in plan.a_priori.enforced_by
+    assert "it adds no noise" in plan.a_priori.enforced_by
 
 
 def test_pure_privacy_is_dominated() -> None:

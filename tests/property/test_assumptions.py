@@ -107,7 +107,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
             else:
                 assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
-                assert told.getvalue().index("a priori") < told.getvalue().index("as it happened")
+                assert told.getvalue().index("guaranteed") < told.getvalue().index("realised")
         outcome = studied(execution, size)
         outcome.save_receipt(folder / "receipt.json")
         receipt = json.loads((folder / "receipt.json").read_text())
@@ -134,9 +134,9 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert f"ε = {rounded_up(figure)}" in page.replace("\u00a0", " ")
         for shown in (*pages, told.getvalue()):
             assert [one.text for one in listed if one.text not in shown] == []
-            assert shown.index("priori") < shown.index("as it happened")
+            assert shown.index("guaranteed") < shown.index("realised")
         for shown in (repr(outcome), repr(certificate)):
-            assert 0 < shown.index("a priori epsilon") < shown.index("as it happened epsilon")
+            assert 0 < shown.index("guaranteed epsilon") < shown.index("realised epsilon")
 
     agree()
 

@@ -112,7 +112,7 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     (consortium / "study.toml").write_text(study("gossip", 0.3))
     error = fails(arguments(consortium, "ada", "--no-privacy"), capsys)
     assert "asks for epsilon inf" in error
-    assert "gossip: nothing: there is no noise" in error
+    assert "gossip: nothing, since it adds no noise" in error
 
 
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +141,7 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     # On a grid nothing is given back: what rounding adds is proven where attendance is not chosen from what was seen.
     assert document["certificate"]["max_mu"] < entry.mu == entry.reserved_mu
     assert "an outsider who sees what is published" in entry.note
-    assert "should everybody else collude" in entry.note
+    assert "if all others collude" in entry.note
     assert document["ledger"]["charged_mu"] == entry.mu
     assert document["ledger"]["remaining_epsilon"] > 0.8
     assert "account bob: epsilon 0." in text
@@ -149,7 +149,7 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     page = Path(document["privacy_page"]).read_text()
     assert "Budget: ε" in page
     assert rounded_up(document["ledger"]["charged_epsilon"]) in page
-    assert text.index("a priori") < text.index("as it happened") < text.index("these figures assume")
+    assert text.index("guaranteed") < text.index("realised") < text.index("these figures assume")
     assert len(entries(consortium, "bob")) == 1
 
 

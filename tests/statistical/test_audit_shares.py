@@ -152,7 +152,7 @@ def test_trials_in_blocks_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_ball_is_refused_with_the_reason() -> None:
-    with pytest.raises(InputError, match="where the domain is a ball"):
+    with pytest.raises(InputError, match="bounds them together in a ball"):
         attack(packed(domain="ball"), 3, Adversary())
 
 

@@ -16,7 +16,7 @@ from quietmean.randomness import Seed
 from quietmean.studies import StudyOutcome
 
 _NUMBER = re.compile(
-    r"(?:epsilon|ε)(?: a priori)?\s*(?:=|≤|<=|of|is|at most)?\s*(?P<shown>inf(?:inite)?\b|∞|\d[\d,]*(?:\.\d+)?(?:e-?\d+)?)"
+    r"(?:epsilon|ε)\s*(?:=|≤|<=|of|is|at most)?\s*(?P<shown>inf(?:inite)?\b|∞|\d[\d,]*(?:\.\d+)?(?:e-?\d+)?)"
     r"|(?P<none>not bounded|no bound\b|nothing bounds)"
 )
 # What words stand for which adversary, the first that fits; a sentence that names none is about the planned number.
@@ -31,8 +31,8 @@ _WHOM = {
     "more members": r"more (collude|members)|more than \d+",
 }
 _BEFORE, _AFTER = (
-    r"a priori|whatever happens|promised|costs? at most|it costs|guarantee",
-    r"as it happened|who took part|this execution",
+    r"a priori|guaranteed|whatever happens|promised|costs? at most|it costs|guarantee",
+    r"realised|who took part|this execution",
 )
 # What would do instead is no promise.
 _ADVICE = "would do"

@@ -199,7 +199,7 @@ def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) ->
         main(["certify", "r.json", "--report", f"page{next(numbers)}.html"])
         return Path("r.json")
 
-    assert every_part(run, "as it happened (given", every, capsys) >= 60 / every - 2
+    assert every_part(run, "realised (given", every, capsys) >= 60 / every - 2
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
         assert all(one in report for one in ("Who is left out?", "Nobody", "ada", "bob", receipt["origin"]["plan"]))
         assert "true mean" not in report
         officer = (consortium / f"{name}.privacy.html").read_text()
-        assert all(one in officer for one in ("A priori", "ada", "bob", "Budget: ε"))
+        assert all(one in officer for one in ("Guaranteed", "ada", "bob", "Budget: ε"))
 
 
 @pytest.mark.slow

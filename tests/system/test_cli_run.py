@@ -64,7 +64,7 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     assert receipt["assumptions"] == result["certificate"]["assumptions"]
     assert receipt["epsilon_a_priori"] == result["epsilon_a_priori"]
     officer = html.unescape((table / result["privacy_page"]).read_text())
-    assert "A priori" in officer
+    assert "Guaranteed" in officer
     assert all(one["text"] in officer for one in receipt["assumptions"])
     report = (table / result["report"]).read_text()
     assert report.startswith("<!doctype html>") or report.startswith("<!DOCTYPE html>")

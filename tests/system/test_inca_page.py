@@ -44,7 +44,7 @@ def test_a_run_and_its_certificates(tmp_path: Path) -> None:
     # Five standard errors of the noise, and what the records of the party that left may move.
     assert abs(result["estimate"] - truth) < 5 * result["standard_error"] + 5
     assert result["epsilon"] <= 1.0
-    assert "a priori (whatever happens): epsilon 1.0000" in ended(start(certify, tmp_path))
+    assert "guaranteed before the start: epsilon 1.0000" in ended(start(certify, tmp_path))
     assert "intercepted" in ended(start(eavesdrop, tmp_path))
 
 

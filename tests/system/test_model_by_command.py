@@ -175,7 +175,7 @@ def test_a_round_that_the_contract_has_all_parties_in_is_refused_without_one(fre
     for code, output, errors in ended.values():
         assert code == 3, (output, errors)
         assert "Traceback" not in errors
-        assert errors.count("there is no result") == 1, errors
+        assert errors.count("no result: ") == 1, errors
         assert "without east" in errors
 
 

@@ -88,13 +88,13 @@ def run(folder: Path, dying_in: int | None) -> dict[str, tuple[int, str, str]]:
 
 
 def why_no_result(code: int, output: str, errors: str) -> str:
-    """What ``join --json`` says on standard output where there is no result: a document, with the sentence for people in it."""
+    """What ``join --json`` says on standard output where no result: a document, with the sentence for people in it."""
     assert code == 3, errors
     document = json.loads(output)
     assert document.keys() == {"error", "exit"}
     assert document["exit"] == code
     reason: str = document["error"]
-    assert reason.startswith("there is no result: ")
+    assert reason.startswith("no result: ")
     assert f"quietmean: {reason}\n" in errors
     return reason
 

@@ -44,7 +44,7 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
     write_policy(unattended=True, largest_nats=0.5)
     code, plan, _ = ending(command(folder, "plan", "--study", "study.toml", "--parties", "5"))
     assert code == 0
-    assert plan.startswith("a priori (whatever happens) at most 0.36")
+    assert plan.startswith("guaranteed before the start: at most 0.36")
     results = results_though_one_dies(folder, lambda name: ["--no-ledger"])
     truth = sum(_mean(folder / f"{name}.csv") for name in NAMES) / len(NAMES)
     for result in results:
@@ -63,7 +63,7 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
     assert max(certified["revealed_variance"]) == results[0]["nats"]["revealed_variance"]
     page = (folder / "why.html").read_text()
     assert "nats learnt" in page
-    assert "nats a priori" in page
+    assert "guaranteed nats" in page
     assert "within the target in nats" in page
 
 

@@ -38,7 +38,11 @@ def test_run_certify_and_report(tmp_path: Path, protocol: str) -> None:
     receipt = json.loads((tmp_path / "out" / "receipt.json").read_text())
     result: dict[str, Any] = receipt["result"]
     assert result["estimate"] == pytest.approx(sum(20 + place % 50 for place in range(60)) / 60, abs=1e-6)
-    assert (result["epsilon"], result["epsilon_a_priori"], result["enforced_by"]) == ("inf", "inf", "nothing: there is no noise")
+    assert (result["epsilon"], result["epsilon_a_priori"], result["enforced_by"]) == (
+        "inf",
+        "inf",
+        "nothing, since it adds no noise",
+    )
     assert any(SAYS[protocol] in one["text"] for one in result["certificate"]["assumptions"])
     for page in ("report.html", "privacy.html"):
         assert SAYS[protocol] in html.unescape((tmp_path / "out" / page).read_text()), page

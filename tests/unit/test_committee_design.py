@@ -78,7 +78,7 @@ def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -
     ("changes", "message"),
     [
         ({"step": 2.0**-30, "sigma": 2.0**-20, "clip": 0.5}, "there is room"),
-        ({"step": 0.3}, "no whole number of steps"),
+        ({"step": 0.3}, "not a multiple of the step"),
         ({"largest_weight": 1e6}, "there is room"),
         ({"contributors": 2**31}, "there is room"),
         ({"secrets": 3}, "choose 1 to 2"),
@@ -87,7 +87,7 @@ def test_a_committee_without_a_result_is_refused(arguments: Any, message: str) -
         ({"sigma": math.nan}, "finite"),
         ({"colluding": 0}, "its own noise"),
         ({"prime": 7}, "unknown: prime"),
-        ({"members": "5"}, "no parameters"),
+        ({"members": "5"}, "parameters are not valid"),
     ],
 )
 def test_parameters_that_contradict_each_other_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -293,7 +293,7 @@ OTHERS: list[Callable[[str], str]] = [
 def test_no_address_of_anything_else_is_shown(address: Callable[[str], str]) -> None:
     """Nor of what has a password without an address."""
     for make in (Location.of, account_name, lambda source: read_columns(source, AGE)):
-        assert "Sentinel" not in refused(r"^the data are no file but an address", make, address(SECRET))
+        assert "Sentinel" not in refused(r"^The data's address is not a file", make, address(SECRET))
 
 
 def test_a_file_may_be_called_like_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_no_command_shows_a_password(
     assert stop.value.code == 2
     assert "Sentinel" not in said
     if command in ("run", "data"):
-        assert re.search("the address of the database has a password|no file but an address", said)
+        assert re.search("the address of the database has a password|address is not a file", said)
 
 
 def test_a_server_that_is_not_there() -> None:

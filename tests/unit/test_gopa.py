@@ -160,7 +160,7 @@ def test_the_papers_reading_on_random_graphs() -> None:
     direct = np.linalg.inv(star**2 * np.eye(36) + sigma**2 * graph)
     assert np.sqrt(np.diag(direct)).max() == pytest.approx(1.0, rel=1e-9)
     assert pairwise_sigma(graph, 1.1, 1.0) == 0.0
-    refused("not hidden, whatever the pairs share", pairwise_sigma, graph, 0.9 / math.sqrt(36), 1.0)
+    refused("are not hidden by any shared noise", pairwise_sigma, graph, 0.9 / math.sqrt(36), 1.0)
     with pytest.raises(InputError, match="not hidden"):
         # Two parts that share nothing: each sum must be hidden by the own noise of half of the users.
         pairwise_sigma(np.kron(np.eye(2), complete_graph(18)).astype(np.float64), star, 1.0)

@@ -203,7 +203,7 @@ def test_what_cannot_be_grouped_is_said_in_one_sentence() -> None:
     for unit in (PrivacyUnit.PARTY, PrivacyUnit.PERSON):
         with pytest.raises(InputError, match=f"the unit is {unit}: read the rows instead"):
             Workload(columns, mean, unit).encode(records_of(GroupedFrame(lazy), columns, print))
-    refused("data of type int are no table", records_of, GroupedFrame(3), columns, print)
+    refused("Data of type int are not a table", records_of, GroupedFrame(3), columns, print)
     with pytest.raises(InputError, match=r"column 'age' is not one of the 1 column of the data frame \(did you mean 'aeg'"):
         records_of(GroupedFrame(pl.DataFrame({"aeg": [1.0]}).lazy()), columns, print)
     assert len(records_of(GroupedFrame(lazy.filter(pl.lit(False))), columns, print)) == 0

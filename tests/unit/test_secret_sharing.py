@@ -148,7 +148,7 @@ def test_a_plan_has_room_for_the_records_of_a_party_and_refuses_dropouts() -> No
         assert (plan.prediction["mse_noise"], plan.epsilon_a_priori) == (0.0, math.inf)
         (bare,) = [one for one in plan.assumptions if one.key == Key.NO_NOISE]
         assert "secret-sharing has no differential privacy" in bare.text
-        assert "the sum over each group of others" in bare.text
+        assert "the sum of each group of others" in bare.text
     with pytest.raises(InputError, match="secret-sharing has no result without all of its parties"):
         StudyTerms.parse({"protocol": "secret-sharing", "epsilon": 1.0, "dropouts": 0.2, "column": columns}).plan(
             5, no_privacy=True

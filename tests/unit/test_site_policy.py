@@ -202,7 +202,9 @@ def site(**changed: Any) -> list[str]:
 def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> None:
     asked = {"protocol": "consensus", "dropouts": 0.0}
     above = contract(kind, {**asked, "options": {"open_edges": "each"}})
-    said = "a priori .*, more than the target .*: choose another protocol, or options of it .*= all.* a_priori_above_target=True"
+    said = (
+        "guaranteed .*, more than the target .*: choose another protocol, or options of it .*= all.* a_priori_above_target=True"
+    )
     for says, begun in ((True, False), (None, False)):
         refused(said, agreed, above, says=says, begun=begun)
     agreed(above, answer=ConsentInAdvance(a_priori_above_target=True))

@@ -238,7 +238,7 @@ def test_table_1_has_groups_with_their_numbers() -> None:
 def test_a_table_says_what_the_study_cost() -> None:
     for table in tables_of(document(0.3)):
         promised = (
-            r"Differentially private: a priori \u03b5 \u2264 [\d.]+, as it happened \u03b5 = [\d.]+, at \u03b4 = 1e-06 "
+            r"Differentially private: guaranteed \u03b5 \u2264 [\d.]+, realised \u03b5 = [\d.]+, at \u03b4 = 1e-06 "
             r"for one record, against .*p-values\."
         )
         assert re.fullmatch(promised, table.notes[-1])

@@ -178,13 +178,13 @@ PLAN = ["plan", "--parties", "5", "--nats", "0.4", "--protocol", "adqsp", "--col
 def test_what_is_promised_is_said_by_contract_and_plan(contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
     cost = dict(contract.lines())["costs at most"]
     assert cost.startswith("0.4 nats a coordinate")
-    assert "no differential privacy" in cost
-    assert "known beforehand, and enforced by each party's edges" in cost
+    assert "not differential privacy" in cost
+    assert "guaranteed before the start, enforced by each party's edges" in cost
     promised = contract.plan.a_priori.nats
     assert contract.to_json()["nats_a_priori"] == promised
     assert 0.3 < promised <= 0.4
     main(PLAN)
-    assert capsys.readouterr().out.startswith("a priori (whatever happens) at most 0.36")
+    assert capsys.readouterr().out.startswith("guaranteed before the start: at most 0.36")
 
 
 def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -195,16 +195,16 @@ def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) 
     assert nats_json(np.array([nats["most"]]), nats["prior_sd"], privacy.terms.conversion.coordinates)["coordinates"]
     document = {"nats": nats, "certificate": {"adversary": "two parties"}, "enforced_by": plan.a_priori.enforced_by}
     print_nats(document, contract.study)
-    answer = [line for line in " ".join(capsys.readouterr().out.split()).split("as it happened") if line]
+    answer = [line for line in " ".join(capsys.readouterr().out.split()).split("realised") if line]
     cards = {card["label"]: card["note"] for card in released.nats_cards(nats, "two parties")}
     return {
         "plan": str(plan.nats_kept),
         "contract": dict(contract.lines())["costs at most"],
         "warning": next(sentence for sentence in budget_warnings(plan.target) if "nats" in sentence),
-        "answer, a priori": answer[0],
-        "answer, as it happened": answer[1],
-        "page, a priori": cards["nats a priori"],
-        "page, as it happened": cards["nats learnt"],
+        "answer, guaranteed": answer[0],
+        "answer, realised": answer[1],
+        "page, guaranteed": cards["guaranteed nats"],
+        "page, realised": cards["nats learnt"],
     }
 
 
@@ -240,15 +240,15 @@ def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) ->
     names = [name for name, _ in contract.lines()]
     assert names[:2] == ["study", "costs at most"]
     cost = dict(contract.lines())["costs at most"]
-    assert "nothing that is known beforehand" in cost
+    assert "nothing is guaranteed before the start" in cost
     assert "0.4 nats a coordinate" in cost
-    assert "no differential privacy" in cost
+    assert "not differential privacy" in cost
     assert "nats_a_priori" not in contract.to_json()
     main([*PLAN, "--open-edges", "each"])
-    assert capsys.readouterr().out.startswith("a priori (whatever happens) no bound in nats")
+    assert capsys.readouterr().out.startswith("guaranteed before the start: no bound in nats")
     # The same holds of an epsilon that is not kept beforehand, and not of one that is.
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp", "--open-edges", "each"])
-    assert capsys.readouterr().out.startswith("a priori (whatever happens) epsilon 2.8")
+    assert capsys.readouterr().out.startswith("guaranteed before the start: epsilon 2.8")
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp"])
     assert "more than the target" not in capsys.readouterr().out
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "cordp-dme"])

@@ -233,7 +233,7 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
     out.print(
         f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began",
     )
-    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, whatever happened")
+    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, guaranteed")
     out.print(f"against {document['adversary']}; enforced by {document['enforced_by']}")
 
 
@@ -350,7 +350,7 @@ def _show(document: dict[str, Any], facts: Sequence[Fact], delta: float, relatio
     print_facts(facts)
     if "gate" in document:
         out.print(gate_sentence(document["gate"]))
-    out.print(f"of each party, as it happened; sensitivity {document['sensitivity']:g} (L2, {relation}):")
+    out.print(f"realised cost of each party; sensitivity {document['sensitivity']:g} (L2, {relation}):")
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")

@@ -184,10 +184,10 @@ def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
     """What a study with a target in nats promised, and what its execution revealed."""
     nats, adversary = document["nats"], document["certificate"]["adversary"]
     coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
-    nothing = f"a priori (whatever happens) no bound in nats; {enforced_by}"
+    nothing = f"guaranteed before the start: no bound in nats; {enforced_by}"
     out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing)
     learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
-    out.print(f"as it happened (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}")
+    out.print(f"realised (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}")
     out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite")
     if nats["most"] > nats["target"]:
         err.print(f"quietmean: this execution revealed more than the target of {nats['target']:g} nats", style="red")

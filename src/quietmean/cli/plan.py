@@ -340,7 +340,7 @@ def _show(answer: dict[str, Any]) -> None:
         out.print(first)
     table = Table(box=None, pad_edge=False)
     # On 80 columns headings wrap, names and numbers do not.
-    for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages per party", "bytes per party", "trust"):
+    for title in ("protocol", "predicted MSE", "guaranteed epsilon", "rounds", "messages per party", "bytes per party", "trust"):
         table.add_column(title, justify="left" if title in ("protocol", "trust") else "right", no_wrap=title == "protocol")
     candidates = answer["candidates"]
     for candidate in candidates:

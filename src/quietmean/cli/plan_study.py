@@ -152,8 +152,8 @@ class _PlannedStudy:
         if first := plan.above_target or plan.nats_kept:
             yield from (first, *where_more_is_promised(plan, plan.domain))
         yield (
-            f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "
-            f"{target.delta:g}; plan {plan.digest[:12]}"
+            f"{plan.protocol.name} for {target.parties} parties: guaranteed epsilon {epsilon_text(plan.epsilon_a_priori)} "
+            f"at delta {target.delta:g}; plan {plan.digest[:12]}"
         )
         if self.study.committee is not None:
             yield from _of_committee(self.study.committee, self.study.workload)

@@ -145,7 +145,9 @@ def a_coordinate(coordinates: int | None) -> str:
 
 def nats_promised(nats: float, coordinates: int | None, enforced_by: str) -> str:
     """What is promised before the start of a target in nats, and who sees to it."""
-    return f"a priori (whatever happens) at most {epsilon_text(nats)} nats {a_coordinate(coordinates)}; enforced by {enforced_by}"
+    return (
+        f"guaranteed before the start: at most {epsilon_text(nats)} nats {a_coordinate(coordinates)}; enforced by {enforced_by}"
+    )
 
 
 def nats_text(nats: float, revealed: float, prior_sd: float, coordinates: int | None, upper: bool) -> str:

@@ -119,7 +119,7 @@ def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:
     cost = f"epsilon {epsilon_text(certificate['epsilon'])} at delta {delta} at most, for one {certificate['unit']}"
     notes = [
         f"{rounds['begun']} of {count_of(rounds['agreed'], 'round')} began: {cost}, under "
-        f"{certificate['neighbouring']}, whatever happened",
+        f"{certificate['neighbouring']}, guaranteed",
         f"against {certificate['adversary']}; enforced by {certificate['enforced_by']}",
     ]
     return [

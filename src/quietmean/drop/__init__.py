@@ -144,7 +144,7 @@ class Drop:
         receipt = self._receipt(header, first)
         if first.digest == header.digest:
             return Response(receipt.signed.to_file(), media_type="application/json")
-        why = f"another contribution of this contributor came first, {receipt.came}, and one counts"
+        why = f"only the first contribution of a contributor counts, and another one came at {receipt.came}"
         return JSONResponse({"error": why, "receipt": receipt.signed.to_file().decode()}, 409)
 
     async def _put(self, whole: WholeContribution) -> Dropped:

@@ -201,7 +201,7 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
 
 
 def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> list[str]:
-    """Say of a plan whose epsilon a priori is above its target against whom it is calibrated, and what keeps the target.
+    """Say of a plan whose guaranteed epsilon is above its target against whom it is calibrated, and what keeps the target.
 
     Empty for other plans, and for targets in nats, which no other protocol has. ``domain``: where values lie.
     """
@@ -220,8 +220,10 @@ def where_more_is_promised(plan: Plan, domain: InputDomain | None = None) -> lis
     times = instead.mse / Candidate(plan, 0.0, 0.0).mse
     return [
         *sentences,
-        f"{PREFERRED} promises epsilon {epsilon_text(instead.epsilon_a_priori)} a priori, no matter who of as many colludes: "
-        f"predicted MSE {instead.mse:.3g} per coordinate, {times:.3g} times that of {name}",
+        (
+            f"{PREFERRED} guarantees epsilon {epsilon_text(instead.epsilon_a_priori)} against any coalition of "
+            f"that size. Its predicted MSE is {instead.mse:.3g} per coordinate, {times:.3g} times that of {name}"
+        ),
     ]
 
 

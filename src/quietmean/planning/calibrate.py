@@ -100,14 +100,14 @@ _GATE_COALITIONS, _GATE_EFFORT, _MOST_TRIALS = 6000, 3e11, 59
 # More rounds than usual are tried with a gate up to so many messages: beyond them a certificate of all coalitions takes minutes.
 _GATE_MESSAGES = 2400
 _NO_GATE = (
-    "no gate before the release: what happened is certified after it, and a priori only own noise counts, also in a study that "
-    "ends without a result; --trials (in Python trials) asks for one"
+    "no gate before the release. Only own noise is guaranteed, and the realised figure is certified "
+    "afterwards. Choose --trials (in Python trials) for a gate"
 )
 _UNFORESEEN = (
-    "no gate before the release: nobody knows which messages are read; what happened is certified after it for those that the "
-    "public seed draws, and a priori only own noise counts, also in a study that ends without a result"
+    "no gate before the release, since nobody knows which messages are read. Only own noise is guaranteed; "
+    "the realised figure covers the messages that the public seed draws"
 )
-_OWN_NOISE = "own noise alone keeps the target, whoever colludes and whatever happens: no gate is needed"
+_OWN_NOISE = "own noise alone keeps the target against every coalition, so no gate is needed"
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM = 600
 # Of an epsilon, what rounding up may add. Deltas beyond a thousandth are nobody's; halves of epsilon that are tried.
@@ -221,7 +221,7 @@ def _calibrated(
 def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
     """Noise is chosen in a model; what is drawn is discrete, and rare events cost some of delta.
 
-    Raises :class:`InputError` where a plan that promises its target would cost more than that a priori, with the least delta or
+    Raises :class:`InputError` where a plan that promises its target would guarantee less than that, with the least delta or
     the largest epsilon that ``planned`` keeps, to a power of ten or of two.
     """
     if _is_kept(plan):

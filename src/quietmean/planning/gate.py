@@ -326,8 +326,8 @@ class GateRefused(ProtocolFailure):
 
     def __init__(self, record: GateRecord) -> None:
         super().__init__(
-            f"no result, the gate before the release is closed: {record.reason}; this party published nothing, and what all "
-            f"others together can know of its value is at most mu {record.before_release:.4g}"
+            f"no result, because the gate before the release is closed: {record.reason}. This party published "
+            f"nothing. All others together know of its value at most mu {record.before_release:.4g}"
         )
         self.record = record
 

@@ -341,22 +341,22 @@ class Plan:
 
     @property
     def above_target(self) -> str | None:
-        """What a person has to know first: a figure a priori above the target, and what there is instead. None if it is kept."""
+        """What a person has to know first: a guaranteed figure above the target, and the alternative. None if it is kept."""
         target, why = self.target, self.a_priori.enforced_by
         if target.nats is not None:
             if self.a_priori.nats <= target.nats:
                 return None
             certified = self.prediction.get("certificate", "not known")
-            return f"a priori (whatever happens) no bound in nats: {why}. If all first messages arrive: {certified}"
+            return f"guaranteed before the start: no bound in nats ({why}). If all first messages arrive: {certified}"
         promised = self.epsilon_a_priori
         if not is_private(self.protocol) or promised <= target.epsilon * (1 + _ABOVE):
             return None
         why += "; a study that ends without a result may show as much" if self.protocol.TRAITS.gate is not None else ""
-        return f"a priori (whatever happens) epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
+        return f"guaranteed before the start: epsilon {epsilon_text(promised)}, more than the target {target.epsilon:g}: {why}"
 
     @python_call
     def require_target_kept(self, a_priori_above_target: bool) -> None:
-        """Raises :class:`InputError` for a figure a priori above the target's epsilon, unless that is accepted.
+        """Raises :class:`InputError` for a guaranteed figure above the target's epsilon, unless that is accepted.
 
         A target in nats has no epsilon: its rules are the policy's and the ledger's.
         """

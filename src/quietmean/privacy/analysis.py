@@ -220,8 +220,8 @@ def a_priori(epsilon: float, delta: float, unit: str, against: str, enforced_by:
         A_PRIORI,
         epsilon,
         UPPER_BOUND,
-        f"promised before the start, whatever happens, against {against}; enforced by {enforced_by}",
-        f"a priori (whatever happens): {cost_text(epsilon, delta, unit)}, against {against}; enforced by {enforced_by}",
+        f"guaranteed before the start, against {against}; enforced by {enforced_by}",
+        f"guaranteed before the start: {cost_text(epsilon, delta, unit)}, against {against}; enforced by {enforced_by}",
     )
 
 
@@ -229,9 +229,9 @@ def everybody_else(epsilon: float, delta: float, unit: str = "", when: str = "be
     """What is left if all other parties collude."""
     condition = f"{when}only the noise that a party keeps for itself remains"
     if math.isinf(epsilon):
-        condition, sentence = f"{when}nothing remains", "should everybody else collude, nothing bounds what they learn"
+        condition, sentence = f"{when}nothing remains", ("if all others collude, nothing bounds what they learn")
     else:
-        sentence = f"{cost_text(epsilon, delta, unit)} should everybody else collude"
+        sentence = f"{cost_text(epsilon, delta, unit)} if all others collude"
     return Fact(EVERYBODY, epsilon, UPPER_BOUND, condition, sentence)
 
 
@@ -242,7 +242,7 @@ def whole_party(epsilon: float, delta: float, unit: str, counted: str) -> Fact:
         if math.isinf(epsilon)
         else f"{cost_text(epsilon, delta)} for all the {counted} of one party together"
     )
-    return Fact(WHOLE_PARTY, epsilon, UPPER_BOUND, f"as it happened: if all {counted} of a party change, not only one", sentence)
+    return Fact(WHOLE_PARTY, epsilon, UPPER_BOUND, f"realised: if all {counted} of a party change, not only one", sentence)
 
 
 def privacy_facts(
@@ -263,13 +263,13 @@ def privacy_facts(
         facts.append(a_priori(terms.epsilon_promised(promised), delta, unit, against, promised.enforced_by))
     adversary = certificate.describe() if isinstance(certificate, CoalitionCertificate) else certificate.adversary.describe()
     spent = certificate.max_epsilon
-    cost = f"as it happened (given who took part): {cost_text(spent, delta, unit)}, against {adversary}"
+    cost = f"realised (given who took part): {cost_text(spent, delta, unit)}, against {adversary}"
     facts.append(Fact(HAPPENED, spent, certificate.numbers, f"given who took part, against {adversary}", cost))
     if isinstance(certificate, CoalitionCertificate):
         if (found := certificate.found) is not None:
             least = f"at least epsilon {epsilon_text(found.max_epsilon)}: {found.describe()}"
             facts.append(Fact(FOUND, found.max_epsilon, found.numbers, found.describe(), least))
-        facts.append(everybody_else(analysis.alone, delta, unit, "as it happened: "))
+        facts.append(everybody_else(analysis.alone, delta, unit, "realised: "))
     return *facts, *(() if of_party is None else (whole_party(of_party, delta, unit or "unit", counted),))
 
 

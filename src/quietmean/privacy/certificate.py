@@ -82,9 +82,9 @@ class CertificateTerms:
         return {"epsilon_a_priori": self.epsilon_promised(promised), "enforced_by": promised.enforced_by}
 
     def figures(self, promised: APriori | None, as_happened: float) -> str:
-        """Both figures at :attr:`delta` in one clause, that a priori first."""
-        first = "" if promised is None else f"a priori epsilon {epsilon_text(self.epsilon_promised(promised))}, "
-        return f"{first}as it happened epsilon {epsilon_text(as_happened)} at delta {self.delta:g}"
+        """Both figures at :attr:`delta` in one clause, the guaranteed one first."""
+        first = "" if promised is None else f"guaranteed epsilon {epsilon_text(self.epsilon_promised(promised))}, "
+        return f"{first}realised epsilon {epsilon_text(as_happened)} at delta {self.delta:g}"
 
     def charge(self, mu: float) -> Charge:
         """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""

@@ -46,13 +46,12 @@ class Diagnosis:
         sentences = []
         if self.full_rank:
             how = "strongly connected (Theorem 4.8)" if self.strongly_connected else "enough (Theorem 4.5)"
-            sentences.append(
-                f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}"
-            )
+            sentences.append(f"what nobody saw protects all {self.honest} honest parties as one group: it is {how}")
         else:
             sentences.append(
-                f"what nobody saw hides changes in {self.rank} of {self.honest - 1} possible directions: "
-                "the condition of Theorem 4.5 fails, and more cancelled noise alone cannot bring central accuracy"
+                f"what nobody saw hides {self.rank} of {self.honest - 1} possible directions (the condition "
+                "of Theorem 4.5 fails). More cancelled noise alone cannot give the accuracy of a trusted "
+                "curator"
             )
         if len(self.groups) > 1:
             sizes = ", ".join(str(len(group)) for group in self.groups)

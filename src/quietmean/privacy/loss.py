@@ -139,7 +139,7 @@ class WithoutNoise(LossConversion):
     def __init__(self, reveals: str) -> None:
         """``reveals``: what of whom, one clause."""
         self.notes = (Assumption(Key.NO_NOISE, f"Nothing has noise: {reveals}."),)
-        self.charge_notes = ("an infinite mu, as there is no noise",)
+        self.charge_notes = ("an infinite mu, for want of noise",)
 
 
 REAL_ARITHMETIC = RealArithmetic()

@@ -91,7 +91,7 @@ class DiscreteNoise(Configured, ABC):
         super().__post_init__()
         if not self.step:
             if self.dimension is not None:
-                raise InputError(f"dimension is {self.dimension} but there is no grid: only on one does it count, leave it out")
+                raise InputError(f"dimension is {self.dimension}, but only a grid uses it. Leave dimension out.")
             return
         if self.noise == NoiseKind.INSECURE_FLOAT64:
             raise InputError(f"grid is {self.step:g} but noise is {self.noise}: leave one of the two out")

@@ -50,7 +50,7 @@ def require_promise_if_read(protocol: Mechanism, eavesdropping: Eavesdropping | 
 
 
 def whichever_are_read(protocol: Mechanism, promised: APriori, eavesdropping: Eavesdropping | None) -> APriori:
-    """What is ``promised`` a priori, with the reason that counts where it is chance which messages are read."""
+    """What is ``promised`` before the start, with the reason that counts where it is chance which messages are read."""
     if not (protocol.TRAITS.counts_intercepted and is_random(eavesdropping)):
         return promised
     return replace(

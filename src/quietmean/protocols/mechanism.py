@@ -211,7 +211,7 @@ class Mechanism(Configured, ABC):
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         """What an execution costs at most, whichever ``size`` parties collude and are lost: it is promised, and reserved."""
-        return APriori(math.inf, NOTHING_BOUNDS if self.traits.private else "nothing: there is no noise")
+        return APriori(math.inf, NOTHING_BOUNDS if self.traits.private else "nothing, since it adds no noise")
 
 
 Protocol = TypeVar("Protocol", bound=Mechanism)

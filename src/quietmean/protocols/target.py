@@ -7,7 +7,7 @@ is independent of values, of the graph and of who colludes; the coalition may be
 
 * A number: each message is read with that chance, independently. The set is drawn from the public seed of a study before it
   starts, by a stream of its own, and what is said of the study is about that set (Definition 2.2 takes a set as given). Nobody
-  else who listens is bound to it: whatever holds for all sets is the figure a priori.
+  else who listens is bound to it: what holds for all sets is the guaranteed figure.
 * ``all-after-first``: only the messages of the first round are private, all later ones are read (ADQSP, section VI-B).
 """
 

@@ -247,7 +247,7 @@ class Traits:
     ``hides_counts``: it takes sums over private numbers of records. ``needs_records``: no party can have weight 0.
     ``largest_weight``: for which a plan has room.
 
-    ``counts_intercepted``: plans and certificates count messages that are read, and what is promised a priori holds whichever
+    ``counts_intercepted``: plans and certificates count messages that are read, and what is guaranteed holds whichever
     these are. Where not, ``unpromised_if_read`` says why nothing is promised. ``already_public``: why an eavesdropper learns
     nothing that does not count as known to everybody already; ``after_first_public``: one that reads all but first messages.
     """

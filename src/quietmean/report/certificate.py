@@ -142,15 +142,15 @@ class CertificatePage:
         trusted = words.listed([f"party {party}" for party in sorted(self.privacy.trusted)])
         disclosures = self.explanation.certificate.information.disclosures()
         cards = (
-            ("worst party, as it happened", worst, f"against {against}"),
-            ("median party, as it happened", median, "against the same"),
+            ("worst party, realised", worst, f"against {against}"),
+            ("median party, realised", median, "against the same"),
             (
-                "an outsider, as it happened",
+                "an outsider, realised",
                 self.explanation.curve[0].worst,
                 "worst party against who sees only what is published",
             ),
             (
-                "if everybody else colludes, as it happened",
+                "if all others collude, realised",
                 self.privacy.alone,
                 f"{trusted}, which this protocol trusts, included"
                 if trusted

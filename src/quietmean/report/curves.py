@@ -402,7 +402,7 @@ def curve_caption(curve: Sequence[EpsilonAtSize], trusted: Sequence[int]) -> str
     if drawn:
         counts = " or ".join(f"{count:,}" for count in sorted(drawn))
         parts.append(f"Hollow dots: {counts} random coalitions of that size; a worse one may exist.")
-    parts.append("The diamond is what remains if everybody else colludes: no coalition learns more.")
+    parts.append("The diamond is what remains if all others collude. No coalition learns more.")
     if trusted:
         trusted_names = listed([f"party {party}" for party in trusted])
         parts.append(f"This protocol trusts {trusted_names}: never one of the colluders, except for the diamond.")

@@ -74,7 +74,7 @@ class OfficerPage:
 
     @property
     def mu(self) -> float:
-        """The mu as it happened, of the worst-off party; infinite if that is not bounded."""
+        """The realised mu, of the worst-off party; infinite if that is not bounded."""
         return self.certificate.max_mu
 
     def heading(self) -> dict[str, Any]:
@@ -175,10 +175,10 @@ class OfficerPage:
 
     def _cost_heading(self, promised: APriori | None) -> str:
         delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
-        as_happened = f"as it happened {bound(spent)}"
+        as_happened = f"realised {bound(spent)}"
         if promised is None:
-            return f"{capital(as_happened)} (δ = {delta}); nothing was promised beforehand"
-        return f"A priori {bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
+            return f"{capital(as_happened)} (δ = {delta}); nothing was guaranteed before the start"
+        return f"Guaranteed {bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -235,8 +235,8 @@ class OfficerPage:
 
     def _meaning(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
-        columns = [("a priori", self.privacy.terms.epsilon_promised(promised), promised.mu)] if promised is not None else []
-        columns.append(("as it happened", spent, self.mu))
+        columns = [("guaranteed", self.privacy.terms.epsilon_promised(promised), promised.mu)] if promised is not None else []
+        columns.append(("realised", spent, self.mu))
         first, epsilon, mu = columns[0]
         return {
             "heading": _meaning_heading(first, epsilon),
@@ -255,8 +255,10 @@ class OfficerPage:
             "these data are theirs or somebody else's, or which of two values they have. All that this adversary sees "
             f"changes the odds of any such guess by a factor of at most {words.factor_up(words.factor_of(epsilon))} (e to the "
             f"power ε, {name}), except with a probability of about δ = {delta}.",
-            "That holds whatever else the adversary knows, and whatever it computes. It does not forbid conclusions that "
-            "would be drawn without this person's data just as well.",
+            (
+                "That holds for any other knowledge and any computation of the adversary. It does not forbid "
+                "conclusions that would be drawn without this person's data just as well."
+            ),
         ]
 
     def _average(self, name: str, epsilon: float, mu: float) -> str:
@@ -342,8 +344,9 @@ class OfficerPage:
         if not self.execution.refunds:
             return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."
         return (
-            f"{rule}; afterwards the account is charged what the execution cost as it happened, if that is less. This is right "
-            f"only if who took part did not depend on the values; an account made with --refund never keeps the whole."
+            f"{rule}; afterwards the account is charged the realised cost if that is less. This is right only "
+            "if who took part did not depend on the values; an account made with --refund never keeps the "
+            "whole."
         )
 
     # --- who took part ---

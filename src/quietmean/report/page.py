@@ -132,7 +132,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         "there until the end",
         *([] if every is None else [report.counts]),
         "weight",
-        "ε as it happened",
+        "ε realised",
     ]
     return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 
@@ -298,7 +298,10 @@ def _exchange(report: StudyReport) -> dict[str, Any]:
             "notes": [
                 "Each party makes its noisy value public; the protocol has no rounds to draw."
                 if public
-                else "Each contribution is encrypted to those who open the sum of all; there are no rounds to draw."
+                else (
+                    "Each contribution is encrypted to those who open the sum of all. Rounds are not drawn, "
+                    "since everybody sends once."
+                )
             ],
         }
     figure = exchange_figure(execution, coalition, report.party_names, title=False)

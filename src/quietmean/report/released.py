@@ -58,12 +58,16 @@ def nats_cards(nats: Mapping[str, Any] | None, adversary: str) -> list[dict[str,
         return []
     explained, coordinate = words.rounded_up(nats["revealed_variance"]), readable.a_coordinate(nats.get("coordinates"))
     note = (
-        f"at most, as it happened, of {coordinate}, by {adversary}; explains {explained} of the variance (R²) "
+        f"at most (realised) of {coordinate}, by {adversary}; explains {explained} of the variance (R²) "
         f"of normal values of standard deviation {nats['prior_sd']:g}; an average over values, no differential privacy"
     )
     kept = f"promised before the start for any history: at most so much of {coordinate}"
     return [
-        *([{"label": "nats a priori", "value": words.rounded_up(nats["a_priori"]), "note": kept}] if "a_priori" in nats else []),
+        *(
+            [{"label": "guaranteed nats", "value": words.rounded_up(nats["a_priori"]), "note": kept}]
+            if "a_priori" in nats
+            else []
+        ),
         {"label": "nats learnt", "value": words.rounded_up(nats["most"]), "note": note},
         {"label": "target in nats", "value": f"{nats['target']:g}", "note": "what the parties agreed on before the start"},
     ]
@@ -133,14 +137,16 @@ def who_is_left_out(
 
 
 def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> SummaryCard:
-    """A priori, then as it happened."""
+    """Show the guaranteed cost, then the realised one."""
     at = f"δ = {words.power(privacy.delta)}"
-    as_happened = f"As it happened: {bound(spent)}. {at}."
+    as_happened = f"Realised: {bound(spent)}. {at}."
     if promised is None:
         return SummaryCard(
-            "What did it cost?", f"{capital(bound(spent))} as it happened", f"Nothing was promised beforehand (a priori). {at}."
+            "What did it cost?", f"{capital(bound(spent))}, realised", f"Nothing was guaranteed before the start. {at}."
         )
-    return SummaryCard("What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))} a priori", as_happened)
+    return SummaryCard(
+        "What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))}, guaranteed", as_happened
+    )
 
 
 def against_whom(adversary: str, everybody: float) -> SummaryCard:
@@ -150,7 +156,7 @@ def against_whom(adversary: str, everybody: float) -> SummaryCard:
     """
     adversaries, _, detail = adversary.partition(" (")
     proof = f"{capital(detail.removesuffix(')'))}. " if detail else ""
-    return SummaryCard("Against whom?", capital(adversaries), f"{proof}Should everybody else collude: {bound(everybody)}.")
+    return SummaryCard("Against whom?", capital(adversaries), f"{proof}If all others collude: {bound(everybody)}.")
 
 
 def what_is_left(account: Account | None, reason: str = "") -> SummaryCard:
@@ -262,7 +268,7 @@ class ReportFacts:
 
     ``unit``: "record", "person" or "party"; ``rows``: which of a person's count. ``sites_per_person``: at how many
     parties a person is at most. ``names``: of the parties. ``target``, ``nats``: what the parties agreed on.
-    ``party_epsilon``: as it happened, for all that one party has.
+    ``party_epsilon``: realised, for all that one party has.
     ``account``: of the ledger that is charged. ``influence``: how far one party can have moved what was published, in sentences.
     ``lacking``: answers leave records out that lack a value, or may.
     ``admitted``: by whose vouchers others than those with names took part, in a sentence.

@@ -24,7 +24,7 @@ _LONGEST_NAME = 22
 _LARGEST_FACTOR = 1e6
 _LARGEST_EXPONENT = 700.0
 # Figures that have a card.
-_CARDS = {A_PRIORI: "a priori", HAPPENED: "as it happened", EVERYBODY: "if everybody else colludes"}
+_CARDS = {A_PRIORI: "guaranteed", HAPPENED: "realised", EVERYBODY: "if all others collude"}
 UNITS = {
     "record": "one record of one party",
     "party": "all that one party contributes",
@@ -169,10 +169,10 @@ def sentence(text: str) -> str:
 
 
 def spread(epsilons: Array) -> str:
-    """What the parties pay as it happened, (n,): one bound, or from the least to the largest."""
+    """Say what the parties pay in this execution, (n,): one bound, or from the least to the largest."""
     low, high = rounded_up(float(epsilons.min())), rounded_up(float(epsilons.max()))
-    paid = f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and ε = {high}"
-    return f"{paid} as it happened"
+    paid = f"Every party paid ε = {high}" if low == high else f"Parties paid between ε = {low} and ε = {high}"
+    return f"{paid} (realised)"
 
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -23,7 +23,7 @@ from quietmean.statistics.estimate import Estimate, Flag, HypothesisTest, chi_sq
 from quietmean.statistics.estimates import Completeness, Estimates
 from quietmean.statistics.paired_columns import Sampling
 
-METHOD = "maximum likelihood by Newton's rounds; variances that hold whatever the model (sandwich)"
+METHOD = "maximum likelihood by Newton's rounds; robust (sandwich) variances"
 # How far coefficients may be from where they are in a direction that nothing is known of, as a standard deviation; that may be
 # so much of a term's standard error, and turns of a direction by noise are up to so many deviations.
 _PLAUSIBLE, _LEAK, _TURNED = 2.0, 0.7, 3.0

@@ -259,7 +259,7 @@ class ModelDesign:
         if values[0] < _COLLINEAR:
             part = np.abs(vectors[:, 0])
             some = ", ".join(self.names[place] for place in np.argsort(-part)[:3] if part[place] > 0.05)
-            raise InputError(f"some of the terms are a sum of the others whatever the data are ({some}): leave one out")
+            raise InputError(f"Some terms are always a sum of the others ({some}). Leave one of them out.")
         weights = np.full(len(scaled), 1 / len(scaled))
         for _ in range(_STEPS):
             variances = _variances(scaled, weights)

@@ -53,10 +53,7 @@ _DECIDING_SECONDS = 2.0
 
 
 # What answers, and is none of the study.
-NOT_A_PARTY = (
-    "something else than a party of a study answers at its address, or the port that it shares with other studies, without it: "
-    "has it started?"
-)
+NOT_A_PARTY = "a program answers at its address, but not this study's party. Check the address and whether that party has started"
 
 
 class WithheldError(Exception):

@@ -46,7 +46,7 @@ class PendingHandshake:
         """The socket, which the caller closes from now on. RuntimeError if it was taken before."""
         accepted, self._socket = self._socket, None
         if accepted is None:
-            raise RuntimeError("the socket is somebody else's already")
+            raise RuntimeError("The socket was handed over before and cannot be taken twice.")
         return accepted
 
     def cancel(self) -> None:

@@ -59,7 +59,7 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, private_key, password=lambda: b"")
     except (ssl.SSLError, ValueError):
         raise InputError(
-            f"{certificate} and {private_key} are no certificate and its private key without a passphrase: give both, as PEM"
+            f"{certificate} and {private_key} are not a certificate and its key without a passphrase. Give both as PEM files."
         ) from None
     return context
 

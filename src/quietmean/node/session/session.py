@@ -330,7 +330,7 @@ class StudySession:
         if release is None:
             away = "this party was away at the end and has no result: the others have it, ask one of them"
             failure = NothingPublished if self._nothing_published else ProtocolFailure
-            raise failure(f"there is no result: {'; '.join(self._remarks)}" if self._remarks else away)
+            raise failure(f"no result: {'; '.join(self._remarks)}" if self._remarks else away)
         return release
 
     def _stored_phase(self) -> int:

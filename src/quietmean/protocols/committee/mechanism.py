@@ -53,7 +53,7 @@ class CommitteeFields(Configured):
     colluding: int = parameter(help="members that may collude", at_least=1, remedy="choose 1 or more")
     gone: int = parameter(help="members that may be gone at any moment", at_least=1, remedy="choose 1 or more")
     size: str = parameter(help="what is done about members that lie", choices=tuple(map(str, Size)))
-    minimum: int = parameter(help="contributions below which there is no result", at_least=1, remedy="choose 1 or more")
+    minimum: int = parameter(help="least contributions that give a result", at_least=1, remedy="choose 1 or more")
     secrets: int = parameter(help="numbers of a value that share one polynomial", at_least=1, remedy="choose 1 or more")
     ballots: int = parameter(help="leaders that may propose, one after the other", at_least=1, remedy="choose 1 or more")
     region: str = parameter(help="where values lie", key="domain", choices=(BOX, BALL))
@@ -162,7 +162,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
         noise = predicted_error(parameters, target.responding)
         known, dealt = committee.colluding, committee.dealings
         certificate = (
-            f"by formula, for all other contributors with any {known} members that do anything, and whatever happens: the "
+            f"by formula, for all other contributors with any {known} members that do anything: the "
             f"sum has the noise of {dealt} members, of which they do not know {dealt - known} (upper "
             "bound), if AES-256 in counter mode is a source of noise and random points"
         )

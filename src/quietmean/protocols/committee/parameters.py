@@ -84,7 +84,7 @@ class CommitteeParameters:
         """The inverse of :meth:`to_json`. Raises :class:`InputError`."""
 
         def refuse(reason: str) -> Exception:
-            return InputError(f"these are no parameters of a committee ({reason}): take the study as it was made")
+            return InputError(f"The committee's parameters are not valid ({reason}). Use the plan that belongs to this study.")
 
         fields = set(cls.__dataclass_fields__)
         if unknown := sorted(set(raw) - fields):
@@ -256,8 +256,8 @@ def _numbers(parameters: CommitteeParameters) -> Iterator[Condition]:
     yield Condition(
         "rounding stays inside the box",
         parameters.region != BOX or (parameters.clip / parameters.step).is_integer(),
-        f"bounds {parameters.clip:g} from the centre are no whole number of steps of {parameters.step:g}: choose a step that "
-        f"divides {parameters.clip:g}",
+        f"bounds {parameters.clip:g} from the centre are not a multiple of the step {parameters.step:g}: "
+        f"choose a step that divides {parameters.clip:g}",
     )
     yield Condition(
         "scale",
@@ -266,7 +266,7 @@ def _numbers(parameters: CommitteeParameters) -> Iterator[Condition]:
     )
     room = parameters.prime // 2
     yield Condition(
-        "the sum is that of whole numbers, whoever comes",
+        "the sum is that of whole numbers for any contributors",
         parameters.largest_sum < room,
         f"a sum over {parameters.contributors} contributors reaches {parameters.largest_sum:.6g} steps, and there is room for "
         f"{room}: take a larger step, a smaller largest_weight, or fewer contributors",

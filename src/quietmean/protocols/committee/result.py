@@ -97,11 +97,11 @@ def read_result(session: CommitteeSession, raw: bytes) -> Result:
         raise ResultError("it is the result of another study")
     choice = result.choice
     if not is_possible(session.parameters, choice) or not _admitted(session, result.chosen):
-        raise ResultError("its choice is none of this study's")
+        raise ResultError("it counts contributions that this study cannot have")
     digest = choice.digest(session.session)
     signed = all(sent.digest == digest and is_summed(session, sent) for sent in result.sums)
     if not signed or len({sent.member for sent in result.sums}) != len(result.sums):
-        raise ResultError("it has a sum that its member did not sign for this choice")
+        raise ResultError("it has a sum without the member's signature on these contributions")
     return result
 
 
@@ -142,7 +142,10 @@ def check_result(session: CommitteeSession, result: Result) -> CheckedResult:
     parameters = session.parameters
     spare = len(result.sums) - parameters.sums_needed
     if spare < 0:
-        raise ResultError(f"{len(result.sums)} members' sums are no result: {parameters.sums_needed} are needed, ask the others")
+        raise ResultError(
+            f"{len(result.sums)} members' sums do not give a result, which needs "
+            f"{parameters.sums_needed}. Ask the other members for theirs."
+        )
     shares = {sent.member: _share(session, sent) for sent in result.sums}
     corrected = wrong_sums_corrected(len(result.sums), parameters.threshold, parameters.colluding)
     secret = Seed.from_os()

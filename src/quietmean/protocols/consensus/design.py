@@ -177,7 +177,7 @@ def designed(requested: Settings, target: Target) -> tuple[Settings, float, str]
     _require_rest(requested, parameters, target, _SLACK * error)
     certificate = (
         f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
-        f"{len(parameters.edges)} edges; whoever hears all differences included"
+        f"{len(parameters.edges)} edges; one that hears all differences included"
     )
     return parameters, error, certificate
 
@@ -217,11 +217,15 @@ def exact_mean(requested: Settings, target: Target) -> tuple[Settings, float, st
     if share * honest <= 1:
         least_nats = of_sum(honest)
         raise InputError(
-            f"nats is {nats:g}, but the exact mean of {honest} honest parties tells {least_nats:.4g} nats of each by itself: "
-            "choose more, or plan for more parties or fewer colluding ones"
+            (
+                f"nats is {nats:g}, but the exact mean of {honest} honest parties already reveals "
+                f"{least_nats:.4g} nats of each. Choose a larger nats, more parties or fewer colluding ones."
+            )
             if honest > 1
-            else f"the exact mean tells {count_of(target.colluding, 'colluding party', 'colluding parties')} all of the value "
-            "that is left: plan for more parties or fewer colluding ones"
+            else (
+                f"The exact mean shows {count_of(target.colluding, 'colluding party', 'colluding parties')} "
+                "the only other value. Plan for more parties or fewer colluding ones."
+            )
         )
     gap = 1 - math.cos(math.pi / honest)
     excess = max((1 - 1 / honest) / (share - 1 / honest) - 1, 0.0) / (2 * gap)

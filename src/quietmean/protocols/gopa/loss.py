@@ -166,8 +166,8 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
 
     if excess(math.inf) >= 0:
         raise InputError(
-            f"with sigma_star = {sigma_star:g} the sum of some connected honest users is not hidden, whatever the pairs share: "
-            "raise sigma_star or take more partners"
+            f"With sigma_star = {sigma_star:g}, sums of some honest parties are not hidden by any shared "
+            "noise. Raise sigma_star or choose more partners."
         )
     if excess(0.0) <= 0:
         return 0.0

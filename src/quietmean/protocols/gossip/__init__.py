@@ -64,7 +64,7 @@ class Gossip(Mechanism):
     TRAITS = Traits(
         summary="push-sum averaging in the clear: NO PRIVACY, for comparison",
         sources=(literature.GOSSIP,),
-        guarantee="none: values are averaged in the clear, without noise, and whoever sees messages learns them",
+        guarantee="none: values are averaged in the clear, without noise, and anyone who sees messages learns them",
         private=False,
         unpromised_if_read="it has no privacy",
         reveals="every party's value to the parties that it sends to",

@@ -82,14 +82,14 @@ class LocalDP(DiscreteNoise, Mechanism):
             replace(self, sigma=sigma, **grid),
             sigma**2 / target.responding,
             target.dropout_bias(target.responding),
-            "by formula: one Gaussian release of each value, whoever colludes",
+            "by formula: one Gaussian release of each value, against every coalition",
         )
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        return self.own_promise(sensitivity, self.sigma, parties, "each party's own noise, whatever happens")
+        return self.own_promise(sensitivity, self.sigma, parties, "each party's own noise")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return self.own_bound(schedule.parties, sensitivity, "the party's own noise")

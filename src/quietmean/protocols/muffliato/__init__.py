@@ -178,7 +178,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
             # Sums over records differ between parties by as much as their numbers do.
             parameters = replace(parameters, rounds=parameters._rounds_to(_CONVERGED, target.parties))
         squares, bias = parameters._influence(target)
-        certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
+        certificate = "local DP of the noisy value, which neighbours receive, against every coalition; nothing is published"
         return Design(parameters, sigma**2 * squares, target.value_variance * bias, certificate)
 
     def _influence(self, target: Target) -> tuple[float, float]:
@@ -246,7 +246,7 @@ class Muffliato(MuffliatoParameters, Mechanism):
         return gossip_schedule(self, parties, seed)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        return self.own_promise(sensitivity, self.sigma, parties, "each party's own noise, whatever happens")
+        return self.own_promise(sensitivity, self.sigma, parties, "each party's own noise")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return self.own_bound(schedule.parties, sensitivity, "the party's own noise")

@@ -103,8 +103,8 @@ def _opening(
     """In a box on all coordinates at once, else on one. Raises :class:`InputError` in a ball."""
     if protocol.region == BALL:
         raise InputError(
-            "the attack tries many values at once, and a ball bounds them together: attack an execution on a box, there is "
-            f"none on {protocol.name} where the domain is a ball"
+            f"The attack needs values bounded one by one, and {protocol.name} here bounds them together in a "
+            "ball. Attack an execution whose domain is a box."
         )
     counted, together = protocol.contributors(schedule, trace), protocol.dimension if protocol.region == BOX else 1
     half, base = reach(protocol, together, float(weights[target]), sensitivity), weights * protocol.centre

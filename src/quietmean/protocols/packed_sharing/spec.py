@@ -81,7 +81,7 @@ class PackedSharingParameters(Configured):
         remedy="a polynomial carries at least 1 number",
     )
     minimum: int = parameter(
-        help="inputs below which there is no result", option=True, at_least=1, remedy="a result needs at least 1 input"
+        help="least inputs that give a result", option=True, at_least=1, remedy="a result needs at least 1 input"
     )
     lies: int = parameter(
         help="wrong sums that are corrected", option=True, required=False, at_least=0, remedy="choose a number of members >= 0"
@@ -260,7 +260,7 @@ def _privacy(parameters: PackedSharingParameters, parties: int) -> Iterator[Cond
         f"minimum is {u} inputs of {parties} parties: there would never be a result, choose {parties} or fewer",
     )
     yield Condition(
-        "one sum, whatever members do",
+        "one sum, even if members lie",
         2 * parameters.votes_needed > m + parameters.colluding_members,
         f"a quorum of {parameters.votes_needed} of {m} members is too small: two sums could be decided on",
     )

@@ -259,7 +259,7 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         responding = target.responding
         error = parameters.error(target.dimension) / (target.dimension * responding)
         lost = target.dropout_bias(responding)
-        return Design(parameters, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
+        return Design(parameters, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), against every coalition")
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)
@@ -271,13 +271,13 @@ class PrivUnitG(PrivUnitParameters, Mechanism):
         from quietmean.privacy import Charge
 
         mu = Charge.of_mechanism(self.epsilon).mu
-        return APriori(mu, "each party's own report, whatever happens", pure=self.epsilon)
+        return APriori(mu, "each party's own report", pure=self.epsilon)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Make no transcript. Raises :class:`InputError`: the noise is not Gaussian."""
         raise InputError(
             "PrivUnitG adds no Gaussian noise, so there is nothing to certify from a transcript: every report is "
-            f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, whoever colludes"
+            f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, against every coalition"
         )
 
     def batch(

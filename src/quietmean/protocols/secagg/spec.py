@@ -50,7 +50,7 @@ class SecAggParameters(Configured):
     """
 
     threshold: int = parameter(help="shares that open a secret", option=True)
-    minimum: int = parameter(help="arrived inputs below which there is no result", option=True)
+    minimum: int = parameter(help="least inputs that give a result", option=True)
     granularity: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
     sigma: float = parameter(help="scale of each party's noise", remedy="choose a finite number")
     clip: float = parameter(help="L2 norm to which values are clipped", option=True, flag="clip-norm", above=0, remedy=_POSITIVE)

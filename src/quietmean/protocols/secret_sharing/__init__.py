@@ -93,8 +93,8 @@ class SecretSharing(SecretSharingParameters, Mechanism):
         guarantee="the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy",
         private=False,
         reveals=(
-            "the exact sum of all values, from which whoever knows the others' values takes out the one that is left; parties "
-            "that collude learn the sum over each group of others that stay connected without them, and nothing else"
+            "the exact sum of all values. Parties that collude also learn the sum of each group of others "
+            "that stay connected without them. Nothing else is revealed"
         ),
         linear=False,
         unpromised_if_read="it has no privacy",

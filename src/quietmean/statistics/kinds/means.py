@@ -129,7 +129,7 @@ class Variance(Statistic):
             flags=flags,
             headline=HEADLINE,
             reason=PARTIES if parties else "",
-            method="second moment without the noise's part; fourth moment, whatever the distribution",
+            method="second moment without the noise's part; fourth moment, for any distribution",
         )
 
 

@@ -141,7 +141,7 @@ def _declared(name: str, row: Mapping[str, str]) -> list[tuple[str, dict[str, An
     try:
         bounds = {"low": float(low.replace(",", ".")), "high": float(high.replace(",", "."))}
     except ValueError:
-        raise _NoColumnError("its bounds are no numbers") from None
+        raise _NoColumnError("its bounds are not numbers") from None
     whole = {"whole": True} if validation.startswith("integer") else {}
     return [(name, {**bounds, "missing": INDICATOR, **whole}, {})]
 

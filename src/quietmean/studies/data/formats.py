@@ -202,7 +202,7 @@ def _kind_of(path: Path) -> str:
             return _kind_of_archive(path) if kind == _ZIP else kind
     binary = _BINARY.get(path.suffix.lower())
     if binary is not None and b"\0" in first:
-        raise InputError(f"file {path.name} cannot be read as a table: it is no {binary} file, or damaged")
+        raise InputError(f"file {path.name} cannot be read as a table: it is damaged or not a {binary} file. Export it again.")
     return ""
 
 

@@ -221,8 +221,8 @@ class GroupsOfFrame(CountingEngine):
             self._frame = narwhals.from_native(data).lazy()
         except TypeError:
             raise InputError(
-                f"data of type {type(data).__name__} are no table: give a lazy frame of Polars, DuckDB or Spark, or the "
-                "address of a PostgreSQL database"
+                f"Data of type {type(data).__name__} are not a table. Give a lazy frame of Polars, DuckDB or "
+                "Spark, or the address of a PostgreSQL database."
             ) from None
         engine = self._frame.implementation
         if (engine.is_duckdb() or engine.is_spark_like()) and not is_installed("pyarrow"):

@@ -250,7 +250,7 @@ def table_of_frame(frame: Any, column_names: Collection[str], source: str = "the
         names = tuple(plain_name(name) for name in wrapped.columns)
     except TypeError:
         raise InputError(
-            f"data of type {type(frame).__name__} are no table: give a path, or a data frame of pandas, Polars or PyArrow"
+            f"Data of type {type(frame).__name__} are not a table. Give a path, or a data frame of pandas, Polars or PyArrow."
         ) from None
     except narwhals.exceptions.DuplicateError:
         raise InputError(f"two columns of {source} have the same name: give each column a name of its own") from None

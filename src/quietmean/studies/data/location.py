@@ -350,8 +350,8 @@ def _address_of(text: str) -> str | None:
         return None
     if matched is None:
         raise InputError(
-            "the data are no file but an address of something else, which is not shown, as it may have a password: give a file, "
-            "or a PostgreSQL database as postgresql://HOST/DATABASE"
+            "The data's address is not a file and not postgresql://HOST/DATABASE. It is not shown, as it may "
+            "hold a password. Give one of the two."
         )
     user, _, _ = matched["rest"].rpartition("@")
     if ":" in user or "password=" in unquote(matched["rest"]).lower():

@@ -160,7 +160,7 @@ class OpenedStudy:
         notes += [f"left out {name}: {why}" for name, why in self.left_out]
         if (committee := self.outcome.target.committee) is not None:
             moved = (
-                "by up to 8 standard deviations of their noise each" if committee.verified else "by whatever noise they made up"
+                "by up to 8 standard deviations of their noise each" if committee.verified else "by any noise that they made up"
             )
             notes.append(
                 f"if members lie, up to {committee.colluding} of them can have left contributions out, and moved each number "

@@ -245,7 +245,7 @@ class Agreement(ABC):
     def _cost(self) -> str:
         """What is known beforehand."""
         promised = cost_text(self.epsilon_a_priori, self.target.delta)
-        return f"{promised}, known beforehand, enforced by {self.plan.a_priori.enforced_by}"
+        return f"{promised}, guaranteed before the start, enforced by {self.plan.a_priori.enforced_by}"
 
     def _against(self) -> str:
         """Who may collude, and see the result."""

@@ -54,7 +54,7 @@ class CommitteeWords:
     def otherwise(self) -> str:
         """What more colluders learn."""
         colluding = self.terms.colluding
-        return f"more than {colluding} of the members together read every contribution, with whomever else or alone"
+        return f"more than {colluding} of the members together can read every contribution"
 
     @property
     def liars(self) -> str:
@@ -78,7 +78,7 @@ class CommitteeWords:
         full = [statistic.text for statistic in self.workload.statistics if self.workload.is_stated_in_full(statistic)]
         rest = [statistic.text for statistic in self.workload.statistics if statistic.text not in full]
         if not self.workload.statistics:
-            return f"{_EACH}: whatever a contributor makes up, it counts as no more than its weight"
+            return f"{_EACH}: a made-up contribution counts as no more than its weight"
         records = "one record, with all products" if self.terms.products else "as many records"
         listed = [
             *([f"of {'; '.join(full)} also that they are those of {records}"] if full else []),
@@ -301,12 +301,13 @@ class Contract(Agreement):
         promised = cost_text(self.epsilon_a_priori, target.delta)
         share = float(revealed_variance(target.nats))
         accepted = (
-            f"{target.nats:g} nats {a_coordinate(target.dimension)}, {share:.4g} of the variance of a normal value of standard "
-            f"deviation {target.prior_sd:g}: an average over values and no differential privacy, {promised}"
+            f"{target.nats:g} nats {a_coordinate(target.dimension)} on average over values, {share:.4g} of "
+            f"the variance of a normal value of standard deviation {target.prior_sd:g}. That is not "
+            f"differential privacy: {promised}"
         )
         if plan.nats_kept is not None:
-            return f"{accepted}; known beforehand, and enforced by {plan.a_priori.enforced_by}"
-        return f"nothing that is known beforehand: {plan.a_priori.enforced_by}. If all first messages arrive, {accepted}"
+            return f"{accepted}; guaranteed before the start, enforced by {plan.a_priori.enforced_by}"
+        return f"nothing is guaranteed before the start ({plan.a_priori.enforced_by}). If all first messages arrive: {accepted}"
 
     def _read(self) -> str:
         """What the target says of who reads messages, and what that means here; nothing where nobody does."""
@@ -319,8 +320,8 @@ class Contract(Agreement):
         if not is_random(observer):
             return f"; {eavesdropping_text(observer)}"
         return (
-            f"; {eavesdropping_text(observer)}, of which a public draw before the start decides which the figure of what "
-            "happened is about: what is known beforehand, and charged, holds whichever are read"
+            f"; {eavesdropping_text(observer)}. A public draw decides which messages the realised figure "
+            "covers. The guaranteed figure, which is charged, covers all of them"
         )
 
     def _against(self) -> str:

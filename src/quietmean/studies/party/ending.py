@@ -61,9 +61,9 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
         notes.append(f"{names} said nothing at the end: that part of this execution is known from the others only")
     for party, digest in result.impossible:
         notes.append(
-            f"what {roster.name(party)} released (digest {digest[:_SHOWN]}) cannot be: no values within their bounds give it, "
-            "with its weight and noise of the plan's size. It is left out as if that party had dropped out; noise that others "
-            "shared with it is in the standard errors, and the privacy figures count it as seen"
+            f"{roster.name(party)} released an impossible sum (digest {digest[:_SHOWN]}): values within the "
+            "bounds cannot give it. quietmean left it out, as if that party had dropped out. The standard "
+            "errors and privacy figures count that"
         )
     for party, digest, other, its_word in result.equivocating:
         notes.append(

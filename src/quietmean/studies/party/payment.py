@@ -333,7 +333,7 @@ class ChargedStudy:
         certificate, privacy = outcome.certificate, outcome.privacy
         parts = (
             f"against {certificate.describe()}",
-            f"mu {privacy.single_honest()[party]:.4g} should everybody else collude",
+            f"mu {privacy.single_honest()[party]:.4g} if all others collude",
             *privacy.terms.conversion.charge_notes,
         )
         return self.settle(outcome.charge(party), "; ".join(parts))

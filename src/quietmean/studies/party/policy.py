@@ -243,7 +243,7 @@ def _broken(rules: PolicyRules, columns: Sequence[Column], agreement: Agreement)
     if (names := rules.protocols) is not None and protocol.name not in {get_protocol(name).name for name in names}:
         yield "protocols", f"{protocol.name} is not allowed, these are: {', '.join(names)}"
     if not rules.no_privacy and not is_private(protocol):
-        yield "no_privacy", f"{protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
+        yield "no_privacy", (f"{protocol.name} protects nothing. This site refuses it, and no option changes that")
     if agreement.query.mixes_rows and not rules.query_mixes_rows:
         mixes = "the query over these data mixes rows, as they declare"
         yield "query_mixes_rows", f"{mixes}: allowed only where a policy says query_mixes_rows = true"

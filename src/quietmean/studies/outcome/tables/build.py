@@ -311,7 +311,7 @@ def _privacy(result: Mapping[str, Any]) -> str:
     checked = certificate.get("checked_by")
     unchecked = f" {capital(checked_text(checked))}." if checked is not None and not checked["lies_excluded"] else ""
     return (
-        f"Differentially private: a priori \u03b5 \u2264 {promised}, as it happened \u03b5 = {cost}, at \u03b4 = {delta:g} "
+        f"Differentially private: guaranteed \u03b5 \u2264 {promised}, realised \u03b5 = {cost}, at \u03b4 = {delta:g} "
         f"for one {unit}{who}; all answers of the study together. "
         f"Noise is part of all intervals and p-values.{unchecked}"
     )
