@@ -386,7 +386,7 @@ def test_data_frames_go_the_same_way(library: str) -> None:
 def test_what_is_no_data_frame() -> None:
     pytest.importorskip("narwhals")
     with pytest.raises(
-        InputError, match="Data of type dict are not a table. Give a path, or a data frame of pandas, Polars or PyArrow"
+        InputError, match=r"Data of type dict are not a table\. Give a path, or a data frame of pandas, Polars or PyArrow"
     ):
         read_columns(cast("Any", {"age": [1, 2]}), COLUMNS)
 
