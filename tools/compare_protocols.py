@@ -230,7 +230,7 @@ READING = """\
 ## How to read it
 
 The kinds of guarantee are not interchangeable. Most rows are (epsilon, delta) under replacement of one party's vector, exact,
-and hold whatever the adversary can compute. `priv-unit-g` promises more (delta = 0, against every coalition) to fewer values (unit
+and hold whatever the adversary can compute. `priv-unit-g` promises more (delta = 0, any coalition) to fewer values (unit
 vectors only). Neither limits what the adversary can compute. Rows that speak of computationally bounded parties stand and fall
 with their cryptography. "Exact" is the account of an execution once it has happened; how much noise a plan takes is found as the
 last column says.
