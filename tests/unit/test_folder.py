@@ -31,6 +31,7 @@ from quietmean.node.folder import (
     parse_folder,
     seal_file,
 )
+from quietmean.node.folder.place import REMOTE
 from quietmean.node.mailbox import mailbox_bytes
 from quietmean.node.net import (
     ACCEPTED,
@@ -503,7 +504,8 @@ def test_another_distribution_brings_a_place(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / STUDY[:32] / "q00000001" / ("0-1-" + "0" * 32)).read_bytes() == b"file"
     with pytest.raises(InputError, match=r"folder 'lost' \(nowhere:shelf\) cannot be loaded"):
         parse_folder("lost://here")
-    with pytest.raises(InputError, match=r"or one of s3://, sftp://, webdavs://, lost://, shelf://$"):
+    schemes = ", ".join(f"{scheme}://" for scheme in (*REMOTE, "lost", "shelf"))
+    with pytest.raises(InputError, match=f"or one of {schemes}$"):
         parse_folder("other://here")
     with pytest.raises(InputError, match="credentials in it"):
         parse_folder("shelf://name:secret@here/")

@@ -26,8 +26,6 @@ from quietmean.randomness import fresh_bytes
 
 # A server that says nothing for so many seconds is gone.
 _LONGEST_ANSWER: Final = 60.0
-# What each needs besides fsspec.
-NEEDS: Final = {"s3": "s3fs", "sftp": "paramiko", "webdavs": "webdav4"}
 
 
 @dataclass(frozen=True)
@@ -76,19 +74,20 @@ def _webdav(url: SplitResult) -> _Opened:
     return _Opened(files, "", lambda old, new: files.client.move(old, new, overwrite=True))
 
 
-_OPEN: Final = {"s3": _bucket, "sftp": _sftp, "webdavs": _webdav}
+# By scheme: the library that it needs besides fsspec, and what opens it.
+REMOTE: Final = {"s3": ("s3fs", _bucket), "sftp": ("paramiko", _sftp), "webdavs": ("webdav4", _webdav)}
 
 
 class RemotePlace:
     """A folder on another machine.
 
-    ``url``: of the folder, one of :data:`NEEDS`. Raises :class:`InputError` where a library is missing.
+    ``url``: of the folder, one of :data:`REMOTE`. Raises :class:`InputError` where a library is missing.
     """
 
     def __init__(self, url: str, session: str) -> None:
         self._url, self._session = urlsplit(url), session[:32]
         import_extra("fsspec", "folder", "a folder that is not mounted")
-        import_extra(NEEDS[self._url.scheme], "folder", f"a folder at {self._url.scheme}://")
+        import_extra(REMOTE[self._url.scheme][0], "folder", f"a folder at {self._url.scheme}://")
         self._opened: _Opened | None = None
 
     def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
@@ -133,7 +132,7 @@ class RemotePlace:
         """Connected, again if that was lost. Each library has errors of its own, whose texts may hold names of accounts."""
         try:
             if self._opened is None:
-                self._opened = _OPEN[self._url.scheme](self._url)
+                self._opened = REMOTE[self._url.scheme][1](self._url)
             yield self._opened
         except (FileNotFoundError, InputError):
             raise
@@ -234,13 +233,13 @@ def parse_folder(text: str) -> Callable[[str], FolderStorage]:
             raise InputError(
                 "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
             )
-        if parts.scheme in NEEDS:
+        if parts.scheme in REMOTE:
             RemotePlace(text, "")
             return partial(RemotePlace, text)
         others = {entry.name: entry for entry in entry_points(group="quietmean.folders")}
         if parts.scheme in others:
             return partial(loaded(others[parts.scheme], "folder"), text)
-        schemes = ", ".join(f"{scheme}://" for scheme in (*NEEDS, *sorted(others)))
+        schemes = ", ".join(f"{scheme}://" for scheme in (*REMOTE, *sorted(others)))
         raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {schemes}")
     folder = Path(text)
     if not folder.is_dir():
