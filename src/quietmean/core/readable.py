@@ -220,3 +220,8 @@ class Fact:
     error: float | str
     condition: str
     sentence: str
+
+
+def printable(text: str) -> str:
+    """A peer's text, safe for one line of a log."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -23,6 +23,7 @@ from quietmean.core.errors import PeerError
 from quietmean.core.file_kinds import package_version
 from quietmean.core.limits import require_wait
 from quietmean.core.party import PartyId
+from quietmean.core.readable import printable
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import (
     NOT_A_PARTY,
@@ -44,7 +45,6 @@ from quietmean.node.net import (
     difference,
     differing,
     listed,
-    printable,
     term_digests,
 )
 from quietmean.node.phase import Position

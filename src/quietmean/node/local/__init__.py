@@ -22,9 +22,9 @@ from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.outage import refuse_outage
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import but_for_names, grouped
+from quietmean.core.readable import but_for_names, grouped, printable
 from quietmean.node.local.processes import PARTY, ChildSettings, ExecLauncher, Launcher, PartyProcess
-from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
+from quietmean.node.net import Address, Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult, refusal
 from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.planning import Plan

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 
 from quietmean.node.phase import Phase
@@ -145,3 +146,51 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Phase):
         return value.label
     return list(value) if isinstance(value, tuple) else value
+
+
+def sentence(event: Mapping[str, Any]) -> str:
+    """An event in words, from its JSON object."""
+    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
+    end = until(event)
+    place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
+    match event["event"]:
+        case "round":
+            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
+        case "late":
+            return f"{place}: went on without {names}"
+        case "waiting":
+            return f"{place}: waiting for {names}{end}"
+        case "refused":
+            return f"refused {event['peer']}: {event['reason']}"
+        case "ended":
+            return f"{event['peer']}: {event['reason']}"
+        case "stalled":
+            return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
+        case "over":
+            return "this party's part is over: the result is from its store"
+        case "agreement" if event.get("past") and names:
+            return f"agreement: waiting for {names}{end}; the time to start has passed: they may have gone on without this party"
+        case kind:
+            return f"{kind}: waiting for {names}{end}" if names else str(kind)
+
+
+def until(event: Mapping[str, Any]) -> str:
+    """When the wait of an event ends at the latest, such as " until 16:40:05"; with the day where that is not today's.
+
+    By the clock of this machine. Empty for an event of no wait.
+    """
+    if not (end := event.get("until")):
+        return ""
+    here = datetime.fromisoformat(end).astimezone()
+    today = here.date() == datetime.now(here.tzinfo).date()
+    return f" until {here:%H:%M:%S}" if today else f" until {here:%Y-%m-%d %H:%M}"
+
+
+def now() -> str:
+    """ISO 8601 in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def iso_time(seconds: float) -> str:
+    """ISO 8601 in UTC, to the second, of a time in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

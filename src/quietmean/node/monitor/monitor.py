@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from quietmean.core.errors import InputError, QuietmeanError, reason_of
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId
 from quietmean.core.portability import replace_whole
+from quietmean.core.readable import printable
 from quietmean.node.monitor.events import (
     AlreadyOver,
     Event,
@@ -34,21 +35,13 @@ from quietmean.node.monitor.events import (
     RoundBegun,
     event_fields,
     event_json,
+    now,
+    until,
 )
-from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer, printable
+from quietmean.node.net import ACCEPTED, AnswerFrame, AnyRequest, Heartbeat, Traffic, Transfer
 from quietmean.node.phase import Phase, Position
 
 FORMAT = "quietmean-status-1"
-
-
-def now() -> str:
-    """ISO 8601 in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def iso_time(seconds: float) -> str:
-    """ISO 8601 in UTC, to the second, of a time in seconds since 1970."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def status_path(store: Path) -> Path:
@@ -390,50 +383,12 @@ def _label(phase: int) -> str:
     return Phase(phase).label if phase in Phase._value2member_map_ else "unknown"
 
 
-def sentence(event: Mapping[str, Any]) -> str:
-    """An event in words, from its JSON object."""
-    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
-    end = until(event)
-    place = f"{event['phase']}, round {event['round']}" if event.get("round") else event.get("phase")
-    match event["event"]:
-        case "round":
-            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
-        case "late":
-            return f"{place}: went on without {names}"
-        case "waiting":
-            return f"{place}: waiting for {names}{end}"
-        case "refused":
-            return f"refused {event['peer']}: {event['reason']}"
-        case "ended":
-            return f"{event['peer']}: {event['reason']}"
-        case "stalled":
-            return ". ".join(part for part in (event["reason"], event["room"], end and f"This party waits{end}") if part)
-        case "over":
-            return "this party's part is over: the result is from its store"
-        case "agreement" if event.get("past") and names:
-            return f"agreement: waiting for {names}{end}; the time to start has passed: they may have gone on without this party"
-        case kind:
-            return f"{kind}: waiting for {names}{end}" if names else str(kind)
-
-
 def headline(view: NodeView) -> str:
     """Where a node is, for how long, and whom it waits for."""
     position = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
     seconds = seconds_between(view.since, view.updated)
     waiting = f", waiting for {', '.join(view.waiting_for)}{until({'until': view.until})}" if view.waiting_for else ""
     return printable(f"{view.party}, {position}, since {seconds:.0f} s{waiting}")
-
-
-def until(event: Mapping[str, Any]) -> str:
-    """When the wait of an event ends at the latest, such as " until 16:40:05"; with the day where that is not today's.
-
-    By the clock of this machine. Empty for an event of no wait.
-    """
-    if not (end := event.get("until")):
-        return ""
-    here = datetime.fromisoformat(end).astimezone()
-    today = here.date() == datetime.now(here.tzinfo).date()
-    return f" until {here:%H:%M:%S}" if today else f" until {here:%Y-%m-%d %H:%M}"
 
 
 def traffic_text(view: NodeView) -> str:

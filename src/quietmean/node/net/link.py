@@ -17,12 +17,13 @@ from typing import TypeAlias
 from quietmean.core.domain import Links
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import printable
 from quietmean.node.net.duplex import Duplex, Handler, OnAnswer
 from quietmean.node.net.identity import public_key_bytes
 from quietmean.node.net.key_exchange import KeyOffering
 from quietmean.node.net.terms import difference
 from quietmean.node.net.tls import OTHER_LEAF, study_of
-from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, DirectRoute, Endpoint, Route, printable
+from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, DirectRoute, Endpoint, Route
 from quietmean.node.net.wire import (
     VERSION,
     AnswerFrame,

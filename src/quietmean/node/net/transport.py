@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from quietmean.core.domain import Links
 from quietmean.core.party import PartyId
+from quietmean.core.readable import printable
 from quietmean.node.net.addresses import Address, numbers_to_dial
 from quietmean.node.net.identity import Group, Roster, public_key_bytes
 from quietmean.node.net.reader import FrameCipher, FrameReader
@@ -198,11 +199,6 @@ async def dial_tcp(address: Address, context: ssl.SSLContext, name: str = "") ->
         else:
             return stream
     raise last
-
-
-def printable(text: str) -> str:
-    """A peer's text, safe for one line of a log."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 class Route(Protocol):

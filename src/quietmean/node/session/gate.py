@@ -33,8 +33,8 @@ from quietmean.node.net import ACCEPTED, AnyRequest, GateLog, Heartbeat, Limits,
 from quietmean.node.phase import GATE_STAGES, Phase, Position
 from quietmean.node.session.context import Carrier, Context, Wait
 from quietmean.node.session.logs import PartialLog, Received
-from quietmean.node.session.reconstruction import reconstruct
-from quietmean.node.session.result import own_log, read_record
+from quietmean.node.session.reconstruction import own_log, reconstruct
+from quietmean.node.session.result import read_record
 from quietmean.randomness import Seed
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""The real history of the mixing phase, reconstructed from all parties' logs.
+"""The real history of the mixing phase, reconstructed from all parties' logs, which they exchange before there is a result.
+
+A log is durable before it is acknowledged: a party that crashes here goes on from its store.
 
 A party that finished sends its complete log. In protocols that send shares, the logs of the other parties come from gossip: each
 message carries the logs that its sender has, its own up to the previous round (see :mod:`.gossip`), and the parties that finish
@@ -26,15 +28,21 @@ heard nothing of its arrival did not arrive, since its sender went on without it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from quietmean.core.arrays import Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import NEVER, ExecutionTrace, Schedule
-from quietmean.node.session.logs import PartialLog, PartyLog
+from quietmean.node.monitor import FinalizationBegun
+from quietmean.node.net import Log, Payload
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.context import Context, Wait
+from quietmean.node.session.logs import PartialLog, PartyLog, Received, encode_log
 
 
 def reconstruct(
@@ -151,3 +159,86 @@ def _correct(online: Mask, final: Mask, known: Ints) -> None:
     for end in (1, 2):
         other = known[~final[known[:, end]]]
         online[other[:, 0], other[:, end]] = True
+
+
+def own_log(context: Context, came: Received) -> PartyLog:
+    """This party's log. Those are named, too, of whom it was handed a release besides those that ``came``."""
+    store = context.store
+    mixing, heard_from = Phase.MIXING, came.parties
+    if context.settings.plan.releases_are_copies:
+        heard_from = tuple(sorted({*heard_from, *(sender for _, sender in store.seen_here(Phase.DISSEMINATION))}))
+    return PartyLog(
+        store.rounds_online(mixing),
+        store.arrived_there(mixing),
+        store.arrived_here(mixing),
+        heard_from,
+        store.settled(mixing),
+        store.seen_here(mixing),
+        releases=came.digests,
+    )
+
+
+def encoded_gossip(context: Context, here: Position) -> bytes:
+    """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
+    gossip = context.gossip
+    phase, round_ = here
+    gossip.put(context.party, own_log(context, Received()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
+    return gossip.encode(context.party)
+
+
+async def exchange_logs(context: Context, came: Received, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> PartyLog:
+    """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
+
+    With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left. Returns the own log.
+    """
+    here = int(Phase.FINALIZATION), 0
+    context.inbox.enter(here, frozenset())
+    context.report(FinalizationBegun(tuple(context.names(context.others)), context.last_moment()))
+    request = Log(0, encoded_gossip(context, here) if gossips else b"")
+    announcements = _Announcements(context, came, request)
+    announcements.start()
+
+    def missing() -> dict[PartyId, bool]:
+        if announcements.outdated:
+            # A message came too late in the meantime: who sent it may be unable to tell.
+            announcements.start()
+        absent = {party: False for party in context.others if party not in logs}
+        return absent | {party: True for party in context.others if party not in announcements.acknowledged}
+
+    await Wait(context, missing, full_time="all").until_over()
+    await announcements.stop()
+    # The last ones are in this party's own record at least.
+    return own_log(context, came)
+
+
+class _Announcements:
+    """Sends the own log to all others."""
+
+    def __init__(self, context: Context, came: Received, request: Log) -> None:
+        self._context, self._came, self._request = context, came, request
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen: tuple[tuple[int, PartyId], ...] = ()
+        self.acknowledged: set[PartyId] = set()
+
+    @property
+    def outdated(self) -> bool:
+        return self._context.store.seen_here(Phase.MIXING) != self._seen
+
+    def start(self) -> None:
+        """Send it as it is now, in place of what it was before."""
+        for task in self._tasks:
+            task.cancel()
+        context = self._context
+        # Only the log that ends a session says how far the site's audit log had come.
+        log = msgspec.structs.replace(own_log(context, self._came), audit=context.store.first_audit(context.settings.site.audit))
+        self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
+        self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _send(self, party: PartyId, payload: Payload, acknowledged: set[PartyId]) -> None:
+        await self._context.links[party].ask(self._request, payload)
+        acknowledged.add(party)

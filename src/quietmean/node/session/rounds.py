@@ -21,7 +21,7 @@ from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
-from quietmean.node.session.result import encoded_gossip
+from quietmean.node.session.reconstruction import encoded_gossip
 from quietmean.node.storage import COMMITTED, IN_DOUBT, ClosedRound, Outgoing
 
 _logger = logging.getLogger("quietmean.node")

@@ -36,8 +36,8 @@ from quietmean.node.session.context import Carrier, Context, FailureDetector
 from quietmean.node.session.gate import Gate, position_of
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import GossipedLogs, PartialLog, PartyLog, Received, decode_log
-from quietmean.node.session.reconstruction import reconstruct
-from quietmean.node.session.result import NodeResult, encoded_gossip, exchange_logs, keep_refusal, keep_result, note_refusal
+from quietmean.node.session.reconstruction import encoded_gossip, exchange_logs, reconstruct
+from quietmean.node.session.result import NodeResult, keep_refusal, keep_result, note_refusal
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings, public_seed, seed_check
 from quietmean.node.storage import IN_DOUBT, Store

@@ -13,8 +13,9 @@ from dataclasses import replace
 from quietmean.core.errors import NotStarted, PeerError, QuietmeanError
 from quietmean.core.limits import least_minimum
 from quietmean.core.party import PartyId
+from quietmean.core.readable import printable
 from quietmean.node.monitor import AgreementWaits, Report, iso_time
-from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start, printable
+from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, Start
 from quietmean.node.phase import Position
 from quietmean.node.session import Carrier, NodeSettings, Opening, public_seed, seed_check
 from quietmean.node.start.machine import Announcement, Attempt, Machine, Proposal, Rules, StartProgress, quorum_study

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
+from quietmean.core.readable import printable
 from quietmean.core.readable_days import by_this_clock
 from quietmean.node.net import (
     Address,
@@ -26,7 +27,6 @@ from quietmean.node.net import (
     format_address,
     numbers_to_dial,
     open_socket,
-    printable,
     public_key_bytes,
 )
 from quietmean.node.tasks import Fail, Tasks, report_defect
