@@ -205,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worst", type=int, default=0)
     parser.add_argument("--under", default="", help="only what begins with this path")
-    parser.add_argument("--held", default="README,docs", help="groups whose figures must hold")
+    parser.add_argument("--held", default="README,docs,texts of the program,templates", help="groups whose figures must hold")
     options = parser.parse_args()
     beyond = []
     print(f"{'':24}{'sentences':>10}{'words':>8}{'> 30':>8}{'commas':>8}   avoid")
