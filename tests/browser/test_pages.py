@@ -125,7 +125,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     account, known = account_of(folder, outcomes["means"]), {"origin": origin, "receipt": folder / "study.receipt.json"}
     for name, outcome in outcomes.items():
         local = {"truth": outcome.answers, "killed": (4,)} if name == "one-machine" else {"account": account}
-        took = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} said nothing at the end",)}
+        took = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": ((f"{NAMES[7]} sent no report at the end"),)}
         write_report(folder / f"{name}.html", run_of("Outcome after stroke", outcome, NAMES, **known, **took, **local))
     outcome = outcomes["means"]
     write_privacy_page(folder / "privacy.html", run_of("Outcome after stroke", outcome, NAMES, **known, account=account))

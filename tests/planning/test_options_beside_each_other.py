@@ -141,14 +141,14 @@ def test_of_a_search_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixtur
         with pytest.raises(SystemExit) as ended:
             main(["plan", "--study", str(study), "--parties", "5", f"--{name.replace('_', '-')}", *value])
         assert ended.value.code == 2, name
-        assert f"--{name.replace('_', '-')} stands beside --study" in " ".join(capsys.readouterr().err.split())
+        assert f"--{name.replace('_', '-')} cannot go with --study" in " ".join(capsys.readouterr().err.split())
 
 
 def test_of_an_agreement_that_says_it_all() -> None:
     values: dict[str, Any] = {"roster": Path("roster.toml"), "plan": Path("plan.json"), "no_privacy": True}
     assert values.keys() == names_of(AgreementOptions) - {"key"}
     for name, value in values.items():
-        with pytest.raises(InputError, match=f"--{name.replace('_', '-')} says nothing of a study by file: leave it out"):
+        with pytest.raises(InputError, match=(f"--{name.replace('_', '-')} has no effect in a study by file: leave it out")):
             AgreementOptions(**{name: value}).require_key_alone("a study by file", None)
     with pytest.raises(InputError, match="--store says nothing"):
         AgreementOptions().require_key_alone("a study by file", Path("store"))

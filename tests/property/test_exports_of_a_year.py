@@ -211,7 +211,7 @@ def test_new_people_get_an_account_beside_and_known_ones_pay_in_theirs(
     assert len({each.charged_mu for each in accounts(ledger) if each.name != f"{name}/3"}) == 1
     with pytest.raises(InputError, match="--new-people stands without --account"):
         charge(plan, ledger, tmp_path, week, "wrong", told, new_people=True)
-    with pytest.raises(InputError, match="--account stands beside --new-account"):
+    with pytest.raises(InputError, match="--account cannot go with --new-account"):
         charge(plan, ledger, tmp_path, week, "wrong", told, account=name, new_account="other")
     # The same persons by another column, or without the key: nothing proves who is new.
     hospital.column = "PID"

@@ -91,7 +91,7 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
     (entry,) = entries(consortium, "whole")
     assert entry.mu == StudyTerms.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
     without = [part for part in arguments(consortium, "ada") if part not in ("--ledger", str(consortium / "ledger"))]
-    assert "--group stands beside --no-ledger" in fails([*without, "--group", "4", "--no-ledger"], capsys)
+    assert "--group cannot go with --no-ledger" in fails([*without, "--group", "4", "--no-ledger"], capsys)
 
 
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "'wards' is not in ledger" in fails(arguments(consortium, "ada", "--account", "wards"), capsys)
     assert not list(consortium.glob("*.store"))
-    assert "--ledger stands beside --no-ledger" in fails(arguments(consortium, "ada", "--no-ledger"), capsys)
+    assert "--ledger cannot go with --no-ledger" in fails(arguments(consortium, "ada", "--no-ledger"), capsys)
     (consortium / "ledger").unlink()
     assert "does not exist" in fails(arguments(consortium, "ada"), capsys)
 

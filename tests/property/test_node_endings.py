@@ -311,7 +311,7 @@ def test_loose_ends_are_told_in_sentences() -> None:
                 "counts twice": bool(result.counted_twice),
                 f"at most {result.counted_twice_part:.2g} of the result's weight": bool(result.counted_twice),
                 "nobody said whether": bool(result.unresolved),
-                "said nothing at the end": bool(result.silent),
+                "sent no report at the end": bool(result.silent),
                 "not all records count alike": any(0 < part < 0.999 for part in result.execution.parts),
                 "arrived here: this result is without it": len(result.heard) < result.execution.trace.finished.sum(),
             }

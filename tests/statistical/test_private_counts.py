@@ -163,7 +163,7 @@ def test_the_relation_is_said_wherever_figures_are() -> None:
     ("changes", "sentence"),
     [
         ({"unit": "party"}, "the unit is party, where each party counts once: choose unit record"),
-        ({"count": "public"}, "most_records says nothing where counts are public"),
+        ({"count": "public"}, "most_records has no effect where counts are public"),
         ({"count": "hidden"}, 'count must be "public" or "private"'),
         ({"most_records": 0}, "most_records must be at least 1"),
         ({"protocol": "secagg"}, "counts are private: name another, such as packed-sharing"),

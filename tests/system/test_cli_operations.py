@@ -257,7 +257,7 @@ def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert notes.read_text() == "dear diary"
     assert "does not exist" in ends(["stores", "--remove", str(tmp_path / "none.store")], capsys)[1]
     assert "cannot be read" in ends(["stores", str(tmp_path / "nowhere")], capsys)[1]
-    assert "says nothing without --remove" in ends(["stores", "--abandon"], capsys)[1]
+    assert "has no effect without --remove" in ends(["stores", "--abandon"], capsys)[1]
     assert len(list(tmp_path.iterdir())) == 2
 
 

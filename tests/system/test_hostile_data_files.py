@@ -61,7 +61,7 @@ def test_a_stray_cell_is_a_row_at_most(place: str, records: list[float], tmp_pat
 
 
 def test_a_cell_too_far_away_in_both_directions_ends_the_process_alone(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it anew"):
+    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it again"):
         read_columns(workbook(tmp_path / "t.xlsx", {"XFD1048576": 7}), AGE)
 
 
@@ -75,7 +75,7 @@ def test_a_workbook_that_lies_about_its_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "start", "words"),
     [
-        ("t.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"t\.xls cannot be read as a workbook: save it anew"),
+        ("t.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"t\.xls cannot be read as a workbook: save it again"),
         ("t.parquet", b"PAR1", r"t\.parquet cannot be read as a table: it is a damaged Parquet file, or reading it takes more"),
         ("t.feather", b"ARROW1", r"t\.feather cannot be read as a table: it is a damaged Arrow file, or reading it takes more"),
     ],
@@ -221,7 +221,7 @@ def test_rows_and_columns_of_a_workbook_where_none_can_be(place: str, tmp_path: 
     honest, row = workbook(tmp_path / "honest.xlsx", {}), place.lstrip("AZ")
     stray = f'<row r="{row}"><c r="{place}"><v>7</v></c></row></sheetData>'.encode()
     sheet_rewritten(honest, tmp_path / "t.xlsx", lambda content: content.replace(b"</sheetData>", stray))
-    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it anew"):
+    with pytest.raises(InputError, match=r"t\.xlsx cannot be read as a workbook: save it again"):
         read_columns(tmp_path / "t.xlsx", AGE)
 
 

@@ -108,7 +108,7 @@ def test_a_place_without_the_right_to_write_is_a_mistake_unless_it_has_the_store
         study.close()
         settings.open_store().close()
         disk.forbid()
-        with pytest.raises(StorageError, match="mend it or make room, the study goes on"):
+        with pytest.raises(StorageError, match="repair it or make room, the study goes on"):
             settings.open_store()
         with pytest.raises(InputError, match="choose a writable place"):
             replace(settings, store=disk.place / "another.store").open_store()

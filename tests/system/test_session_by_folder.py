@@ -320,7 +320,7 @@ def test_a_store_from_a_backup_takes_no_part() -> None:
     [
         ({"deadlines": None}, "a session through a folder needs deadlines"),
         ({"transport": "connections"}, "the session has deadlines and its parties connect"),
-        ({"round_timeout": 5.0}, "round_timeout says nothing in a session through a folder"),
+        ({"round_timeout": 5.0}, "round_timeout has no effect in a session through a folder"),
         ({"deadlines": {"first": "2030-01-01T00:00:00Z", "interval": 3.0, "poll": 2.0}}, "deadlines.interval is 3 s"),
         ({"deadlines": {"first": 5, "interval": 3.0, "poll": 2.0}}, "deadlines.first must be a time"),
     ],

@@ -192,9 +192,9 @@ def test_changes_are_found(log: AuditLog) -> None:
     assert changed(*whole) == ""
     edited = whole[2].replace(b'"place":2', b'"place":7')
     assert edited != whole[2]
-    assert "entry 3 is not as north signed it" in changed(*whole[:2], edited, *whole[3:])
+    assert "entry 3 does not match the signature of north" in changed(*whole[:2], edited, *whole[3:])
     assert "entry 4 does not follow on entry 3" in changed(*whole[:2], edited, *whole[3:])
-    assert "entry 5 is not as north signed it" in changed(*whole[:4], whole[4].replace(b'"place":4', b'"place":7'))
+    assert "entry 5 does not match the signature of north" in changed(*whole[:4], whole[4].replace(b'"place":4', b'"place":7'))
     assert "entry 4 does not follow on entry 2" in changed(*whole[:2], *whole[3:])
     assert "entry 4 does not follow on entry 2" in changed(*whole[:2], whole[3], whole[2], whole[4])
     assert "entry 3 does not follow on entry 3" in changed(*whole[:3], *whole[2:])
@@ -212,7 +212,7 @@ def test_a_signature_for_something_else_is_none(log: AuditLog) -> None:
     other = Signed.sign(Purpose.APPROVAL, msgspec.to_builtins(one.entry), KEY)
     raw = json.loads(lines(log)[0])
     log.path.write_bytes(log.path.read_bytes().replace(raw["signature"].encode(), other.parts().signature.encode()))
-    assert "is not as north signed it" in faults(log)
+    assert "does not match the signature of north" in faults(log)
 
 
 def test_a_cut_end_and_a_chain_made_anew(log: AuditLog) -> None:
@@ -227,7 +227,7 @@ def test_a_cut_end_and_a_chain_made_anew(log: AuditLog) -> None:
     for place in range(3, 5):
         auditor(log).write(Event.ENDED, {"place": place})
     assert faults(log) == ""
-    assert "receipt 0 tells of another entry 5: the log was made anew" in faults(log, heads[4])
+    assert "receipt 0 tells of another entry 5: the log was made again" in faults(log, heads[4])
     log.path.unlink()
     for place in range(5):
         auditor(log, Identity.generate()).write(Event.STARTED, {"place": place})

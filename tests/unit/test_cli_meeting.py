@@ -142,7 +142,7 @@ def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFi
     Path("roster.toml").write_text(Sealed.load("study.sealed").roster.to_toml())
     for given in (["--study", "study.toml", "--roster", "roster.toml"], ["--study", "study.toml", "--parties", "3"]):
         assert told(["plan", *given], capsys) == answer
-    assert "--epsilon stands beside --study" in fails(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
+    assert "--epsilon cannot go with --study" in fails(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
     assert "leave it out" in fails(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
     assert "give --parties" in fails(["plan", "--epsilon", "2"], capsys)
 

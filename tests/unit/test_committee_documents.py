@@ -84,7 +84,7 @@ def test_a_target_says_its_committee_and_one_without_says_nothing() -> None:
     [
         ({"colluding": 2}, "with all other contributors"),
         ({"committee": Committee(5, minimum=21)}, "20 or fewer"),
-        ({"eavesdropping": 0.5}, "says nothing of a committee"),
+        ({"eavesdropping": 0.5}, "has no effect in a committee"),
     ],
 )
 def test_what_says_nothing_beside_a_committee(fields: dict[str, Any], reason: str) -> None:
@@ -108,7 +108,7 @@ def test_a_study_file_says_its_committee(tmp_path: Path) -> None:
     ("fields", "reason"),
     [
         ({"protocol": "inca"}, "and protocol inca none"),
-        ({"colluding": 1}, "colluding says nothing of a study with a committee"),
+        ({"colluding": 1}, "colluding has no effect in a study with a committee"),
         ({"minimum": 2}, "write minimum into the committee"),
         ({"start_by": BY}, "when the time for contributions is over"),
         ({"committee": {"members": 4}}, "committee.contribute_by is missing"),

@@ -298,7 +298,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "a damaged Parquet file": (written(b"PAR1 and then nothing", "t.parquet"), "t.parquet cannot be read as a table"),
     "a damaged workbook": (
         written(b"PK\x03\x04 and then nothing", "t.xlsx"),
-        "t.xlsx cannot be read as a workbook: save it anew",
+        "t.xlsx cannot be read as a workbook: save it again",
     ),
     "an empty file": (written(""), "t.csv is empty: its first row must hold the names"),
     "a picture": (

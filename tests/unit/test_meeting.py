@@ -103,7 +103,7 @@ def test_sealed_again_it_is_another_study(meeting: Meeting, sealed: Sealed) -> N
 )
 def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None:
     tampered = changed(meeting.invitation.signed, lambda document: document.update({field: value}))
-    refused("the invitation is not as its convener", Invitation.verified, tampered)
+    refused("the invitation does not match the signature of its convener", Invitation.verified, tampered)
 
 
 @pytest.mark.parametrize("field", ["address", "exchange", "identity", "invitation", "mailbox", "name", "nonce"])

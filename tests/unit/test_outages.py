@@ -93,7 +93,7 @@ def test_what_cannot_be_opened_is_a_mistake_only_where_the_file_system_forbids_i
     """A full or failing disk gives the same error as a folder without rights, also when a file is opened first."""
     path = tmp_path / "own.store"
     for _ in range(2):
-        raised(StorageError, r"mend it or make room, then run the same command again", refuse_outage, error, path)
+        raised(StorageError, r"repair it or make room, then run the same command again", refuse_outage, error, path)
         path.touch()
     refuse_outage(error, tmp_path / "nowhere" / "own.store")
     refuse_outage(error, tmp_path)

@@ -85,7 +85,7 @@ def test_what_python_was_given_is_what_the_command_line_says() -> None:
 
 
 def test_options_that_contradict_each_other_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
-    with pytest.raises(qm.InputError, match="--account stands beside --no-ledger"):
+    with pytest.raises(qm.InputError, match="--account cannot go with --no-ledger"):
         payer_for(Policy(), PrivacyUnit.RECORD, "wards", PaymentOptions(no_ledger=True, account="wards"))
 
 

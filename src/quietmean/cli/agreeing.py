@@ -254,7 +254,7 @@ def approve_command(
     with progress("calibrating the noise"):
         if is_flower_agreement(study):
             if roster is not None:
-                raise InputError("--roster says nothing of an agreement of Flower's clients: leave it out")
+                raise InputError("--roster has no effect in an agreement of Flower's clients: leave it out")
             contract: Contract | SessionContract = FlowerContract.by_name(study, party)
         else:
             contract = contract_for(party, agreed_terms(study, roster))

@@ -86,7 +86,7 @@ class ShownOptions:
             given, missing = (
                 (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
             )
-            raise InputError(f"{given} alone says nothing: give {missing} with it")
+            raise InputError(f"{given} has no effect alone: give {missing} with it")
         if ledger is None or account is None:
             return None
         if self.report is None:

@@ -133,9 +133,9 @@ _COMMON = (
     "about the data; with --json an error is a JSON document, too."
 )
 _CODES = (
-    "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in what was asked, and one sentence says how to mend it; 3 a "
-    "protocol could not finish; 75 a disk is full or fails, or memory is used up, and the same command goes on later; 130 "
-    "interrupted."
+    "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in what was asked, and one sentence says how "
+    "to correct it; 3 a protocol could not finish; 75 a disk is full or fails, or memory is used up, and the "
+    "same command goes on later; 130 interrupted."
 )
 
 

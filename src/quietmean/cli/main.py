@@ -305,7 +305,9 @@ def _run(tokens: list[str]) -> None:
             fail(str(outage), outage.exit_code)
         if path is None or not isinstance(error, OSError):
             raise
-        remedy = "raise the limit of open files (ulimit -n)" if error.errno in _TOO_MANY else "check the path and your rights"
+        remedy = (
+            "raise the limit of open files (ulimit -n)" if error.errno in _TOO_MANY else ("check the path and your access rights")
+        )
         fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: {remedy}", 2)
     except KeyboardInterrupt:
         fail(f"interrupted{_CONTINUED.get(_asked(tokens) or '', '')}", 130)

@@ -117,7 +117,7 @@ class AgreementOptions:
         """Raises :class:`InputError` for what says nothing of the ``agreement``, which holds all that its parties agree on."""
         options = {"roster": self.roster, "plan": self.plan, "no-privacy": self.no_privacy, "store": store}
         if names := [name for name, value in options.items() if value]:
-            raise InputError(f"--{names[0]} says nothing of {agreement}: leave it out")
+            raise InputError(f"--{names[0]} has no effect in {agreement}: leave it out")
 
 
 NO_AGREEMENT_OPTIONS = AgreementOptions()
@@ -167,4 +167,4 @@ class StudyOptions:
         for pair in (("width", "power"), ("roster", "records")):
             if any(getattr(self, name) is not None for name in pair):
                 options = " and ".join(f"--{name}" for name in pair)
-                raise InputError(f"{options} say nothing without a study: give --study FILE too, or leave them out")
+                raise InputError(f"no study is given for {options}: give --study FILE too, or leave them out")

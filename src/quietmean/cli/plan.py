@@ -246,7 +246,7 @@ def _refuse_beside_study(options: dict[str, Any]) -> None:
     """Raises :class:`InputError` for options that the study itself says."""
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None:
-        raise InputError(f"--{option} stands beside --study, which says what to plan for: leave it out, or change the study")
+        raise InputError(f"--{option} cannot go with --study, which says what to plan for: leave it out, or change the study")
 
 
 def _answer(

@@ -54,7 +54,7 @@ def plan_study(
     options.require_possible()
     study, count, sealed = _study_and_parties(path, options, parties)
     if options.records is not None and study.unit == PrivacyUnit.PARTY:
-        raise InputError("--records says nothing where parties are the unit: leave it out")
+        raise InputError("--records has no effect where parties are the unit: leave it out")
     if protocol is not None:
         name, protocol_options = resolve(protocol, study.options)
         study = study.model_copy(update={"protocol": name, "options": protocol_options})
@@ -93,7 +93,7 @@ def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -
     study, sealed = (agreed.terms, agreed) if isinstance(agreed, Sealed) else (agreed[0], None)
     count = agreed.admitted if isinstance(agreed, Sealed) else len(agreed[1])
     if parties not in (None, count):
-        raise InputError(f"--parties {parties} stands beside {count} parties that are known: leave it out")
+        raise InputError(f"--parties {parties} cannot go with {count} parties that are known: leave it out")
     return require_study(study), count, sealed
 
 

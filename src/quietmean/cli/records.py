@@ -102,7 +102,7 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         how_far = (
             f"and the head in each of {count_of(len(receipts), 'receipt')} is in it"
             if receipts
-            else "but only receipts show whether its end was cut off or all of it made anew: give --against"
+            else "but only receipts show whether its end was cut off or all of it made again: give --against"
         )
         out.print(
             f"{log.path}: {count_of(len(verification.entries), 'entry', 'entries')}, each signed and following on the one "
@@ -245,7 +245,7 @@ def stores_command(
         One JSON document on standard output.
     """
     if abandon and not remove:
-        raise InputError("--abandon says nothing without --remove: name the stores to be removed")
+        raise InputError("--abandon has no effect without --remove: name the stores to be removed")
     if not remove:
         _list([_described(store) for store in find_stores(folder)], json)
         return

@@ -202,7 +202,7 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
         return frozenset()
 
     def unreadable(reason: str) -> InputError:
-        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): correct it")
 
     return frozenset(read_as(path, list[tuple[int, int]], unreadable))
 

@@ -44,7 +44,7 @@ class PromiseOptions:
     def require_one_target(self) -> None:
         """Raises :class:`InputError` for a delta beside nats, which have none."""
         if self.nats is not None and self.delta is not None:
-            raise InputError(f"delta {self.delta:g} stands beside nats {self.nats:g}, which have none: leave it out")
+            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none: leave it out")
 
 
 @Parameter(name="*")

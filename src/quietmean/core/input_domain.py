@@ -303,7 +303,7 @@ class InputDomain:
     def parse(cls, raw: Any) -> Self:
         """The inverse of :meth:`describe`. Raises :class:`InputError` for an unknown kind or field."""
         if not (isinstance(raw, list) and raw and all(isinstance(document, Mapping) for document in raw)):
-            raise InputError("domain must be a list of objects, each with a kind: make the plan anew with quietmean plan")
+            raise InputError("domain must be a list of objects, each with a kind: make a new plan with quietmean plan")
         parts: list[Part] = []
         for document in raw:
             kind = _KINDS[require_known("domain kind", document.get("kind"), _KINDS)]

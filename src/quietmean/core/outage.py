@@ -99,7 +99,7 @@ def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES
         case Trouble.FULL:
             return StorageError(f"no space beside {path}: make room, {then}")
         case Trouble.FAILS | Trouble.NOT_WRITABLE:
-            return StorageError(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
+            return StorageError(f"the disk with {path} fails or has no room ({reason_of(error)}): repair it or make room, {then}")
         case Trouble.MEMORY:
             return StorageError(f"no memory is left for {path}: end what else runs on this machine, {then}")
     return None

@@ -116,7 +116,7 @@ def site_options(path: Path) -> SiteOptions:
         stated = _SiteFile.model_validate(raw)
     except ValidationError as error:
         faults = (fault(detail, _SiteFile) for detail in error.errors())
-        raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}): mend these fields") from None
+        raise InputError(f"site file {path} is not as it should be ({'; '.join(faults)}): correct these fields") from None
 
     def here(value: Any) -> Any:
         if isinstance(value, tuple):

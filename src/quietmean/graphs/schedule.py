@@ -84,7 +84,7 @@ class Schedule:
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InputError(f"pairs have shape {pairs.shape}: give two parties for each pair")
         if pairs.size and (pairs.min() < 0 or pairs.max() >= self.parties or (pairs[:, 0] >= pairs[:, 1]).any()):
-            raise InputError(f"a pair is not two parties of 0..{self.parties - 1}, the smaller number first: mend it")
+            raise InputError(f"a pair is not two parties of 0..{self.parties - 1}, the smaller number first: correct it")
         if (np.diff(pairs[:, 0] * self.parties + pairs[:, 1]) <= 0).any():
             raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
 

@@ -90,7 +90,7 @@ class Tree:
         for name, shape in self._shapes.items():
             array, expected = _numbers(leaves[name]), shaped(shape)
             if array.shape != expected:
-                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {expected}: mend it")
+                raise InputError(f"{name or 'the array'} of {whose} has shape {array.shape}, not {expected}: correct it")
             yield array
 
 

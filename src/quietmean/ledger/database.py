@@ -155,7 +155,9 @@ class LedgerDatabase:
             refuse_outage(error, self.path)
             refuse_other(kind_of_file(self.path), f"file {self.path}", FileKind.LEDGER)
             refuse_damage(error, f"ledger {self.path}")
-            raise InputError(f"ledger {self.path} is not usable ({reason_of(error)}): mend the file or choose another") from None
+            raise InputError(
+                f"ledger {self.path} is not usable ({reason_of(error)}): correct the file or choose another"
+            ) from None
 
 
 def _make_file(path: Path, create: bool) -> None:

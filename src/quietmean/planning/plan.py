@@ -185,7 +185,7 @@ class Plan:
     def _moved(self, value: Vector, weight: float) -> Vector:
         if value.shape != (self.target.dimension,):
             raise InputError(
-                f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: mend it"
+                f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: correct it"
             )
         scale, domain = self._units(weight), self.input_domain
         # The room is that of the domain, not of the value: whether a study goes on does not depend on private data.
@@ -270,7 +270,7 @@ class Plan:
             raise InputError("this is not a plan of this version: make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
-                raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
+                raise InputError(f"field {name!r} of the plan is missing or no object: make a new plan with quietmean plan")
         fields = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain", "gated")
         refuse_unknown("a plan", raw, fields)
         target = Target.parse(raw["target"])

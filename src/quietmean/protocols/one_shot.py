@@ -58,7 +58,7 @@ class CorrelatedNoise:
         slack = _ROUNDING * self.parties * largest
         if eigenvalues.min(initial=0.0) < -slack:
             raise InputError(
-                f"covariance has eigenvalue {eigenvalues.min():.6g}: no noise has it, a covariance has none below 0; mend it"
+                f"covariance has eigenvalue {eigenvalues.min():.6g}: no noise has it, a covariance has none below 0; correct it"
             )
         present = eigenvalues > slack
         factor: Matrix = vectors[:, present] * np.sqrt(eigenvalues[present])

@@ -161,13 +161,13 @@ class Target:
             )
         for name in ("nats", "eavesdropping"):
             if getattr(self, name) is not None:
-                raise InputError(f"{name} says nothing of a committee: leave it out, or let the parties compute without one")
+                raise InputError(f"{name} has no effect in a committee: leave it out, or let the parties compute without one")
 
     def _check_nats(self, nats: float) -> None:
         if not (math.isfinite(nats) and nats > 0):
             raise InputError(f"nats is {nats:g}: choose a finite number > 0, for example 0.4")
         if self.epsilon != math.inf:
-            raise InputError(f"nats {nats:g} stands beside epsilon {self.epsilon:g}: a target is in one of them, leave one out")
+            raise InputError(f"nats {nats:g} cannot go with epsilon {self.epsilon:g}: a target is in one of them, leave one out")
         if self.unit != PrivacyUnit.PARTY:
             raise InputError(f"nats are about a party's whole value, and the unit is {self.unit}: choose unit party")
 

@@ -276,7 +276,7 @@ def _objection(name: str) -> str:
     if name != name.strip(" ") or "  " in name:
         return "has spaces at an end or two in a row: leave them out"
     if not unicodedata.is_normalized("NFC", name):
-        return "is not in Unicode's form NFC: type it anew, with whole letters"
+        return "is not in Unicode's form NFC: type it again, with whole letters"
     scripts = sorted({script for sign in name if (script := _script(sign))})
     if len(scripts) > 1:
         return f"mixes letters of {' and '.join(scripts)}, which may look alike: use one script"
@@ -361,7 +361,7 @@ class Roster:
         except OSError as error:
             raise InputError(f"roster {path} cannot be read ({error.strerror}): check the path") from None
         refuse_other(kind_of_content(content), f"file {path}", FileKind.ROSTER)
-        raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}): mend it"))
+        raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}): correct it"))
         parties = raw.get("party", [])
         if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
             raise InputError(f"roster {path} has no list of [[party]] tables: write one [[party]] table a party")

@@ -88,7 +88,7 @@ class Gate:
         cast = vote.digest, vote.passes
         before = self._votes.get(sender)
         if before is not None and before != cast:
-            raise PeerError("it voted for something else before: it lost its store, or plays two games")
+            raise PeerError("it voted for something else before: it lost its store, or tells different parties different things")
         if before is None:
             self._context.store.save_vote(sender, *cast)
             self._votes[sender] = cast

@@ -301,7 +301,9 @@ class Machine:
         study = quorum_study(self.rules.session, attempt.proposal)
         commits, openings = dict(attempt.commits), dict(attempt.openings)
         if announcement.commit and commits.setdefault(sender, announcement.commit) != announcement.commit:
-            raise PeerError("it committed to something else before: it lost its store, or plays two games")
+            raise PeerError(
+                "it committed to something else before: it lost its store, or tells different parties different things"
+            )
         agreed = self._agreed(attempt, sender)
         if agreed == attempt.members:
             commits[self.party] = commitment_hash(study, self.party, attempt.own)

@@ -108,7 +108,9 @@ class Pairing:
         if not ciphertext or (before is not None and before.ciphertext == ciphertext):
             return
         if committed:
-            raise PeerError("it encapsulated something else before: it lost its store, or plays two games")
+            raise PeerError(
+                "it encapsulated something else before: it lost its store, or tells different parties different things"
+            )
         self._keep({sender: Encapsulated(self._opened(ciphertext), ciphertext)})
 
     def _opened(self, ciphertext: bytes) -> bytes:

@@ -123,7 +123,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
         raise InputError(f"store {store} does not exist: quietmean stores FOLDER lists those of a folder") from None
     except (OSError, sqlite3.Error) as error:
         refuse_outage(error, store)
-        raise InputError(f"store {store} cannot be opened: check the path and your rights") from None
+        raise InputError(f"store {store} cannot be opened: check the path and your access rights") from None
     # The first page may be half written, and its journal takes it away again.
     if start != _MAGIC and not _has_log(store):
         database.close()

@@ -230,7 +230,7 @@ def _of_records(
         own, units = slice(place, place + record.size), record.units
         lows[own], highs[own] = record.lows[: record.size], record.highs[: record.size]
         if (np.maximum(-lows[own], highs[own]) * units > offset).any():
-            raise InputError("a number of a record is beyond the plan's range: make the plan anew")
+            raise InputError("a number of a record is beyond the plan's range: make a new plan")
         # Of groups a record is in one.
         if len(record.indicators) > 1:
             ones = np.ones(len(record.indicators), dtype=np.int64)

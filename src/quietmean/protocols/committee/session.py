@@ -66,7 +66,7 @@ class CommitteeSession:
             # Whether there is room for all that is stated.
             layout = self.layout(parameters.largest_weight)
             if parameters.bits_of_record != (0 if layout.records is None else layout.bits):
-                raise InputError("the plan's products are others than those of its domain: make the plan anew")
+                raise InputError("the plan's products are others than those of its domain: make a new plan")
 
     def member(self, public_key: str) -> int:
         """The number of a member. Raises :class:`InputError` for somebody else's key."""

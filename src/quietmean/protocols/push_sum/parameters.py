@@ -136,7 +136,7 @@ class Injection:
             portion, noise = np.array(raw["c"], dtype=np.float64), np.array(raw["Z"], dtype=np.float64)
             noise = noise * np.array(raw.get("sigma", 1.0), dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}): mend it") from None
+            raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}): correct it") from None
         if portion.ndim != 1 or noise.ndim != 2:
             raise InputError(f"c has shape {portion.shape} and Z {noise.shape}: give a list of portions and a list of rows")
         return cls.general(portion, noise)

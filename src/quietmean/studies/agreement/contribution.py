@@ -88,7 +88,7 @@ class Contribution:
         body = signed.decode(_Body)
         name = show_hidden(body.party)
         if not signed.is_by(body.identity):
-            raise InputError(f"it is not as {name} signed it: it was changed on the way, ask for it again")
+            raise InputError(f"it does not match the signature of {name}: it was changed on the way, ask for it again")
         if body.session != sealed.digest:
             raise AnotherStudyError(
                 f"it is by {name} for the study sealed as {show_hidden(body.session[:32])}, this one is {sealed.digest[:32]}"
@@ -160,7 +160,7 @@ class DropReceipt:
         """Verify the receipt. Raises :class:`InputError` unless the drop that it names signed it."""
         body = signed.decode(_ReceiptBody)
         if not signed.is_by(body.drop):
-            raise InputError(f"the receipt is not as the drop {body.drop} signed it: it was changed on the way")
+            raise InputError(f"the receipt does not match the signature of the drop {body.drop}: it was changed on the way")
         wrong = InputError("the receipt has no time with its offset from UTC: it was changed on the way")
         time = convert(body.time, _Time, lambda reason: wrong)
         try:

@@ -110,7 +110,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         rows = ({names[key]: (cell or "").strip() for key, cell in row.items() if key in names} for row in reader)
         return [row for row in rows if row["field_name"]]
     except csv.Error:
-        raise InputError(f"{path} cannot be read as CSV: export the data dictionary anew") from None
+        raise InputError(f"{path} cannot be read as CSV: export the data dictionary again") from None
 
 
 def _declared(name: str, row: Mapping[str, str]) -> list[tuple[str, dict[str, Any], dict[str, str]]]:

@@ -83,11 +83,12 @@ class Invitation:
         body = signed.decode(_Body)
         if not signed.is_by(body.convener):
             raise InputError(
-                f"the invitation is not as its convener {body.convener} signed it: it was changed on the way, ask for it again"
+                f"the invitation does not match the signature of its convener {body.convener}: it was changed "
+                "on the way, ask for it again"
             )
         decode_base64(body.nonce, NONCE_BYTES, "the nonce of the invitation")
         if body.version < 1 or (body.version == 1) != (body.previous is None):
-            raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener anew")
+            raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener again")
         if body.previous is not None and not is_digest(body.previous):
             raise InputError("the previous seal that the invitation names is not a digest: ask the convener for another")
         study = any_of_tables(body.study, "the study of the invitation")
@@ -226,7 +227,9 @@ class Entry:
         body = signed.decode(_EntryBody)
         party = f"the entry of {show_hidden(body.name)}"
         if not signed.is_by(body.identity):
-            raise InputError(f"{party} is not as its key {body.identity} signed it: it was changed on the way, ask for it again")
+            raise InputError(
+                f"{party} does not match the signature of its key {body.identity}: it was changed on the way, ask for it again"
+            )
         require_name(body.name)
         if body.address:
             parse_place(body.address)

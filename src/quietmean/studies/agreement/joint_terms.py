@@ -75,7 +75,7 @@ class JointTerms(BaseModel):
             terms = cls.model_validate(dict(raw))
         except ValidationError as error:
             faults = "; ".join(map(cls._fault, cls._shown(error.errors())))
-            raise InputError(f"the {cls.called} is not as it should be ({faults}): mend these fields") from None
+            raise InputError(f"the {cls.called} is not as it should be ({faults}): correct these fields") from None
         terms = terms._written_out()
         terms._require_possible()
         require_start_by(terms.minimum, terms.start_by, cls.called)
@@ -150,7 +150,7 @@ class JointTerms(BaseModel):
             return
         if time_outs := sorted(self.model_fields_set & _TIMEOUTS):
             raise InputError(
-                f"{time_outs[0]} says nothing in a {self.called} through a folder, which has deadlines: leave it out"
+                f"{time_outs[0]} has no effect in a {self.called} through a folder, which has deadlines: leave it out"
             )
         self.required_deadlines.require_possible()
         if self.start_by is not None:

@@ -86,8 +86,8 @@ class Sealed:
         invitation = Invitation.verified(from_parts(Purpose.INVITATION, body.invitation, "the invitation in the sealed study"))
         if not signed.is_by(invitation.convener):
             raise InputError(
-                f"the sealed study is not as its convener {invitation.convener} signed it: it was changed on the way, "
-                "ask for it again"
+                f"the sealed study does not match the signature of its convener {invitation.convener}: it was "
+                "changed on the way, ask for it again"
             )
         entries = tuple(
             Entry.verified(from_parts(Purpose.ENTRY, parts, f"entry {number} of the sealed study"))
@@ -171,8 +171,8 @@ class Sealed:
             names = ("name", "exchange", "mailbox", "encapsulation", "nonce", "address", "formerly", "invitation")
             changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
             raise InputError(
-                f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): send the convener "
-                "your entry again, it has to seal anew"
+                f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): "
+                "send the convener your entry again, it has to seal again"
             )
         return entry
 
@@ -253,8 +253,8 @@ def _require_roles(invitation: Invitation, entries: Sequence[Entry]) -> tuple[En
         names = ", ".join(entry.name for entry in computing) or "nobody"
         raise InputError(
             f"the study has a committee of {committee.members}, and {len(computing)} accepted with "
-            f"{named('member')} ({names}): add the "
-            "entries that are missing, or write another number of members and invite anew"
+            f"{named('member')} ({names}): add the entries that are missing, or write another number of "
+            "members and invite again"
         )
     return computing
 

@@ -155,7 +155,7 @@ class StudyTerms(JointTerms):
             require_eavesdropping(self.eavesdropping)
         # Documents state the default.
         if self.nats is not None and self.delta != type(self).model_fields["delta"].default:
-            raise InputError(f"delta {self.delta:g} stands beside nats {self.nats:g}, which have none: leave it out")
+            raise InputError(f"delta {self.delta:g} cannot go with nats {self.nats:g}, which have none: leave it out")
         # What no number of parties could keep.
         of_committee = None if self.committee is None else self.committee.minimum
         self.target(parties_that_could(colluding=self.colluding, minimum=self.minimum, committee_minimum=of_committee))
@@ -168,8 +168,8 @@ class StudyTerms(JointTerms):
             return
         if self.unit == PrivacyUnit.PARTY or self.count == CountVisibility.PRIVATE:
             raise InputError(
-                "records_per_party and largest_share say nothing where each party counts once, or numbers of records are "
-                "private: leave them out"
+                "records_per_party and largest_share have no effect where each party counts once, or numbers "
+                "of records are private: leave them out"
             )
         if self.records_per_party is not None and self.records_per_party[0] > self.records_per_party[1]:
             raise InputError(f"records_per_party is {list(self.records_per_party)}: name the fewest first, then the most")
@@ -194,7 +194,7 @@ class StudyTerms(JointTerms):
         }
         for name, why in instead.items():
             if getattr(self, name) is not None:
-                raise InputError(f"{name} says nothing of a study with a committee: leave it out, {why}")
+                raise InputError(f"{name} has no effect in a study with a committee: leave it out, {why}")
         if self.deadlines is not None and self.deadlines.first.timestamp() <= terms.lists_at:
             raise InputError(
                 f"members list contributions {in_hours(terms.grace)} after {in_words(terms.contribute_by)}, and wait for the "
@@ -203,7 +203,7 @@ class StudyTerms(JointTerms):
         if terms.products:
             self._require_single_records(terms)
         if self.weights.largest_share < 1:
-            raise InputError("largest_share says nothing of a study with a committee: give largest_weight in the committee")
+            raise InputError("largest_share has no effect in a study with a committee: give largest_weight in the committee")
 
     def _require_single_records(self, terms: CommitteeTerms) -> None:
         """Raise :class:`InputError` unless each contribution is one record, or a party encoded as one: products need this."""
@@ -259,7 +259,7 @@ class StudyTerms(JointTerms):
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
         require_known("allocate", self.allocate, ALLOCATIONS)
         if self.count == CountVisibility.PUBLIC and self.most_records is not None:
-            raise InputError('most_records says nothing where counts are public: leave it out, or give count = "private"')
+            raise InputError('most_records has no effect where counts are public: leave it out, or give count = "private"')
         declared = Workload(
             columns,
             statistics,

@@ -227,8 +227,8 @@ class StudyKeys:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
         if self.sealed not in (None, sealed):
             raise InputError(
-                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one is {sealed[:32]}: "
-                "what was sealed again is another study, its convener has to invite anew"
+                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one "
+                f"is {sealed[:32]}: what was sealed again is another study, its convener has to invite again"
             )
 
     @cached_property
@@ -340,7 +340,9 @@ class Distrusted:
         except FileNotFoundError:
             return ()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the distrusted keys in {self.path} cannot be read ({reason_of(error)}): mend the file") from None
+            raise InputError(
+                f"the distrusted keys in {self.path} cannot be read ({reason_of(error)}): correct the file"
+            ) from None
         keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         for key in keys:
             public_key_bytes(key)

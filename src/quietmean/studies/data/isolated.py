@@ -171,7 +171,7 @@ def _names(rows: Rows, place: int) -> list[str]:
 
 
 def _unreadable(location: Location) -> InputError:
-    return InputError(f"{location.name} cannot be read as a workbook: save it anew as .xlsx, or as CSV")
+    return InputError(f"{location.name} cannot be read as a workbook: save it again as .xlsx, or as CSV")
 
 
 def read_foreign(location: Location, column_names: Collection[str] | None, kind: str) -> Pieces:

@@ -145,7 +145,7 @@ class Writer:
         except Exception as error:
             if not is_of_duckdb(error):
                 raise
-            raise InputError(f"{what} in {self.query.name} cannot be computed. Mend this constant") from None
+            raise InputError(f"{what} in {self.query.name} cannot be computed. Correct this constant") from None
 
     def _together(self, sql: str, terms: Sequence[SqlTerm], what: str) -> SqlTerm:
         """An expression of these terms; of constants alone it is one, and is tried."""

@@ -281,7 +281,7 @@ class Query:
             if made.get("error_type") != "parser":
                 raise self.refused("a statement other than SELECT")
             line = text.count("\n", 0, int(made.get("position") or 0)) + 1
-            raise InputError(f"{self.name} cannot be read by DuckDB's parser. Mend line {line}")
+            raise InputError(f"{self.name} cannot be read by DuckDB's parser. Correct line {line}")
         if len(made["statements"]) != 1:
             raise self.refused("a second statement")
         node: Node = self.read(made["statements"][0], "statement")["node"]

@@ -293,8 +293,8 @@ def feasible(
         _require_protocol(terms, protocol, by_file=by_file, no_privacy=no_privacy)
     if by_file and terms.starts_with_quorum:
         raise InputError(
-            "start_by and minimum say nothing where each party hands in one file: leave them out, and let dropouts say how many "
-            "may be missing"
+            "start_by and minimum have no effect where each party hands in one file: leave them out, and let "
+            "dropouts say how many may be missing"
         )
     choice = planned or _planned(terms, parties, protocol is not None and not is_private(protocol))
     fewest = terms.records_per_party[0] if isinstance(terms, StudyTerms) and terms.records_per_party else 0

@@ -146,7 +146,9 @@ class OwnerApproval:
         signed = read_signed(Purpose.APPROVAL, path)
         terms = signed.decode(Terms)
         if not signed.is_by(terms.approver):
-            raise InputError(f"approval {path} is not as {terms.approver} signed it: it was changed, ask for it again")
+            raise InputError(
+                f"approval {path} does not match the signature of {terms.approver}: it was changed, ask for it again"
+            )
         return cls(signed, terms, f"approval {path}")
 
     def takes_the_place_of(self, content: bytes) -> bool:
@@ -161,14 +163,14 @@ class OwnerApproval:
         """Raises :class:`InputError` that names what it is about instead, or that it is void, unless the study has ``begun``."""
         for name, other in _NAMES.items():
             if getattr(self.terms, name) != getattr(terms, name):
-                raise InputError(f"{self.place} is for {other} than this study's: its approver has to sign anew")
+                raise InputError(f"{self.place} is for {other} than this study's: its approver has to sign again")
         try:
             void = date.fromisoformat(self.terms.until) < _today()
         except ValueError:
             void = True
         if void and not begun:
             today = by_this_clock(datetime.now(UTC))
-            raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign anew ({today})")
+            raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign again ({today})")
 
 
 def terms_of(contract: Agreement, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:

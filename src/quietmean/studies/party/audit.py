@@ -125,7 +125,9 @@ class AuditLog:
             raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
         except OSError as error:
             refuse_outage(error, self.path)
-            raise InputError(f"audit log {self.path} cannot be read ({error.strerror}): check the path and your rights") from None
+            raise InputError(
+                f"audit log {self.path} cannot be read ({error.strerror}): check the path and your access rights"
+            ) from None
 
     def append(self, identity: Identity, make: Callable[[All, int, str, str], LogEntry]) -> LogHead:
         """Sign and write what ``make`` returns for all entries before, its number, the digest before it and that of a torn line.
@@ -253,7 +255,7 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
         if (entry.number, entry.previous) != (number + 1, previous):
             faults.append(f"entry {entry.number} does not follow on entry {number}: entries were changed, moved or taken out")
         if not _is_signed(line):
-            faults.append(f"entry {entry.number} is not as {entry.party} signed it: it was changed")
+            faults.append(f"entry {entry.number} does not match the signature of {entry.party}: it was changed")
         if _digest(line.gap) != entry.torn:
             faults.append(f"what stands before entry {entry.number} is not what was there when it was written")
         elif entry.torn:
@@ -267,13 +269,13 @@ def verify(log: AuditLog, heads: Mapping[str, Sequence[LogHead]]) -> Verified:
         # A log without entries has no key: nothing tells whose heads are its own.
         own = [head for head in stated if head.key in keys or not keys]
         if not own:
-            faults.append(f"{source} tells of no log with this one's key: it is of a study of others, or the log was made anew")
+            faults.append(f"{source} tells of no log with this one's key: it is of a study of others, or the log was made again")
         for head in own:
             own_entry = by_number.get(head.entries)
             if own_entry is None:
                 faults.append(f"{source} tells of {head.entries} entries, here are {number}: the end was cut off")
             elif own_entry.head != head:
-                faults.append(f"{source} tells of another entry {head.entries}: the log was made anew")
+                faults.append(f"{source} tells of another entry {head.entries}: the log was made again")
     return Verified(tuple(line.entry for line in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
 
 

@@ -351,7 +351,7 @@ class CommitteeContributor:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): mend your rights") from None
+            raise InputError(f"file {self.stored_at} cannot be read ({error.strerror}): check your access rights") from None
         head_fields: dict[str, Any] = dict(json_object(head))
         require_version(head_fields.get("format"), _FORMAT, f"file {self.stored_at}")
         stored = Submission(content, str(head_fields.get("data")))

@@ -58,7 +58,7 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
         notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
     if result.silent:
         names = ", ".join(roster.name(party) for party in result.silent)
-        notes.append(f"{names} said nothing at the end: that part of this execution is known from the others only")
+        notes.append(f"{names} sent no report at the end: that part of this execution is known from the others only")
     for party, digest in result.impossible:
         notes.append(
             f"{roster.name(party)} released an impossible sum (digest {digest[:_SHOWN]}): values within the "

@@ -96,7 +96,9 @@ class Register:
             return None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it was changed"
-            raise InputError(f"what this site contributed cannot be read in {path} ({reason}): mend your rights") from None
+            raise InputError(
+                f"what this site contributed cannot be read in {path} ({reason}): check your access rights"
+            ) from None
 
     def put(self, study: str, content: bytes, name: str) -> None:
         """Durable when this returns. Raises :class:`InputError` where something else was handed in."""

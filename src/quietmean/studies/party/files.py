@@ -118,7 +118,7 @@ class PartyContext:
         keys = None if sealed is None else own_keys(sealed, key, store)
         if keys is not None and keys.entry.identity != identity.public_key:
             raise InputError(
-                f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew"
+                f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept again"
             )
         # A program may change its folder between two rounds.
         stem = study.parent.absolute() / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
@@ -329,13 +329,11 @@ class PartyContext:
         for name, value in agreed.items():
             if planned[name] != value:
                 raise InputError(
-                    f"the plan is for {name} = {planned[name]} but the study and roster say {value}: make the plan anew"
+                    f"the plan is for {name} = {planned[name]} but the study and roster say {value}: make a new plan"
                 )
         # A plan made from a target alone does not state what the coordinates mean: take it from the study.
         if plan.context and plan.context != study.context():
-            raise InputError(
-                f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
-            )
+            raise InputError(f"the plan {path} is for other columns, bounds, statistics or unit than the study: make a new plan")
         choice = Choice(study.placed(plan))
         choice = study.with_quorum(choice) if study.starts_with_quorum else choice
         return feasible(study, parties, no_privacy=no_privacy, planned=choice)

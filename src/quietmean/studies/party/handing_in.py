@@ -268,7 +268,7 @@ def contract_by_file(sealed: Sealed, identity: Identity, key: Path, *, no_privac
 def own_place(sealed: Sealed, identity: Identity, keys: StudyKeys, key: Path) -> str:
     """The party's name. Raises :class:`InputError` for keys that were made for another identity."""
     if keys.entry.identity != identity.public_key:
-        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew")
+        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept again")
     return sealed.require_own(keys).name
 
 

@@ -408,10 +408,10 @@ def payer_for(
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave {named('no-ledger')} out")
         chosen = {"ledger": ledger, "account": account, "new-account": options.new_account, "group": group}
         if (other := next((name for name, value in chosen.items() if value is not None), None)) is not None:
-            raise InputError(f"{named(other)} stands beside {named('no-ledger')}, which charges nothing: leave one of them out")
+            raise InputError(f"{named(other)} cannot go with {named('no-ledger')}, which charges nothing: leave one of them out")
         return None
     if account is not None and options.new_account is not None:
-        both = f"{named('account')} stands beside {named('new-account')}"
+        both = f"{named('account')} cannot go with {named('new-account')}"
         raise InputError(f"{both}: give the one for people who are in an account, else the other")
     if options.new_people and account is None:
         alone = f"{named('new-people')} stands without {named('account')}"

@@ -139,7 +139,7 @@ class Policy:
         try:
             file = _File.model_validate(raw)
         except ValidationError as error:
-            raise InputError(f"policy {policy_path} is not as it should be ({_faults(error)}): mend these fields") from None
+            raise InputError(f"policy {policy_path} is not as it should be ({_faults(error)}): correct these fields") from None
         # A name that nothing has would forbid everything, or nothing.
         for key in file.policy.approvers:
             parse_public_key(key)
