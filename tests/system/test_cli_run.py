@@ -107,7 +107,7 @@ def test_a_committee_opens_what_others_hand_in(
         (["--committee", "4", "--verified"], "that checks contributions is too small"),
         (["--committee", "3"], "too small"),
         (["--committee", "5", "--protocol", "inca"], "leave protocol out"),
-        (["--committee", "5", "--colluding", "2"], "colluding says nothing"),
+        (["--committee", "5", "--colluding", "2"], "colluding has no effect"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["run", *asked[:-2], "--parties", "10", *wrong, "--out", "other"])

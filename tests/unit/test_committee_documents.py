@@ -184,7 +184,11 @@ def test_who_is_a_member_is_signed_and_sealed(invited: Invited) -> None:
     entry = invited.keys["m1"].entry
     body = json.loads(entry.signed.body)
     del body["member"]
-    refused("is not as its key", Entry.verified, Signed(entry.signed.purpose, canonical_json(body), entry.signed.signature))
+    refused(
+        "does not match the signature of its key",
+        Entry.verified,
+        Signed(entry.signed.purpose, canonical_json(body), entry.signed.signature),
+    )
     sealed = Sealed.make(invited.invitation, invited.entries, invited.convener)
     assert any(fields.get("member") for fields in sealed.fields()["parties"])
 

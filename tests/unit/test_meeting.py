@@ -110,7 +110,7 @@ def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None
 def test_a_tampered_entry(meeting: Meeting, field: str) -> None:
     other = json.loads(meeting.keys["east"].entry.signed.body) | {"invitation": "0" * 64}
     tampered = changed(meeting.keys["south"].entry.signed, lambda document: document.update({field: other[field]}))
-    refused(r"the entry of (south|east) is not as its key", Entry.verified, tampered)
+    refused(r"the entry of (south|east) does not match the signature of its key", Entry.verified, tampered)
 
 
 def flip(document: dict[str, Any]) -> None:
@@ -126,8 +126,12 @@ def test_a_tampered_seal(sealed: Sealed) -> None:
         document["conveners"].remove(gone)
 
     for change in (flip, reorder, without):
-        refused("the sealed study is not as its convener", Sealed.verified, changed(sealed.signed, change))
-        refused("the sealed study is not as its convener", Sealed.verified, changed(sealed.signed, change, by=MALLORY))
+        refused("the sealed study does not match the signature of its convener", Sealed.verified, changed(sealed.signed, change))
+        refused(
+            "the sealed study does not match the signature of its convener",
+            Sealed.verified,
+            changed(sealed.signed, change, by=MALLORY),
+        )
 
 
 def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
         document["entries"][0]["body"] = canonical_json(body | {"name": "west"}).decode()
 
     cases: list[tuple[str, Change]] = [
-        ("the entry of west is not as its key", rename),
+        ("the entry of west does not match the signature of its key", rename),
         ("have the same identity", lambda document: document["entries"].append(document["entries"][-1])),
         ("not in the order of their keys", lambda document: document["entries"].reverse()),
         ("at least 2 parties", lambda document: document.update(entries=document["entries"][:1])),
