@@ -22,7 +22,7 @@ from quietmean.protocols.gossip import Gossip
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness.insecure import InsecureSilentPopulation
-from quietmean.studies.outcome.run import opened_of
+from quietmean.studies.outcome.outcome import opened_of
 from support.faults import Crash, FaultOutcome, FaultPlan
 from support.liars import LiarMayFail, sending_what_nobody_takes
 from support.network import NetworkConditions

@@ -17,7 +17,7 @@ from quietmean.sessions.receipt import receipt_of
 from quietmean.statistics import Answer, Column, Columns, Workload
 from quietmean.statistics.kinds.means import Mean
 from quietmean.studies import StudyOutcome, StudyTerms, conclude
-from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.outcome.outcome import StudyRun
 from quietmean.studies.party.session_contract import SessionContract
 from quietmean.testing import example_execution
 from support.every_kind import with_every_kind

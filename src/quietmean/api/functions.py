@@ -161,7 +161,7 @@ class Node:
         another shape, never because of a value; :class:`ImpossibleResult` where the result cannot be of values in the domain.
         """
         from quietmean.planning.possible import require_possible
-        from quietmean.studies.outcome.run import opened_of
+        from quietmean.studies.outcome.outcome import opened_of
 
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)

@@ -114,7 +114,7 @@ async def joined(
     data: rooms.data.Source,
     report: Callable[[dict[str, Any]], None] | None,
     plan_of: Callable[[rooms.party.PartyContext], Choice],
-) -> rooms.run.StudyRun:
+) -> rooms.outcome.StudyRun:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
     def make_ready() -> rooms.party.NodeGrant:

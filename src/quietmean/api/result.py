@@ -19,7 +19,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.printed import TidyTerms, TidyTests
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.outcome.outcome import StudyRun
 from quietmean.studies.outcome.tables import write_tables
 
 

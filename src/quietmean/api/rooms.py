@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome import feasible as feasible
     from quietmean.studies.outcome import here as here
     from quietmean.studies.outcome import outcome as outcome
-    from quietmean.studies.outcome import run as run
     from quietmean.studies.party import handing_in as handing_in
     from quietmean.studies.party import session_contract as session_contract
 else:
@@ -42,7 +41,7 @@ else:
         "studies": "data party",
         "studies.agreement": "any_study sealed session_study session_terms signed study study_keys",
         "studies.data": "sources",
-        "studies.outcome": "feasible here outcome run",
+        "studies.outcome": "feasible here outcome",
         "studies.party": "handing_in session_contract",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}

@@ -21,7 +21,7 @@ from quietmean.statistics.printed import TidyTerms, lines_of_terms, sentences_ab
 
 if TYPE_CHECKING:
     from quietmean.statistics import Answer
-    from quietmean.studies.outcome.run import StudyRun
+    from quietmean.studies.outcome.outcome import StudyRun
 
 
 def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> None:

@@ -47,8 +47,7 @@ from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.data import account_name
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
-from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.outcome.outcome import StudyRun, receipt_at
 from quietmean.studies.party import Observers, Person, file_name
 from quietmean.studies.party.by_file import combine
 from quietmean.studies.party.handing_in import contributor_keys, hand_in, hand_over, is_contribution, own_place, require_drop_for

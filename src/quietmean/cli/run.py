@@ -59,7 +59,7 @@ from quietmean.studies.outcome.here import execute
 if TYPE_CHECKING:
     from quietmean.planning import Plan
     from quietmean.protocols import Target
-    from quietmean.studies.outcome.run import StudyRun
+    from quietmean.studies.outcome.outcome import StudyRun
 
 
 @Parameter(name="*")

@@ -25,7 +25,7 @@ from quietmean.planning import Admitted
 from quietmean.planning.possible import require_possible
 from quietmean.sessions.receipt import receipt_at, settle
 from quietmean.sessions.round_mean import RoundMean, checked_clip, clipped_rows, clipped_vector, numbers_of
-from quietmean.studies.outcome.run import opened_of
+from quietmean.studies.outcome.outcome import opened_of
 from quietmean.studies.party import NodeAdmission, NodeGrant, PartyContext, Person, not_started, require_places
 from quietmean.studies.party.admission import require_account
 from quietmean.studies.party.audit import Event

@@ -10,7 +10,7 @@ from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import local
-from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.outcome.outcome import StudyRun
 
 
 def execute(

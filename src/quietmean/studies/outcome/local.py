@@ -18,8 +18,7 @@ from quietmean.planning.plan import Plan
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Answer, Encoded, Workload
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
-from quietmean.studies.outcome.run import StudyRun, opened_of
+from quietmean.studies.outcome.outcome import StudyOutcome, StudyRun, conclude_possible, opened_of
 
 Report = Callable[[str, dict[str, Any]], None]
 

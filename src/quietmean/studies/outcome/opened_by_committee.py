@@ -22,8 +22,7 @@ from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import vouching_of
 from quietmean.studies.outcome.local import choose_dropouts, run_of
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible
-from quietmean.studies.outcome.run import StudyRun
+from quietmean.studies.outcome.outcome import StudyOutcome, StudyRun, conclude_possible
 
 # No schedule of it is drawn: any seed gives the same one.
 _NO_SEED = Seed.public("opened by a committee")

@@ -18,8 +18,15 @@ from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.possible import ImpossibleResult
 from quietmean.protocols import Target
-from quietmean.studies.outcome.outcome import StudyOutcome, conclude_possible, save_impossible, save_refusal, save_without_result
-from quietmean.studies.outcome.run import StudyRun, opened_of
+from quietmean.studies.outcome.outcome import (
+    StudyOutcome,
+    StudyRun,
+    conclude_possible,
+    opened_of,
+    save_impossible,
+    save_refusal,
+    save_without_result,
+)
 from quietmean.studies.party.admission import NodeGrant
 from quietmean.studies.party.ending import not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import PartyContext
