@@ -30,9 +30,8 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics.influence_bounds import Shift
-from quietmean.statistics.moves import Move, moves
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.outcome.influence import Move, StudyInfluence, moves
 from quietmean.studies.outcome.outcome import require_possible_result
 from support.at_the_edges import NAMES, PARTIES, PLACES, WAYS, encoded, executions, study_of, sums, values_released
 

@@ -18,8 +18,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Answer, Statistic, Workload, registry
 from quietmean.statistics.influence_bounds import Around, Shift
 from quietmean.statistics.kinds.linear_regression import LinearRegression
-from quietmean.statistics.moves import Move, moves
 from quietmean.statistics.statistic import Feature
+from quietmean.studies.outcome.influence import Move, moves
 from support.every_kind import COLUMNS, random_rows, statistics_of
 
 Array = NDArray[np.float64]

@@ -24,10 +24,10 @@ from quietmean.report import ReportFacts, StudyReport
 from quietmean.report.officer import OfficerPage, render_officer_page
 from quietmean.statistics import Column, Columns, Workload
 from quietmean.statistics.kinds.means import Mean
-from quietmean.statistics.moves import Move
 from quietmean.studies import conclude
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.outcome.influence import (
+    Move,
     StudyInfluence,
     checked_text,
     coordinate_json,
