@@ -1,4 +1,4 @@
-"""The outcome of a study: the result with its error, its privacy and a receipt, from what a party knows at the end."""
+"""The outcome of a study: the result with its error, its privacy and a receipt, and the record of its run."""
 
 from __future__ import annotations
 
