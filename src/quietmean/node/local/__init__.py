@@ -244,7 +244,7 @@ class _LocalRun:
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:
         """Read the events of a child process until it ends; kill it where ``kill`` says."""
-        process, strike = self._processes[party], None
+        process, strike, deaths = self._processes[party], None, len(self._killed)
         if process.stdout is None:
             return
         async for line in process.stdout:
@@ -258,9 +258,12 @@ class _LocalRun:
         code = await process.wait()
         if strike is not None:
             strike.cancel()
-        if code > 0:
+        # By whom else than by this run: by a system that is out of memory, for example.
+        killed = code < 0 and not self._hopeless and party not in self._killed[deaths:]
+        if code > 0 or killed:
+            how = f"was killed by signal {-code}" if killed else f"ended with exit code {code}"
             # The log goes with the directory.
-            self._failures.setdefault(party, f"the process ended with exit code {code}{self._end_of_log(party)}")
+            self._failures.setdefault(party, f"the process {how}{self._end_of_log(party)}")
             if not self._begun:
                 self._give_up()
 
