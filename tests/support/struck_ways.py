@@ -9,12 +9,14 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import tempfile
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,22 +26,30 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.ledger import Ledger
+from quietmean.node.local import fork_server
 from quietmean.planning import Plan, calibrate
 from quietmean.protocols.mechanism import Mechanism
 from quietmean.protocols.target import Target
 from quietmean.studies.agreement.any_study import any_of_tables
 from quietmean.studies.outcome.feasible import feasible
 from support.injected import Faults, Rule, places_of_faults
+from support.ports import reserved
 from support.site_policy import write_policy
-from support.struck_study import Commands
+from support.struck_study import Commands, prepared_commands
 from support.ways_in import MEMBERS, NAMES, PROTOCOLS, WAYS, Cell, Consortium
 
-TABLE = Path(__file__).parent.parent / "data" / "ways_in.toml"
+_DATA = Path(__file__).parent.parent / "data"
+TABLE, CHANGES = _DATA / "ways_in.toml", _DATA / "ways_in_changes.toml"
 YES = "yes"
 _HEAD = """\
 # Each feature of a study in each way in: "yes", or why not, as whoever writes, invites or seals is told.
 # A test holds it to the code; parties take part in each cell that says yes, one of them killed at one of its writes.
 # Made by: PYTHONPATH=tests python -m support.struck_ways
+"""
+_HEAD_OF_CHANGES = """\
+# How many changes of files the party makes that is struck, counted once with nobody killed: among all of them it is drawn
+# where it is killed. A member of a committee comes after the contributors.
+# Made by: PYTHONPATH=tests python -m support.struck_ways changes
 """
 # What a study asks for beside its protocol. By a protocol that is to be had in all ways; a committee has its own.
 ASKED: dict[str, dict[str, Any]] = {
@@ -57,9 +67,13 @@ ASKED: dict[str, dict[str, Any]] = {
     "links x25519": {"links": "x25519"},
     "clip": {"clip": 1.0},
 }
-# Changes of files among which the first one to strike is drawn; where one makes fewer, among as many as it makes.
-_CHANGES = {"run": 1, "join": 500, "folder": 60, "session": 860, "file": 130, "committee": 20, "member": 40}
 _TRIES = 4
+# Who is killed later in a join, and is long in coming, can find that all others have ended, and waits for them.
+_DRAWN = {"join": 500}
+# What a run says that lost a party which it cannot do without.
+_FAILED = "ProtocolFailure"
+# What parties import on their way, once for all of them.
+_IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt", "node.local.fork_launcher")
 # In seconds: how long a member that comes again is waited for, where the others, who can do without it, have ended.
 _LATE = 3.0
 # In seconds: far enough for a busy machine.
@@ -96,6 +110,20 @@ def table() -> dict[str, dict[str, str]]:
     return tomllib.loads(TABLE.read_text("utf-8"))
 
 
+def changes_of(feature: str) -> dict[str, int]:
+    """Of how many changes of a party one is drawn, by what it does: of all that it makes, but for the last of a long ``join``."""
+    made = tomllib.loads(CHANGES.read_text("utf-8")).get(feature, {})
+    return {what: min(count, _DRAWN.get(what, count)) for what, count in made.items()}
+
+
+@contextmanager
+def prepared_parties() -> Iterator[Commands]:
+    """A prepared process, whose copies take part."""
+    with prepared_commands() as commands:
+        commands.ask({"prepare": ["support.struck_ways:prepare", "scipy.stats", *(f"quietmean.{name}" for name in _IMPORTED)]})
+        yield commands
+
+
 def take_part(cell: Sequence[Any], folder: str, name: str, what: str) -> list[float]:
     """The numbers that a party has in the end, with its files in ``folder``; a contributor has none."""
     warnings.simplefilter("ignore")
@@ -121,8 +149,37 @@ def numbers(result: Any) -> list[float]:
     return [float(estimate.value) for answer in result.outcome.answers for estimate in answer.estimates.entries]
 
 
+class _ForkedServer:
+    """The fork server of a local run as a copy of this process: it has imported all that a server would import in a second."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+
+    async def wait(self) -> int:
+        return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, self._process, 0))[1])
+
+    @classmethod
+    async def start(cls, *line: str, pass_fds: Sequence[int], env: Mapping[str, str], **_: Any) -> _ForkedServer:
+        """In the place of ``create_subprocess_exec``."""
+        process = os.fork()
+        if process:
+            return cls(process)
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            # As of a program that is started: of the parent it has nothing but what it is passed.
+            for begin, end in pairwise([2, *sorted(pass_fds), os.sysconf("SC_OPEN_MAX")]):
+                os.closerange(begin + 1, end)
+            os.environ.update(env)
+            plan, descriptor = line[-2:]
+            code = fork_server.main(Path(plan), int(descriptor))
+        finally:
+            os._exit(code)
+
+
 def prepare() -> None:
     """What all of them import on their way, by a small study and a contribution; and the plans that take seconds."""
+    patch.object(asyncio, "create_subprocess_exec", _ForkedServer.start).start()
     calibrated, kept = calibrate._calibrated, dict[str, Plan]()
 
     def once(target: Target, protocol: Mechanism, *more: Any) -> Plan:
@@ -154,43 +211,56 @@ class Untouched(Exception):
 
 @dataclass
 class StruckParties:
-    """Parties of a cell as copies of one prepared process; one is killed at a change of a file, which ``seed`` draws, and comes
-    again.
+    """Parties of a cell as copies of one prepared process; one is killed at a change of a file, which ``seed`` draws of all
+    ``changes`` that it makes, and comes again.
     """
 
     commands: Commands
     parties: Consortium
-    seed: str
+    seed: str = ""
+    changes: dict[str, int] = field(default_factory=dict)
 
     def results(self) -> list[list[float]]:
         """Of all who have one. Fails with what was said where one does not come through, and where nobody was killed."""
-        random, folder, changes = Random(self.seed), self.parties.folder, dict(_CHANGES)
+        random, folder = Random(self.seed), self.parties.folder
         for number in range(_TRIES):
             self.parties = replace(self.parties, folder=folder / str(number))
             self.parties.folder.mkdir()
             try:
-                return self._results(random, changes)
+                return self._results(random)
             except Untouched as whole:
-                if not 0 < whole.changes < changes[self.what]:
+                if not 0 < whole.changes < self.changes[self.what]:
                     raise
                 # It went on undisturbed: now it is known how many there are.
-                changes[self.what] = whole.changes
-        raise AssertionError(f"nobody was struck in {_TRIES} executions: {changes}")
+                self.changes[self.what] = whole.changes
+        raise AssertionError(f"nobody was struck in {_TRIES} executions: {self.changes}")
 
-    def _results(self, random: Random, changes: Mapping[str, int]) -> list[list[float]]:
+    def _results(self, random: Random) -> list[list[float]]:
         way = self.parties.cell.way
+        results = self._struck(way, random.randrange(self.changes[way]))
         if way == "run":
-            return self._struck(way, ["south"], random.randrange(changes[way]))
-        _ = self.parties.sealed
-        results = self._struck(way, NAMES, random.randrange(changes[way]))
+            return results
         self._require_charged_once()
         if way == "file":
             return [numbers(self.parties.combined())]
-        return self._struck("member", MEMBERS, random.randrange(changes["member"])) if way == "committee" else results
+        return self._struck("member", random.randrange(self.changes["member"])) if way == "committee" else results
 
-    def _struck(self, what: str, names: Sequence[str], first: int) -> list[list[float]]:
-        """Of ``names``, the second of whom, or the only one, is killed at its change ``first``; raises :class:`Untouched`."""
+    def count(self) -> dict[str, int]:
+        """How many changes there are, by an execution in which nobody is killed."""
+        found = dict[str, int]()
+        for what in ("committee", "member") if self.parties.cell.way == "committee" else (self.parties.cell.way,):
+            try:
+                self._struck(what, sys.maxsize)
+            except Untouched as whole:
+                found[what] = whole.changes
+        return found
+
+    def _struck(self, what: str, first: int) -> list[list[float]]:
+        """Of those who do ``what``, one of whom is killed at its change ``first``; raises :class:`Untouched`."""
+        names = {"run": ["south"], "member": MEMBERS}.get(what, NAMES)
         self.what, self.victim = what, names[min(1, len(names) - 1)]
+        if what != "run":
+            _ = self.parties.sealed
         rule = Rule("die", self.parties.folder / self.victim, first)
         # Members open when the time to contribute is over.
         later = [Rule("clock", self.parties.folder, argument=int(_CONTRIBUTE_IN) + 1)] if what == "member" else []
@@ -210,7 +280,7 @@ class StruckParties:
                 for process, code in ended.items():
                     name = running.pop(int(process))
                     codes[name].append(code)
-                    if code == -signal.SIGKILL and name == self.victim and len(codes[name]) == 1:
+                    if code and name == self.victim and len(codes[name]) == 1:
                         self.faults.set(later)
                         running[self._start(name, 1)] = name
         finally:
@@ -218,8 +288,12 @@ class StruckParties:
         calls = self.faults.calls()
         struck = [call for call in calls if call.acted == "die"]
         ends = [0] * (self.victim not in running.values())
-        expected = {name: [-signal.SIGKILL, *ends] if struck and name == self.victim else [0] for name in names}
-        assert codes == expected, f"{rule.line()}: {codes}, {self._said()}"
+        lives = [[-signal.SIGKILL, *ends]] if struck else [[0]]
+        if struck and what == "run":
+            # Killed was the whole run, or one of its parties: it says so, or does without.
+            lives += [[1, 0]] * (_FAILED in self._told(self.victim, 0, "err").read_text()) + [[0]]
+        expected = [{name: life if name == self.victim else [0] for name in names} for life in lives]
+        assert codes in expected, f"{rule.line()}: {codes}, {self._said()}"
         if not struck:
             raise Untouched(len(places_of_faults(calls)))
         came = [name for name in names if codes[name][-1] == 0]
@@ -267,19 +341,46 @@ class StruckParties:
 
 
 def main() -> None:
-    """Write the table."""
+    """Write the table; or, by ``changes``, count the changes of each cell."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
-        by_feature: dict[str, dict[str, str]] = {}
+        if sys.argv[1:] == ["changes"]:
+            _write(CHANGES, _HEAD_OF_CHANGES, _counted(Path(folder)))
+        else:
+            _write(TABLE, _HEAD, _told(Path(folder)))
+
+
+def _told(folder: Path) -> dict[str, dict[str, str]]:
+    by_feature: dict[str, dict[str, str]] = {}
+    for number, (name, cell) in enumerate(feature_cells()):
+        ports = [7001 + place for place in range(len(cell.names))]
+        write_cell_policy(cell)
+        why = Consortium(cell, folder / str(number), ports).refused_before()
+        by_feature.setdefault(name, {})[cell.way] = _quoted(YES if why is None else why)
+    return by_feature
+
+
+def _counted(folder: Path) -> dict[str, dict[str, str]]:
+    by_feature: dict[str, dict[str, str]] = {}
+    with prepared_parties() as commands:
         for number, (name, cell) in enumerate(feature_cells()):
-            ports = [7001 + place for place in range(len(cell.names))]
+            if table()[name][cell.way] != YES:
+                continue
             write_cell_policy(cell)
-            why = Consortium(cell, Path(folder) / str(number), ports).refused_before()
-            by_feature.setdefault(name, {})[cell.way] = YES if why is None else why
-    lines = [_HEAD]
-    for name, ways in by_feature.items():
-        lines += ["", f'["{name}"]', *(f"{way} = {_quoted(why)}" for way, why in ways.items())]
-    TABLE.write_text("\n".join(lines) + "\n", "utf-8")
+            with reserved(len(cell.names)) as ports:
+                parties = Consortium(cell, folder / str(number), ports, charging=True)
+                parties.folder.mkdir()
+                found = StruckParties(commands, parties).count()
+            print(name, found, flush=True)
+            by_feature.setdefault(name, {}).update({what: str(count) for what, count in found.items()})
+    return by_feature
+
+
+def _write(file: Path, head: str, tables: Mapping[str, Mapping[str, str]]) -> None:
+    lines = [head]
+    for name, values in tables.items():
+        lines += ["", f'["{name}"]', *(f"{key} = {value}" for key, value in values.items())]
+    file.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _quoted(text: str) -> str:
