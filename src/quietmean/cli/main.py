@@ -161,7 +161,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check a result": {
         "certify": ("certify", "Recompute the privacy loss from a receipt."),
-        "attack": ("attack", "Attack the real code, beside its certificate."),
+        "attack": ("simulate", "Attack the real code, beside its certificate."),
     },
     "For programs": {
         "schema": ("programs", "JSON Schemas of results and receipts."),
