@@ -259,7 +259,9 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
         outcome = finished("table-1(by=arm)", "linear-regression(y ~ x + arm)")
         outcome.save_receipt(tmp_path / "found.receipt.json", {"study": {"study": "ages & <b>wards</b>", "unit": "record"}})
         shown = ["ages & <b>wards</b>", "Differentially private", "--report PAGE.html"]
-        shown += [cell for table in tables_of(outcome.to_json()) for line in table.lines for cell in line.cells]
+        tables = tables_of(outcome.to_json())
+        shown += [cell for table in tables for line in table.lines for cell in line.cells]
+        shown += [head for table in tables for head in table.heads]
         changed = json.loads((tmp_path / "found.receipt.json").read_text())
         changed["result"]["statistics"][0]["estimate"] = 7
         changed["result"]["statistics"][1] = "<script>"
@@ -268,6 +270,8 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
     assert status == 200
     read = words_of(page)
     assert [text for text in shown if " ".join(text.split()) not in read] == []
+    # No sign of ours is taken for one that a stranger hid.
+    assert "U+" not in page
     (tmp_path / "changed.receipt.json").write_text(json.dumps(changed))
     status, page, _ = browser.ask("/result/changed")
     assert (status, "<table" in page, "<script>" in page) == (status_of_changed, False, False)

@@ -193,7 +193,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def templates(language: Language) -> Environment:
     """All templates, whose sentences are in this language; every text in them is shown by :func:`shown`."""
     from jinja2 import FileSystemLoader
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     environment = report_templates().overlay(
         loader=FileSystemLoader([_TEMPLATES, TEMPLATES]), extensions=["jinja2.ext.do"], finalize=_of_strangers
@@ -203,9 +203,12 @@ def templates(language: Language) -> Environment:
         ours = Markup(language.sentence(name))  # noqa: S704 - of our own table
         return ours % {key: _of_strangers(value) for key, value in values.items()}
 
+    parts = environment.filters["parts"]
     environment.globals |= {"_": sentence, "language": language}
     environment.filters |= {
         "shown": shown,
+        # Before the blanks are set that do not end a line: these are ours, and no stranger's.
+        "parts": lambda text: [escape(part) for part in parts(shown(text))],
         "moment": lambda value: moment(value) if isinstance(value, str) else value,
         "plain": plain,
         "rounded_up": rounded_up,
