@@ -15,9 +15,9 @@ from quietmean.core.workers import Workers
 from quietmean.privacy import Adversary, Effort, PrivacyAnalysis, coalitions
 from quietmean.privacy.certificate import CoalitionCertificate, Scope
 from quietmean.privacy.coalitions import most_tried
-from quietmean.privacy.information import CoalitionSolver, coalition_batches, coalition_triples
+from quietmean.privacy.information import CoalitionSolver, coalition_batches
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches
-from quietmean.privacy.information.coalition_triples import TripleBounds
+from quietmean.privacy.information.coalition_triples import TripleBounds, triple_seconds
 from quietmean.privacy.information.matrix import widened
 from quietmean.privacy.information.solver import ViewSolver
 from quietmean.testing import example_execution
@@ -294,7 +294,7 @@ def test_trusted_parties_are_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_effort_that_does_not_suffice_gives_a_bound(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that may be worst are tried first; the bound holds for all, and is at most the protocol's own."""
     privacy = analysis_of_coalition_triples(30, rounds=4)
-    begun = privacy.solver.seconds(2, math.comb(30, 2)) + coalition_triples.seconds(math.comb(30, 3), 30)
+    begun = privacy.solver.seconds(2, math.comb(30, 2)) + triple_seconds(math.comb(30, 3), 30)
     whole = analysis_of_coalition_triples(30, rounds=4).coalitions(3, limit=20, effort=Effort(begun * 1.0001))
     assert whole.scope == Scope.BOUNDED
     part = privacy.coalitions(3, limit=20, effort=Effort(begun + share * (whole.seconds - begun)))

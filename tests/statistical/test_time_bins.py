@@ -18,7 +18,7 @@ from statsmodels.duration.survfunc import survdiff
 from quietmean.core.errors import NumericalError
 from quietmean.privacy import Adversary, PrivacyAnalysis, information_matrix
 from quietmean.privacy.information import solver
-from quietmean.privacy.information.direct import direct_information
+from quietmean.privacy.information.solver import direct_information
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Column, Columns, Estimates
 from quietmean.testing import example_execution

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quietmean.core.arrays import all_finite
+from quietmean.core.arrays import Array, all_finite
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import released_noise
@@ -27,8 +26,6 @@ from quietmean.planning.release_bounds import (
     within_bounds,
 )
 from quietmean.protocols.execution import Execution
-
-Array = NDArray[np.float64]
 
 _CHANCE = f"a chance of {REFUSED_IF_HONEST:g} if all are honest"
 # Where some shares count twice or are lost, no weight of a party counts as much more often.

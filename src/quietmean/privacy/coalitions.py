@@ -15,10 +15,10 @@ from quietmean.core.lazy import special
 from quietmean.core.party import PartyId
 from quietmean.core.workers import Workers, one_thread
 from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate, Scope
-from quietmean.privacy.information import CoalitionSolver, coalition_triples
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatch, CoalitionBatches
 from quietmean.privacy.information.coalition_solver import PER_COALITION
-from quietmean.privacy.information.coalition_triples import TripleBounds
+from quietmean.privacy.information.coalition_triples import TripleBounds, triple_seconds
 from quietmean.privacy.information.matrix import widened
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
@@ -222,7 +222,7 @@ class _Tally:
         None where it does not allow to begin, or bounds cannot be had.
         """
         count, parties, workers = math.comb(len(able), 3), self.transcript.parties, Workers(effort.workers)
-        first = self._solver.seconds(2, math.comb(len(able), 2)) + coalition_triples.seconds(count, parties)
+        first = self._solver.seconds(2, math.comb(len(able), 2)) + triple_seconds(count, parties)
         if first > effort.seconds or (batches := self._solver.batches) is None:
             return None
         with one_thread():

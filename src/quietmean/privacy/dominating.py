@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from quietmean.core.arrays import Array
 from quietmean.privacy.charge import Charge
 from quietmean.privacy.conversion import delta_of_mu
-from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
+from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION as DISCRETE_VARIATION
 
 # r^2 where noise is wide: the factors e^eta are then below 1 + 1e-50 for any study.
 SMOOTHING = 8.0
@@ -81,7 +81,7 @@ def discrete_charge(
     unknown: int,
     drawn: int,
     beta: float = 0.0,
-    sampler: float = TOTAL_VARIATION,
+    sampler: float = DISCRETE_VARIATION,
 ) -> Charge:
     """The charge of a released sum with noise of ``drawn`` parties, of which that of ``unknown`` ones is not known to who looks.
 

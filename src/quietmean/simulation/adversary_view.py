@@ -18,11 +18,9 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.traits import grid_of
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
-from quietmean.simulation.opened import KnownToCoalition
+from quietmean.simulation.opened import _BLOCK, KnownToCoalition
 from quietmean.transcript import MachineMaker, Transcript, run_lockstep
 
-# Numbers per noise term in memory at once, over all parties.
-_BLOCK = 2_000_000
 # How far a message may be from what the transcript declares, relative to it.
 _SAME = 1e-7
 

@@ -24,7 +24,7 @@ from quietmean.transcript import run_lockstep
 
 # Numbers in memory at once, over all parties.
 _BLOCK = 2_000_000
-_SAME = 1e-9
+_SAME_SHARE = 1e-9
 
 
 class KnownToCoalition(InsecureSilence):
@@ -78,7 +78,7 @@ class OpenedView:
         if first is None or second is None:
             return
         read = float((second - first).mean()) / opening.change
-        if abs(read - opening.share) > _SAME:
+        if abs(read - opening.share) > _SAME_SHARE:
             raise ProtocolFailure(
                 f"the coalition reads {read:.6g} of the target's change, the declared transcript says {opening.share:.6g}: the "
                 "certificate does not describe this build"

@@ -27,13 +27,13 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
     assert keys == others, f"{one} and {other} repeat a message a different number of times"
     values, noise = first.eliminated()
     other_values, other_noise = second.eliminated()
-    _assert_close(values[rows], other_values[other_rows], f"values in messages, {one} and {other}", tolerance)
+    _assert_equal(values[rows], other_values[other_rows], f"values in messages, {one} and {other}", tolerance)
     grams, other_grams = _grams(first, noise[rows]), _grams(second, other_noise[other_rows])
     nothing = np.zeros((len(rows), len(rows)))
     units = _unit(first) | _unit(second)
     for key in sorted(grams.keys() | other_grams.keys()):
         subject = f"covariance of {key[0]!r} noise known to {list(key[1])}, {one} and {other}"
-        _assert_close(grams.get(key, nothing), other_grams.get(key, nothing), subject, tolerance, units[key[0]])
+        _assert_equal(grams.get(key, nothing), other_grams.get(key, nothing), subject, tolerance, units[key[0]])
 
 
 def _message_keys(transcript: Transcript) -> tuple[list[MessageKey], list[int]]:
@@ -65,7 +65,7 @@ def _unit(transcript: Transcript) -> dict[str, float]:
     return {str(group): float(sizes[groups == group].max(initial=0.0)) for group in np.unique(transcript.noise_group)}
 
 
-def _assert_close(first: Matrix, second: Matrix, subject: str, tolerance: float, unit: float = 1.0) -> None:
+def _assert_equal(first: Matrix, second: Matrix, subject: str, tolerance: float, unit: float = 1.0) -> None:
     scale = max(unit, float(np.abs(first).max(initial=0.0)))
     worst = float(np.abs(first - second).max(initial=0.0))
     assert worst <= tolerance * scale, f"{subject} differ by {worst:.3g}"

@@ -2,9 +2,8 @@
 
 from quietmean.privacy.information.coalition_solver import CoalitionSolver
 from quietmean.privacy.information.iterative import bound_mu
-from quietmean.privacy.information.levels import NoiseLevels, noise_levels
 from quietmean.privacy.information.matrix import InformationMatrix
-from quietmean.privacy.information.solver import information_matrix
+from quietmean.privacy.information.solver import NoiseLevels, information_matrix, noise_levels
 
 __all__ = [
     "CoalitionSolver",

@@ -142,7 +142,7 @@ class TripleBounds:
 _TURNS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 
 
-def seconds(triples: int, parties: int) -> float:
+def triple_seconds(triples: int, parties: int) -> float:
     """About what it takes on one core to bound so many."""
     return triples * parties / _BOUNDED
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -21,8 +20,6 @@ from quietmean.core.workers import few_threads
 from quietmean.privacy.adversary import Adversary, View
 from quietmean.privacy.information.matrix import InformationMatrix, extra_variance
 from quietmean.privacy.information.round_structure import Entries, MessageBatch, RoundStructure
-
-Sparse: TypeAlias = "sparse.csr_array[np.float64]"
 
 # Rounding in a covariance of unit scale: this much for each step, times the condition of what was inverted.
 _ROUNDING = 2e-16

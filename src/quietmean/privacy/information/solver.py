@@ -1,4 +1,4 @@
-"""The information matrix of a view, by a sparse solver and by a dense reference solver.
+"""The information matrix of a view: a sparse solver, a dense reference solver, singular values, and views without noise.
 
 For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
 with unobserved messages free, leave every observed message as it was::
@@ -7,27 +7,129 @@ with unobserved messages free, leave every observed message as it was::
 
 With extra independent noise of variance v on every honest value this always has a solution, and its information matrix
 (v I + Lambda^-1)^-1 is well-conditioned; v is then taken away again, eigenvalue by eigenvalue. What only v hid is disclosed.
+
+Where parties pass on mixtures without fresh noise, what is observed is nearly redundant, and the sparse solver, which works with
+squares, loses half of the digits. The view's information about values that carry extra noise v is P / v, with P the block for
+the values of the projector onto the row space of G, the map from all noise, extra noise included, to what is observed. The
+singular values of G separate that space from what rounding added to it, and bound how much rounding may have turned it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from quietmean.core.arrays import Mask, Matrix
+from quietmean.core.arrays import Array, Mask, Matrix
 from quietmean.core.errors import NumericalError
-from quietmean.core.lazy import csgraph, sparse, sparse_linalg
+from quietmean.core.lazy import csgraph, linalg, sparse, sparse_linalg
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.information.direct import direct_information
-from quietmean.privacy.information.matrix import InformationMatrix, extra_variance, without_private_noise
-from quietmean.privacy.information.noiseless import noiseless_information
+from quietmean.privacy.information.matrix import INVOLVED, InformationMatrix, extra_variance, without_private_noise
 from quietmean.privacy.information.round_recursion import recursive_information
 from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
 from quietmean.transcript import Transcript
+
+# Elimination makes matrices dense: beyond this many messages it takes too long.
+MOST_MESSAGES = 2500
+_EPSILON = float(np.finfo(np.float64).eps)
+# Singular values below this many units of rounding are taken for rounding, those above for real; in between it cannot be decided.
+_ROUNDING, _REAL = 10.0, 1e6
+
+
+def direct_information(
+    transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float
+) -> tuple[Matrix, float]:
+    """The information about honest values that carry extra noise of variance ``extra``, (n_H, n_H), and its relative error.
+
+    Raises :class:`NumericalError` if the transcript is too large, or if rounding hides which messages are redundant.
+    """
+    if transcript.messages > MOST_MESSAGES:
+        raise NumericalError(f"{transcript.messages} messages are too many for dense matrices")
+    view = adversary.view(transcript)
+    values, noise = transcript.eliminated()
+    shifts = np.sqrt(extra) * values[np.ix_(view.messages, np.array(honest))]
+    total = np.hstack([noise[np.ix_(view.messages, ~view.noise)], shifts])
+    size, magnitude = np.linalg.norm(total, axis=1), _magnitudes(transcript, extra)[view.messages]
+    informative = size > 0
+    if not informative.any():
+        return np.zeros((len(honest), len(honest))), 0.0
+    total = total[informative] / size[informative, None]
+    _, scales, right = np.linalg.svd(total, full_matrices=False)
+    unit = _EPSILON * np.sqrt(sum(total.shape)) * max(float(scales[0]), float((magnitude[informative] / size[informative]).max()))
+    rank = int((scales > _ROUNDING * unit).sum())
+    if scales[rank - 1] < _REAL * unit:
+        raise NumericalError("messages are so nearly redundant that rounding hides what they tell")
+    # Rounding of this size turns the space by at most this much (Wedin 1972).
+    rounding = max(unit, float(scales[rank]) if rank < scales.size else 0.0)
+    block = right[:rank, -len(honest) :]
+    return block.T @ block / extra, rounding / float(scales[rank - 1])
+
+
+def _magnitudes(transcript: Transcript, extra: float) -> Matrix:
+    """What each message would weigh if nothing in it cancelled, shape (M,): rounding is relative to that."""
+    terms = (
+        abs(transcript.noise) @ transcript.noise_scale + np.sqrt(extra) * np.asarray(abs(transcript.values).sum(axis=1)).ravel()
+    )
+    weights = abs(transcript.dependence)
+    magnitude = np.zeros(transcript.messages)
+    for message, own in enumerate(terms.tolist()):
+        used = slice(weights.indptr[message], weights.indptr[message + 1])
+        magnitude[message] = own + float(weights.data[used] @ magnitude[weights.indices[used]])
+    return magnitude
+
+
+# Rounding of a zero, in a combination whose largest weight is 1 and in the share of a value.
+_DEPENDENT, _NOTHING = 1e-10, 1e-13
+# Entries of the largest dense matrix (400 MB): beyond it, an adversary that sees anything is taken to see every value.
+_LARGEST = 50_000_000
+
+
+def noiseless_information(transcript: Transcript, adversary: Adversary) -> InformationMatrix:
+    """All combinations of honest values in what is seen are disclosed, and nothing else is.
+
+    An upper bound where that is more than fits into memory, and where a value is in what is seen with too small a weight to say
+    in which combination: then it counts as disclosed itself. Raises :class:`InputError` for an adversary with a party or a
+    message that does not exist.
+    """
+    honest = tuple(adversary.honest(transcript.parties))
+    size = len(honest)
+    view = adversary.view(transcript).messages
+    if transcript.messages * transcript.parties > _LARGEST:
+        return InformationMatrix(honest, np.eye(size), np.zeros(size) if view.any() else np.full(size, np.inf), exact=False)
+    seen = _values_in(transcript)[np.ix_(view, np.array(honest, dtype=np.int64))]
+    involved = (np.abs(seen) > _NOTHING).any(axis=0)
+    disclosed = _span(seen)
+    hidden_by_rank = involved & ~(np.abs(disclosed) > INVOLVED).any(axis=0)
+    if hidden_by_rank.any():
+        disclosed = _span(np.vstack([disclosed, np.eye(size)[hidden_by_rank]]))
+    hidden = linalg.null_space(disclosed) if len(disclosed) else np.eye(size)
+    release = np.concatenate([np.full(hidden.shape[1], np.inf), np.zeros(len(disclosed))])
+    return InformationMatrix(honest, np.hstack([hidden, disclosed.T]), release, exact=not bool(hidden_by_rank.any()))
+
+
+def _span(rows: Matrix) -> Matrix:
+    """An orthonormal basis, (r, n_H), of what rows (R, n_H) span, each as good as the others whatever its size."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    some = largest > _NOTHING
+    if not some.any():
+        return np.zeros((0, rows.shape[1]))
+    _, scales, right = np.linalg.svd(rows[some] / largest[some, None], full_matrices=False)
+    basis: Matrix = right[: int((scales > _DEPENDENT * scales[0]).sum())]
+    return basis
+
+
+def _values_in(transcript: Transcript) -> Matrix:
+    """How much of each value is in each message, shape (M, n)."""
+    if not transcript.messages:
+        return np.zeros((0, transcript.parties))
+    unit = sparse.csr_array(sparse.eye_array(transcript.messages) - transcript.dependence)
+    weights: Matrix = sparse_linalg.spsolve_triangular(unit, transcript.values.toarray(), lower=True, unit_diagonal=True)
+    return weights
+
 
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9
@@ -241,3 +343,38 @@ def _refined(
     if not best <= _ACCEPTED:
         raise NumericalError(f"the information matrix is accurate only to {best:.1g}: too ill-conditioned a transcript")
     return changes, best
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseLevels:
+    """What a view leaks if the noise on each value has standard deviation ``private`` and all other noise is ``factor`` times
+    that of the transcript: Lambda = basis diag(1 / (private^2 + factor^2 release)) basis'.
+
+    ``bare`` is the information matrix without private noise; ``squares`` (n_H, n_H) its squared basis.
+    """
+
+    bare: InformationMatrix
+    squares: Array
+
+    @property
+    def honest(self) -> tuple[PartyId, ...]:
+        return self.bare.honest
+
+    def information(self, private: float, factor: float) -> InformationMatrix:
+        """The information matrix at these levels; ``factor`` is positive."""
+        return self.bare.scaled(1.0 / factor**2).with_independent_noise(private**2)
+
+    def mu(self, private: float, factor: float, sensitivity: float) -> Array:
+        """mu per honest party, shape (n_H,): O(n_H^2) operations."""
+        variance = private**2 + factor**2 * self.bare.release
+        if not variance.min(initial=np.inf) > 0.0:
+            return self.information(private, factor).mu(sensitivity)
+        mu: Array = sensitivity * np.sqrt(self.squares @ (1.0 / variance))
+        return mu
+
+
+def noise_levels(transcript: Transcript, adversary: Adversary) -> NoiseLevels:
+    """Everything about the noise levels of an execution; the private noise of ``transcript`` itself does not matter."""
+    bare, _ = without_private_noise(transcript)
+    information = information_matrix(bare, adversary)
+    return NoiseLevels(information, information.basis**2)
