@@ -18,8 +18,7 @@ from quietmean.graphs import SCHEDULES, ExecutionTrace, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
-from quietmean.privacy.information.round_recursion import private_diagonal, recursive_information
-from quietmean.privacy.information.round_structure import find_rounds
+from quietmean.privacy.information.round_recursion import find_rounds, private_diagonal, recursive_information
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.randomness.insecure import insecure_seed

@@ -15,8 +15,7 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.information import iterative as iterative_module
-from quietmean.privacy.information.round_recursion import private_diagonal, recursive_information
-from quietmean.privacy.information.round_structure import find_rounds
+from quietmean.privacy.information.round_recursion import find_rounds, private_diagonal, recursive_information
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
 from quietmean.testing.examples import certificate_of

@@ -20,7 +20,7 @@ from quietmean.core.mixtures import Simplex
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.planning.release_bounds import ROUNDING, within_bounds
-from quietmean.privacy.information.round_structure import find_rounds
+from quietmean.privacy.information.round_recursion import find_rounds
 from quietmean.protocols import Target, configure, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import template_of

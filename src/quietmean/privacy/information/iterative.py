@@ -25,8 +25,7 @@ from quietmean.core.errors import InputError, NumericalError
 from quietmean.core.lazy import sparse, sparse_linalg
 from quietmean.core.workers import one_thread
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.information.round_recursion import private_diagonal
-from quietmean.privacy.information.round_structure import find_rounds
+from quietmean.privacy.information.round_recursion import find_rounds, private_diagonal
 from quietmean.privacy.information.solver import information_matrix
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript

@@ -29,8 +29,7 @@ from quietmean.core.lazy import csgraph, linalg, sparse, sparse_linalg
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import INVOLVED, InformationMatrix, extra_variance, without_private_noise
-from quietmean.privacy.information.round_recursion import recursive_information
-from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
+from quietmean.privacy.information.round_recursion import RoundStructure, find_rounds, recursive_information
 from quietmean.transcript import Transcript
 
 # Elimination makes matrices dense: beyond this many messages it takes too long.
