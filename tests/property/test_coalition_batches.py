@@ -17,7 +17,7 @@ from quietmean.privacy.certificate import CoalitionCertificate, Scope
 from quietmean.privacy.coalitions import most_tried
 from quietmean.privacy.information import CoalitionSolver, coalition_batches
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatches
-from quietmean.privacy.information.coalition_triples import TripleBounds, triple_seconds
+from quietmean.privacy.information.coalition_solver import TripleBounds, triple_seconds
 from quietmean.privacy.information.matrix import widened
 from quietmean.privacy.information.solver import ViewSolver
 from quietmean.testing import example_execution

@@ -17,8 +17,7 @@ from quietmean.core.workers import Workers, one_thread
 from quietmean.privacy.certificate import Certificate, CertificateTerms, CoalitionCertificate, Scope
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.information.coalition_batches import DOUBTFUL, CoalitionBatch, CoalitionBatches
-from quietmean.privacy.information.coalition_solver import PER_COALITION
-from quietmean.privacy.information.coalition_triples import TripleBounds, triple_seconds
+from quietmean.privacy.information.coalition_solver import PER_COALITION, TripleBounds, triple_seconds
 from quietmean.privacy.information.matrix import widened
 from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
