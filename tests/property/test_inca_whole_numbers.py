@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.privacy import Adversary, dominating, loss
+from quietmean.privacy import Adversary, loss
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
@@ -135,7 +135,7 @@ def test_the_shift_is_rounded_where_that_costs_less_than_the_own_noise(monkeypat
 @pytest.mark.parametrize("injection", ["early", "incremental"])
 def test_before_the_release_no_more_is_known_than_stated(injection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that a party sent before the last round, to parties that all collude."""
-    monkeypatch.setattr(dominating, "SMOOTHING", SMOOTHING)
+    monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)
     # Two rounds, of which it misses the last: both of its injections before that are in what it sent.
     rounds = (((1,), (0,), (0,)), ((2,), (0,), (1,)))
     case = Case(injection, 1.6, 3.2, change=3 if injection == "early" else 1, sent=rounds, helped=False)

@@ -20,7 +20,7 @@ from scipy.special import erf
 from quietmean.privacy import Adversary, GridLossConversion, LocalNoiseLossConversion, mu_of_budget
 from quietmean.privacy.composition import classical_mu
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
-from quietmean.privacy.dominating import SMOOTHING, discrete_charge, discrete_delta, dominating_mu, model_factor, smoothing
+from quietmean.privacy.loss import SMOOTHING, discrete_charge, discrete_delta, dominating_mu, model_factor, smoothing
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION as LAYERED_TOTAL_VARIATION
 from support.effort import examples

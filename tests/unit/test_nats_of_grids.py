@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.cli.main import main
-from quietmean.privacy.dominating import nats_of_whole_numbers
+from quietmean.privacy.loss import nats_of_whole_numbers
 from quietmean.protocols.consensus.error import nats_of_hidden
 from quietmean.protocols.execution import Execution
 

@@ -14,7 +14,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, compose, mu_of_budget
-from quietmean.privacy.dominating import model_factor
+from quietmean.privacy.loss import model_factor
 from quietmean.protocols import configure, get_protocol
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.design import hidden_by

@@ -228,7 +228,7 @@ def choose_step(smallest: float, largest: float, parties: int) -> float:
 
 def least_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
     """The least standard deviation of discrete noise on one release that is ``mu``-GDP at this L2 sensitivity; rounded up."""
-    from quietmean.privacy.dominating import SMOOTHING
+    from quietmean.privacy.loss import SMOOTHING
 
     return round_up(math.sqrt((sensitivity / mu) ** 2 + SMOOTHING * step**2) * (_ROUNDED_UP if step else 1.0))
 

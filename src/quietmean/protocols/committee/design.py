@@ -49,7 +49,7 @@ _SLACK = 1e-9
 def charge(parameters: CommitteeParameters, sensitivity: float) -> Charge:
     """The charge of a contribution whose value changes by at most ``sensitivity`` in L2 norm, for every choice that is made."""
     # Imported here since it takes long, and who contributes or adds up does not need it.
-    from quietmean.privacy.dominating import discrete_charge
+    from quietmean.privacy.loss import discrete_charge
 
     of_noise = discrete_charge(
         parameters.scale**2,

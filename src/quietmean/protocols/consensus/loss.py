@@ -32,7 +32,7 @@ from quietmean.core.domain import half_range
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule, survives
 from quietmean.privacy import Adversary, GridLossConversion
-from quietmean.privacy.dominating import nats_of_whole_numbers
+from quietmean.privacy.loss import nats_of_whole_numbers
 from quietmean.protocols.consensus.error import nats_of_hidden
 from quietmean.protocols.consensus.spec import ALL, ConsensusParameters, Deliveries, edges_in_use
 from quietmean.protocols.shared_noise import connected_information, connectivity, mu_of, star_variance, through_partner

@@ -71,7 +71,7 @@ def hidden_variance(parameters: PushSumParameters) -> float:
 def _of_whole_numbers(parameters: PushSumParameters, square: float) -> float:
     """The variance with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
     # Running parties certify nothing: they start without this import.
-    from quietmean.privacy.dominating import SMOOTHING
+    from quietmean.privacy.loss import SMOOTHING
 
     unit, coarse = parameters.grid**2, (parameters.grid * parameters.portions) ** 2
     star, guard, delta = parameters.sigma_star**2, parameters.sigma_guard**2, parameters.sigma_delta**2

@@ -55,7 +55,7 @@ def charge(parameters: PackedSharingParameters, sensitivity: float, parties: int
     """The charge of a study of ``parties`` in which ``unknown`` honest parties' noise hides a change by ``sensitivity``."""
     # Imported here since it takes long, and running parties do not need it.
     from quietmean.privacy.charge import Charge
-    from quietmean.privacy.dominating import discrete_charge
+    from quietmean.privacy.loss import discrete_charge
 
     change = rounded_sensitivity(parameters, sensitivity)
     of_noise = discrete_charge(
@@ -218,7 +218,7 @@ def least_mu(target: Target, points: float) -> float:
     Raises :class:`InputError` where these use up delta.
     """
     from quietmean.privacy import mu_of_budget
-    from quietmean.privacy.dominating import discrete_charge
+    from quietmean.privacy.loss import discrete_charge
 
     # Of all scales in use the smallest is the farthest from its model.
     drawn = discrete_charge(COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
@@ -234,7 +234,7 @@ def least_mu(target: Target, points: float) -> float:
 
 def on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settings:
     """The encoding with ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
-    from quietmean.privacy.dominating import smoothing
+    from quietmean.privacy.loss import smoothing
 
     step = _short(shape.clip / fineness)
     gridded = replace(shape, step=step, clip=step * fineness, sigma=step * COARSE)

@@ -19,8 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.privacy import Adversary, Charge, LossConversion
-from quietmean.privacy.dominating import discrete_delta, model_factor
-from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.privacy.loss import UPPER_BOUND, discrete_delta, model_factor
 from quietmean.protocols.secagg.batch import SecAggOutcome, least_unknown, least_unknown_of_each
 from quietmean.protocols.secagg.design import hidden_by, wrap_chance
 from quietmean.protocols.secagg.spec import SecAggParameters
@@ -33,7 +32,7 @@ _LARGEST_EPSILON = 500.0
 class DiscreteLossConversion(LossConversion):
     """Upper bounds for sums with discrete Gaussian noise of each party, against computationally bounded parties.
 
-    mu is that of the Gaussian that dominates the sum (:mod:`quietmean.privacy.dominating`). beta counts the event of independent
+    mu is that of the Gaussian that dominates the sum (:mod:`quietmean.privacy.loss`). beta counts the event of independent
     rounding and the random graph; factors of probabilities count as they are here, and as a part of tv in a charge.
     """
 

@@ -3,7 +3,7 @@
 The privacy loss of a sum of rounded values with discrete Gaussian noise of each party, in steps of the grid.
 
 Rounded values have a larger L2 sensitivity than values. What it costs is that of the Gaussian that dominates the sum
-(:mod:`quietmean.privacy.dominating`), an upper bound under replacement. That the sum is taken modulo 2**bits costs nothing: it is
+(:mod:`quietmean.privacy.loss`), an upper bound under replacement. That the sum is taken modulo 2**bits costs nothing: it is
 a function of the sum.
 
 The number of neighbours and the threshold: tails of the hypergeometric distribution (Bell et al. 2020, section 3).
@@ -75,7 +75,7 @@ def hidden_by(
     """
     # Imported here since it takes long, and running parties do not need it.
     from quietmean.privacy import Charge
-    from quietmean.privacy.dominating import discrete_charge
+    from quietmean.privacy.loss import discrete_charge
 
     if not parameters.noisy or unknown < 1:
         return Charge(math.inf)
