@@ -23,7 +23,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.simulation import attack
-from quietmean.simulation.opened import _BLOCK
+from quietmean.simulation.adversary_view import _BLOCK
 from quietmean.testing import example_execution
 
 TRIALS, SEED = 100_000, 20_261_123
@@ -145,7 +145,7 @@ def test_whose_value_is_not_in_the_sum_is_not_exposed() -> None:
 def test_trials_in_blocks_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 standard errors, error rate below 1e-6."""
     assert _BLOCK > 7 * 3000
-    monkeypatch.setattr("quietmean.simulation.opened._BLOCK", 7 * 3000)
+    monkeypatch.setattr("quietmean.simulation.adversary_view._BLOCK", 7 * 3000)
     execution, target, corrupt = CASES["two members"]
     result = attack(execution, target, Adversary.collusion(corrupt), trials=20_000, seed=SEED)
     assert abs(result.mu_estimate - result.mu_certified) < 5 * result.mu_standard_error

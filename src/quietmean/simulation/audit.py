@@ -26,8 +26,7 @@ from quietmean.core.schema import require_delta
 from quietmean.core.workers import Workers
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
-from quietmean.simulation.adversary_view import AdversaryView
-from quietmean.simulation.opened import OpenedView
+from quietmean.simulation.adversary_view import AdversaryView, OpenedView
 from quietmean.transcript import MachineMaker
 
 CONFIDENCE = 0.95
