@@ -18,8 +18,7 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.traits import grid_of
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import check_protocol, example_execution, mixes
-from quietmean.testing.comparison import assert_same_transcript
-from quietmean.testing.conformance import check_contributors
+from quietmean.testing.conformance import assert_same_transcript, check_contributors
 from quietmean.testing.strategies import executions, values
 from support.effort import examples
 

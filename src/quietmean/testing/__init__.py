@@ -10,8 +10,8 @@
 * ``quietmean.testing.strategies``: random executions, for which ``hypothesis`` must be installed.
 """
 
-from quietmean.testing.comparison import assert_same_transcript
 from quietmean.testing.conformance import (
+    assert_same_transcript,
     check_batch,
     check_file,
     check_mass,
