@@ -19,8 +19,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.influence import influence_of, planned_influence
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
+from quietmean.planning.influence import ImpossibleResult, ReleasedSum, influence_of, planned_influence, require_possible
 from quietmean.protocols import configure
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.population import run_consensus

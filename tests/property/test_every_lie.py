@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Release
 from quietmean.planning import Plan
-from quietmean.planning.influence import planned_influence
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum
+from quietmean.planning.influence import ImpossibleResult, ReleasedSum, planned_influence
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise

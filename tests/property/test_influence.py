@@ -23,8 +23,7 @@ from quietmean.core.readable import bound_text
 from quietmean.planning import Plan
 from quietmean.planning import influence as planned
 from quietmean.planning.accuracy import stated_variance
-from quietmean.planning.influence import Checked, influence_of
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum
+from quietmean.planning.influence import Checked, ImpossibleResult, ReleasedSum, influence_of
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution

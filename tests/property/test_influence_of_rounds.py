@@ -12,8 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Release
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
-from quietmean.planning.influence import influence_of
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
+from quietmean.planning.influence import ImpossibleResult, ReleasedSum, influence_of, require_possible
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed

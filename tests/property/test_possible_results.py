@@ -15,7 +15,7 @@ from quietmean.core.party import Release
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import released_noise
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
+from quietmean.planning.influence import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.planning.release_bounds import PossibleReleases, deviations_allowed
 from quietmean.protocols import configure
 from quietmean.protocols.execution import Execution

@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import stated_variance
-from quietmean.planning.possible import ReleasedSum
+from quietmean.planning.influence import ReleasedSum
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed

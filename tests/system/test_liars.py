@@ -22,7 +22,7 @@ from quietmean.core.errors import ProtocolFailure, QuietmeanError
 from quietmean.node.local import run_local
 from quietmean.planning import Plan
 from quietmean.planning.accuracy import stated_variance
-from quietmean.planning.possible import ImpossibleResult
+from quietmean.planning.influence import ImpossibleResult
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Encoded

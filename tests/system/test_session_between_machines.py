@@ -32,7 +32,7 @@ from quietmean.node import NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
 from quietmean.node.session import StudySession
 from quietmean.node.start.policy import WhenAllAreThere
-from quietmean.planning.possible import require_possible
+from quietmean.planning.influence import require_possible
 from quietmean.randomness import Seed
 from quietmean.sessions.joined import AsyncRounds
 from quietmean.studies.agreement.sealed import Sealed

@@ -160,7 +160,7 @@ class Node:
         A vector outside the plan's domain is moved into it, with a warning for this party only. Raises :class:`InputError` for
         another shape, never because of a value; :class:`ImpossibleResult` where the result cannot be of values in the domain.
         """
-        from quietmean.planning.possible import require_possible
+        from quietmean.planning.influence import require_possible
         from quietmean.studies.outcome.outcome import opened_of
 
         vector = np.asarray(vector, dtype=np.float64)

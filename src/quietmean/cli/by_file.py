@@ -35,7 +35,7 @@ from quietmean.core.output import Output, json_object, require_apart
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-from quietmean.planning.possible import ImpossibleResult
+from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.committee.result import check_result, merge_results, read_result
 from quietmean.protocols.mechanism import vector_bytes
 from quietmean.studies import save_impossible

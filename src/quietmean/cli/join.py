@@ -34,7 +34,7 @@ from quietmean.core.output import Output, has_fields
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-from quietmean.planning.possible import ImpossibleResult
+from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.printed import TidyTerms
 from quietmean.studies import save_impossible

@@ -47,7 +47,7 @@ from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
 from quietmean.node.monitor import now, sentence, until
 from quietmean.planning.gate import GateRefused
-from quietmean.planning.possible import ImpossibleResult
+from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
 from quietmean.studies import save_impossible, save_refusal
 from quietmean.studies.agreement.study import StudyTerms

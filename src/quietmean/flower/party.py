@@ -38,7 +38,7 @@ from quietmean.flower.site import FlowerAdmission, Home, Paid, site_options, tel
 from quietmean.graphs import ExecutionTrace
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
+from quietmean.planning.influence import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import decoded
 from quietmean.randomness import SecureNoise, Seed

@@ -22,7 +22,7 @@ from quietmean.ledger import Account
 from quietmean.node import RoundEnd, Series
 from quietmean.node.monitor import status_at
 from quietmean.planning import Admitted
-from quietmean.planning.possible import require_possible
+from quietmean.planning.influence import require_possible
 from quietmean.sessions.receipt import receipt_at, settle
 from quietmean.sessions.round_mean import RoundMean, checked_clip, clipped_rows, clipped_vector, numbers_of
 from quietmean.studies.outcome.outcome import opened_of

@@ -12,8 +12,8 @@ from quietmean.core.readable import count_of
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.local import LocalOutcome
 from quietmean.node.rehearsal import rehearse
+from quietmean.planning.influence import ReleasedSum
 from quietmean.planning.plan import Plan
-from quietmean.planning.possible import ReleasedSum
 from quietmean.protocols.committee.result import CheckedResult
 from quietmean.randomness import BitStream, Seed
 from quietmean.statistics import Encoded, Workload

@@ -20,9 +20,8 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.core.readable import Fact
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
-from quietmean.planning.influence import Influence, influence_of
+from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
 from quietmean.planning.plan import Plan
-from quietmean.planning.possible import ImpossibleResult, ReleasedSum, require_possible
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols import Target
@@ -271,7 +270,7 @@ def _how_to_certify(target: Target) -> dict[str, Any]:
 
 
 def require_possible_result(plan: Plan, workload: Workload, execution: Execution, opened: ReleasedSum) -> None:
-    """Raises :class:`ImpossibleResult` for a sum that honest parties do not release; see :mod:`quietmean.planning.possible`."""
+    """Raises :class:`ImpossibleResult` for a sum that honest parties do not release; see :mod:`quietmean.planning.influence`."""
     require_possible(plan, execution, opened, partial(workload.never_negative, plan.protocol.numbers().step))
 
 

@@ -26,7 +26,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.node.committee import IdentitySigner, MailboxSealer
 from quietmean.node.net import Identity
 from quietmean.planning import Admitted, Plan
-from quietmean.planning.possible import ReleasedSum
+from quietmean.planning.influence import ReleasedSum
 from quietmean.planning.release_bounds import PossibleReleases
 from quietmean.protocols.committee.contribution import header_digest, make_contribution
 from quietmean.protocols.committee.design import encode

@@ -16,7 +16,7 @@ from quietmean.core.readable import epsilon_text
 from quietmean.node import NodeResult, Started, run_party
 from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused
-from quietmean.planning.possible import ImpossibleResult
+from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols import Target
 from quietmean.studies.outcome.outcome import (
     StudyOutcome,
