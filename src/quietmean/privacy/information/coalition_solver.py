@@ -1,4 +1,4 @@
-"""Many coalitions against one execution: one elimination for all, a small Cholesky factorisation for each, and bounds for triples.
+"""Many coalitions against one execution: one elimination for all, a small Cholesky factorisation each, and bounds for triples.
 
 What is public is given. With U_a the span of what member a knows besides, P_h the projection on U_h and f a value, of variance 1,
 the pair {h, a} tells I(h) + A of it, A the squared norm of f's projection on (1 - P_h) U_a, and {h, b} tells I(h) + B. Let s < 1
