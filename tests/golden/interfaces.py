@@ -19,7 +19,7 @@ from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json, dump_state
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Message, PartyMachine, Step, settlement
-from quietmean.node.net.reader import encode_vector, read_frame
+from quietmean.node.net.stream import encode_vector, read_frame
 from quietmean.node.net.wire import AnyFrame, Limits, Payload, encode_frame
 from quietmean.planning.plan import Plan
 from quietmean.protocols import registry

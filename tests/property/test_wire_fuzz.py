@@ -24,8 +24,8 @@ from quietmean.core.codec import dump_state, load_state
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
-from quietmean.node.net import reader, wire
-from quietmean.node.net.reader import read_frame
+from quietmean.node.net import stream, wire
+from quietmean.node.net.stream import read_frame
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.traits import ANY_DOMAIN
@@ -36,10 +36,10 @@ from support.effort import examples
 
 PARTIES, ROUNDS, DIMENSION, CONTENT = 5, 4, 3, 40
 LIMITS = wire.Limits.of_study(PARTIES, ROUNDS, DIMENSION, CONTENT)
-VECTOR = bytes(reader.encode_vector(np.array([1.0, -2.0, 1e-300])))
+VECTOR = bytes(stream.encode_vector(np.array([1.0, -2.0, 1e-300])))
 GRID = 2.0**-20
 GRID_LIMITS = wire.Limits.of_study(PARTIES, ROUNDS, DIMENSION, CONTENT, GRID)
-SHORT = bytes(reader.encode_vector(np.array([1.0, -2.0, 0.25]), GRID))
+SHORT = bytes(stream.encode_vector(np.array([1.0, -2.0, 0.25]), GRID))
 LOG = logs.encode_log(logs.PartyLog((1, 2), ((1, 0), (2, 3)), ((2, 4),), (0, 1), ((1, 2, 3),)))
 FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Hello(1, 2, "ab" * 32), b""),
@@ -143,7 +143,7 @@ class Reading:
             if isinstance(frame, wire.Transfer):
                 wire.check_finite(frame.weight, "weight")
                 grid, raw = GRID if limits.short else 0.0, payload[: frame.width * frame.dimension]
-                assert reader.decode_vector(raw, frame.width, grid).size in (0, DIMENSION)
+                assert stream.decode_vector(raw, frame.width, grid).size in (0, DIMENSION)
             elif isinstance(frame, wire.Log):
                 logs.decode_log(payload, PARTIES, ROUNDS)
         except PeerError:
@@ -163,7 +163,7 @@ def log_case(raw: bytes) -> str:
 def vector_case(raw: bytes) -> str:
     # Only whole numbers of values reach it: the frame's limits see to that.
     try:
-        vector = reader.decode_vector(raw[: len(raw) // 8 * 8])
+        vector = stream.decode_vector(raw[: len(raw) // 8 * 8])
     except PeerError:
         return "refused"
     assert np.isfinite(vector).all()
@@ -174,7 +174,7 @@ def grid_vector_case(raw: bytes) -> str:
     """Of any length, in either width: a vector on the grid or nothing."""
     width = 4 if len(raw) <= len(SHORT) else 8
     try:
-        vector = reader.decode_vector(raw, width, GRID)
+        vector = stream.decode_vector(raw, width, GRID)
     except PeerError:
         return "refused"
     assert on_grid(vector, GRID)

@@ -25,7 +25,7 @@ from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, PlannedValue, Roster, RosterEntry, Waits, run_party
 from quietmean.node.local.processes import ChildSettings
 from quietmean.node.net import VERSION, CancelTransfer, Credentials, Heartbeat, Limits, Log, Refusals, Start, Transfer
-from quietmean.node.net.reader import read_frame
+from quietmean.node.net.stream import read_frame
 from quietmean.node.net.wire import AnyFrame, Hello, encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target

@@ -33,7 +33,7 @@ from quietmean.node.net import (
     Refused,
     Transfer,
 )
-from quietmean.node.net.reader import read_frame
+from quietmean.node.net.stream import read_frame
 from quietmean.node.net.tls import OTHER_LEAF
 from quietmean.node.net.wire import Differs, Hello, Welcome, encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log

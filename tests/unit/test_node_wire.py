@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net import reader, wire
-from quietmean.node.net.reader import read_frame
+from quietmean.node.net import stream, wire
+from quietmean.node.net.stream import read_frame
 from quietmean.node.session import logs
 from support.effort import examples
 from support.refusals import raised
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
-VECTOR = bytes(reader.encode_vector(np.array([1.0, -2.0, 1e-300])))
+VECTOR = bytes(stream.encode_vector(np.array([1.0, -2.0, 1e-300])))
 FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Hello(1, 2, "ab" * 32), b""),
     (wire.Welcome(1, 3), b""),
@@ -41,8 +41,8 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
 def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, wire.Payload, int]:
     async def read() -> tuple[wire.AnyFrame, wire.Payload, int]:
         reader = asyncio.StreamReader()
-        reader.feed_data(raw)
-        reader.feed_eof()
+        stream.feed_data(raw)
+        stream.feed_eof()
         return await read_frame(reader, limits)
 
     return asyncio.run(read())
@@ -55,7 +55,7 @@ def test_round_trip(frame: wire.AnyFrame, payload: bytes) -> None:
 
 
 def test_vector_and_log_round_trip() -> None:
-    np.testing.assert_array_equal(reader.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
+    np.testing.assert_array_equal(stream.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
     log = logs.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4), audit=b"a" * 40)
     assert logs.decode_log(logs.encode_log(log), parties=5, rounds=4) == log
 
@@ -150,40 +150,40 @@ def test_vectors_on_a_grid_round_trip(units: list[int], power: int) -> None:
     """4 bytes a number where all fit, else 8; never another number."""
     grid = 2.0**power
     vector = np.array(units, dtype=np.float64) * grid
-    raw = reader.encode_vector(vector, grid)
+    raw = stream.encode_vector(vector, grid)
     fits = all(abs(unit) <= LARGEST for unit in units)
     assert len(raw) == (4 if fits else 8) * len(units)
-    np.testing.assert_array_equal(reader.decode_vector(raw, 4 if fits else 8, grid), vector)
+    np.testing.assert_array_equal(stream.decode_vector(raw, 4 if fits else 8, grid), vector)
 
 
 def test_what_was_encoded_tells_its_width() -> None:
     short, long = np.array([GRID, 0.0, -GRID]), np.array([GRID, 2.0**20, 0.0])
-    codec = reader.VectorCodec(3, GRID)
+    codec = stream.VectorCodec(3, GRID)
     assert [codec.width(codec.encode(vector)) for vector in (short, long, np.zeros(0))] == [4, 8, 8]
     for vector in (short, long, np.zeros(0)):
         np.testing.assert_array_equal(codec.decode(codec.encode(vector)), vector)
-        np.testing.assert_array_equal(reader.VectorCodec(3).decode(reader.VectorCodec(3).encode(vector)), vector)
-    assert reader.VectorCodec(3).width(reader.VectorCodec(3).encode(short)) == 8
+        np.testing.assert_array_equal(stream.VectorCodec(3).decode(stream.VectorCodec(3).encode(vector)), vector)
+    assert stream.VectorCodec(3).width(stream.VectorCodec(3).encode(short)) == 8
 
 
 def test_integers_are_little_endian() -> None:
-    assert bytes(reader.encode_vector(np.array([1.0, -2.0]) * GRID, GRID)) == struct.pack("<ii", 1, -2)
+    assert bytes(stream.encode_vector(np.array([1.0, -2.0]) * GRID, GRID)) == struct.pack("<ii", 1, -2)
     np.testing.assert_array_equal(
-        reader.decode_vector(struct.pack("<ii", -(2**31), LARGEST), 4, GRID) / GRID, [-(2**31), LARGEST]
+        stream.decode_vector(struct.pack("<ii", -(2**31), LARGEST), 4, GRID) / GRID, [-(2**31), LARGEST]
     )
 
 
 @pytest.mark.parametrize("value", [GRID / 2, 1 / 3, 2.0**53 * GRID, 1e300, 5e-324])
 def test_what_is_off_the_grid_is_sent_as_it_is_and_refused(value: float) -> None:
-    raw = reader.encode_vector(np.array([0.0, value]), GRID)
+    raw = stream.encode_vector(np.array([0.0, value]), GRID)
     assert len(raw) == 16
-    raised(PeerError, "off the study's grid", reader.decode_vector, raw, 8, GRID)
-    np.testing.assert_array_equal(reader.decode_vector(raw), [0.0, value])
+    raised(PeerError, "off the study's grid", stream.decode_vector, raw, 8, GRID)
+    np.testing.assert_array_equal(stream.decode_vector(raw), [0.0, value])
 
 
 @pytest.mark.parametrize(("size", "width", "grid"), [(8, 4, 0.0), (6, 4, GRID), (12, 8, GRID), (12, 8, 0.0)])
 def test_bytes_that_are_no_vector(size: int, width: int, grid: float) -> None:
-    raised(PeerError, "none of this study's", reader.decode_vector, bytes(size), width, grid)
+    raised(PeerError, "none of this study's", stream.decode_vector, bytes(size), width, grid)
 
 
 def test_short_values_need_a_grid_and_their_own_length() -> None:
@@ -203,8 +203,8 @@ def test_short_values_need_a_grid_and_their_own_length() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_must_be_finite(bad: float) -> None:
-    raised(PeerError, "not finite", reader.decode_vector, reader.encode_vector(np.array([0.0, bad])))
-    raised(PeerError, "not finite", reader.decode_vector, reader.encode_vector(np.array([0.0, bad]), GRID), 8, GRID)
+    raised(PeerError, "not finite", stream.decode_vector, stream.encode_vector(np.array([0.0, bad])))
+    raised(PeerError, "not finite", stream.decode_vector, stream.encode_vector(np.array([0.0, bad]), GRID), 8, GRID)
     raised(PeerError, "a weight of", wire.check_finite, bad, "weight")
 
 

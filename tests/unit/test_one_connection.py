@@ -26,7 +26,7 @@ from quietmean.node.net import (
     open_socket,
 )
 from quietmean.node.net.duplex import Duplex
-from quietmean.node.net.reader import read_frame
+from quietmean.node.net.stream import read_frame
 from quietmean.node.net.tls import OTHER_LEAF
 from quietmean.node.net.wire import PART, AnyFrame, encode_frame, encode_message, encode_part
 from support.two_parties import DIMENSION, LIMITS, Party, Relayed, beat, share, two, unused

@@ -20,7 +20,7 @@ from quietmean.core.portability import replace_durably
 from quietmean.node import SeriesProgress, Waits
 from quietmean.node.folder import Outbox
 from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
-from quietmean.node.net.reader import FrameReader
+from quietmean.node.net.stream import FrameReader
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.phase import Phase
 from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition

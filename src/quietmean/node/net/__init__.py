@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from quietmean.node.net.listener import Listener as Listener
     from quietmean.node.net.listener import network_of as network_of
     from quietmean.node.net.listener import open_socket as open_socket
-    from quietmean.node.net.reader import VectorCodec as VectorCodec
-    from quietmean.node.net.reader import decode_vector as decode_vector
-    from quietmean.node.net.reader import encode_vector as encode_vector
     from quietmean.node.net.stream import ByteStream as ByteStream
+    from quietmean.node.net.stream import VectorCodec as VectorCodec
+    from quietmean.node.net.stream import decode_vector as decode_vector
+    from quietmean.node.net.stream import encode_vector as encode_vector
     from quietmean.node.net.terms import difference as difference
     from quietmean.node.net.terms import differing as differing
     from quietmean.node.net.terms import listed as listed
@@ -98,8 +98,7 @@ else:
         ),
         "link": "Link NOT_A_PARTY WithheldError",
         "listener": "Acceptor HandshakePool Listener ONLY_CHECKS network_of open_socket",
-        "reader": "VectorCodec decode_vector encode_vector",
-        "stream": "ByteStream",
+        "stream": "ByteStream VectorCodec decode_vector encode_vector",
         "terms": "difference differing listed term_digests",
         "tls": "Credentials",
         "transport": "Connection DirectRoute Endpoint Refusals Route Traffic",

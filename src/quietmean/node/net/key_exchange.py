@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.identity import Purpose, is_signed, public_key_bytes
-from quietmean.node.net.reader import FrameCipher
+from quietmean.node.net.stream import FrameCipher
 from quietmean.node.net.transport import Connection, Endpoint
 from quietmean.node.net.wire import VERSION, AnyFrame, KeyAnswer, KeyOffer, KeyProof, Limits, Refused
 from quietmean.randomness import fresh_bytes

@@ -15,8 +15,7 @@ from quietmean.core.party import PartyId
 from quietmean.core.readable import printable
 from quietmean.node.net.addresses import Address, numbers_to_dial
 from quietmean.node.net.identity import Group, Roster, public_key_bytes
-from quietmean.node.net.reader import FrameCipher, FrameReader
-from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.stream import ByteStream, FrameCipher, FrameReader
 from quietmean.node.net.tls import Credentials, foreign_issuer
 from quietmean.node.net.wire import AnswerFrame, AnyFrame, AnyRequest, Ending, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
