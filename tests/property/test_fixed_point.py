@@ -33,10 +33,10 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.push_sum import PushSumParty, next_online
 from quietmean.protocols.push_sum import parameters as parameters_module
 from quietmean.protocols.push_sum.fixed_point import inverse_product, rounding_information, whole_shift, widened
 from quietmean.protocols.push_sum.parameters import Terms
-from quietmean.protocols.push_sum.party import PushSumParty, next_online
 from quietmean.protocols.traits import grid_of
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed

@@ -22,7 +22,7 @@ from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.push_sum.party import PushSumParty, PushSumState
+from quietmean.protocols.push_sum import PushSumParty, PushSumState
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.simulation import attack
 from quietmean.simulation.audit import FLAG_BELOW, _Counts, _p_gaussian

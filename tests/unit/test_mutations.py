@@ -16,8 +16,8 @@ from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.push_sum import PushSumParty, PushSumState
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters, Terms
-from quietmean.protocols.push_sum.party import PushSumParty, PushSumState
 from quietmean.testing import (
     check_batch,
     check_file,

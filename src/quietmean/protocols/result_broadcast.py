@@ -21,8 +21,8 @@ from quietmean.core.schema import refuse_unknown, require_known
 from quietmean.graphs import make_schedule
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.fields import optional_field
+from quietmean.protocols.push_sum import PushSumParty
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
-from quietmean.protocols.push_sum.party import PushSumParty
 from quietmean.randomness import SecureNoise, Seed
 
 # Whether no honest party can have released this.

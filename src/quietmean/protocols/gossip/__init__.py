@@ -18,6 +18,7 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols import literature
 from quietmean.protocols.mechanism import Mechanism
+from quietmean.protocols.push_sum import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.push_sum.fixed_point import check_room, choose_grid, region_of
 from quietmean.protocols.push_sum.parameters import (
     GRID,
@@ -30,7 +31,6 @@ from quietmean.protocols.push_sum.parameters import (
     PushSumParameters,
     check_fixed_point,
 )
-from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Target
 from quietmean.protocols.traits import AcceptedValues, Planning, Traits
 from quietmean.randomness import Seed

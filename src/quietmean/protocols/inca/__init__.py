@@ -24,6 +24,7 @@ from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols import literature
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.mechanism import Mechanism, is_private
+from quietmean.protocols.push_sum import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.push_sum.fixed_point import (
     check_room,
     choose_grid,
@@ -36,7 +37,6 @@ from quietmean.protocols.push_sum.fixed_point import (
     widened,
 )
 from quietmean.protocols.push_sum.parameters import Injection, PushSumParameters
-from quietmean.protocols.push_sum.party import PushSumParty, contributing, parts_released, population
 from quietmean.protocols.target import Eavesdropping, Target
 from quietmean.protocols.traits import AcceptedValues, Planning, PlanningCost, ReleaseGate, Traits
 from quietmean.randomness import Seed

@@ -38,9 +38,9 @@ from scipy.linalg import cho_factor, cho_solve
 from quietmean.core.arrays import Array, Ints, Mask
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.push_sum import forgotten
 from quietmean.protocols.push_sum.fixed_point import inverse_product
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.party import forgotten
 
 Places = Ints
 

@@ -27,9 +27,9 @@ from quietmean.core.bounds import CoalitionBound
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.groups import branch_and_bound, groups_bound
 from quietmean.protocols.inca.hidden_shares import HiddenShares, flow_bound
+from quietmean.protocols.push_sum import forgotten
 from quietmean.protocols.push_sum.fixed_point import inverse_product
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.party import forgotten
 
 PROOF = "the shares that hide each party, by flows, by groups of the others and by branch and bound"
 # The effort of trying sets of groups for all parties together, in the units of :func:`groups_bound`.

@@ -33,8 +33,8 @@ from quietmean.core.input_domain import Box
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube, require_dimension
+from quietmean.protocols.push_sum import next_online
 from quietmean.protocols.push_sum.parameters import PushSumParameters
-from quietmean.protocols.push_sum.party import next_online
 from quietmean.protocols.target import Target
 
 
