@@ -311,11 +311,11 @@ def test_frames_out_of_order_and_of_the_other_direction_do_not_open() -> None:
     one, other = FrameCipher(b"1" * 32), FrameCipher(b"2" * 32)
     first, second = (one.seal(encode_frame(beat(k)), b"") for k in range(2))
     reader = FrameCipher(b"1" * 32)
-    raised(PeerError, "did not seal", stream.open, first[:8], other.seal(encode_frame(beat(0)), b"")[8:])
+    raised(PeerError, "did not seal", reader.open, first[:8], other.seal(encode_frame(beat(0)), b"")[8:])
     raised(PeerError, "did not seal", FrameCipher(b"1" * 32).open, second[:8], second[8:])
     reader = FrameCipher(b"1" * 32)
-    assert decode_header(stream.open(first[:8], first[8:])) == beat(0)
-    raised(PeerError, "did not seal", stream.open, first[:8], first[8:])
+    assert decode_header(reader.open(first[:8], first[8:])) == beat(0)
+    raised(PeerError, "did not seal", reader.open, first[:8], first[8:])
 
 
 def test_a_part_that_was_changed_and_a_message_taken_back_by_a_stranger() -> None:
@@ -329,8 +329,8 @@ def test_a_part_that_was_changed_and_a_message_taken_back_by_a_stranger() -> Non
 
     async def read(raw: bytes) -> Any:
         reader = asyncio.StreamReader()
-        stream.feed_data(raw)
-        stream.feed_eof()
+        reader.feed_data(raw)
+        reader.feed_eof()
         frames = FrameReader(reader)
         frames.cipher = FrameCipher(b"k" * 32)
         return await frames.next(LIMITS)
@@ -353,7 +353,7 @@ async def test_a_peer_of_the_same_study_that_offers_no_key_is_refused() -> None:
         writer.write(encode_frame(Hello(VERSION, 0, STUDY)) + encode_frame(Begin(0, 0)))
         frame, _, _ = await read_frame(reader, Limits.before_reply())
         assert frame == Refused(NO_KEYS)
-        assert await stream.read() == b""
+        assert await reader.read() == b""
         assert parties[1].refusals == [NO_KEYS]
         writer.close()
 
@@ -367,7 +367,7 @@ async def test_an_offer_that_is_no_key_is_refused(key: bytes) -> None:
         host, port = vars(vars(parties[1].listener)["_acceptor"])["_listening"].getsockname()[:2]
         reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="")
         writer.write(encode_frame(Hello(VERSION, 0, STUDY)) + encode_frame(KeyOffer(bytes(32), key)))
-        assert await stream.read() == b""
+        assert await reader.read() == b""
         assert len(parties[1].refusals) == 1
         writer.close()
 
@@ -410,7 +410,7 @@ async def test_a_listener_that_agrees_without_keys_is_refused() -> None:
 
     async def welcoming(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(encode_frame(Welcome(1, 0)))
-        await stream.read()
+        await reader.read()
         writer.close()
 
     server = await asyncio.start_server(welcoming, sock=sockets[1], ssl=without.server)

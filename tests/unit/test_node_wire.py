@@ -41,8 +41,8 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
 def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, wire.Payload, int]:
     async def read() -> tuple[wire.AnyFrame, wire.Payload, int]:
         reader = asyncio.StreamReader()
-        stream.feed_data(raw)
-        stream.feed_eof()
+        reader.feed_data(raw)
+        reader.feed_eof()
         return await read_frame(reader, limits)
 
     return asyncio.run(read())

@@ -1,4 +1,4 @@
-"""Push-sum with injections (IncA, Algorithm 2), which IncA, gossip averaging and the broadcast of a result share: one party of it."""
+"""Push-sum with injections (IncA, Algorithm 2), one party of it: what IncA, gossip averaging and broadcasts of results share."""
 
 from __future__ import annotations
 
