@@ -16,7 +16,7 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution, read_execution
-from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise
+from quietmean.protocols.execution_files import CorrelatedNoise, PairwiseNoise
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing.examples import certificate_of

@@ -25,8 +25,8 @@ from quietmean.protocols import Mechanism
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.committee.mechanism import CommitteeSharing
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.execution_files import OneShot
 from quietmean.protocols.mechanism import require_privacy
-from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Eavesdropping, Target, budget_warnings, colluding_count
 from quietmean.simulation import SimulationResult
 

@@ -42,8 +42,8 @@ from quietmean.privacy.coalitions import Effort
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
+from quietmean.protocols.execution_files import OneShot
 from quietmean.protocols.fields import Hints
-from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target
 from quietmean.studies import gate_summary
 

@@ -24,6 +24,16 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.core.schema import parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Mechanism, Releases, get_protocol
+from quietmean.protocols.execution_files import (
+    KINDS,
+    OneShot,
+    full_rounds,
+    lost_entries,
+    schedule_lists,
+    seen_entries,
+    with_lost,
+    with_seen,
+)
 from quietmean.protocols.fields import check_entries, optional_choice, optional_field, required_field
 from quietmean.protocols.interception import Interception, require_promise_if_read, whichever_are_read
 from quietmean.protocols.mechanism import (
@@ -35,8 +45,6 @@ from quietmean.protocols.mechanism import (
     run_machines,
     traced_transcript,
 )
-from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
-from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.protocols.target import is_random
 from quietmean.transcript import LockstepResult, Transcript
 
