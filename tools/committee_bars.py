@@ -22,10 +22,9 @@ from page_parts import DOCS, table
 
 from quietmean.core.statement import StatedValue
 from quietmean.core.workers import one_thread
-from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys
+from quietmean.node.committee import IdentitySigner, MailboxOpener, MailboxSealer, PublicKeys, rehearse
 from quietmean.node.mailbox import mailbox_bytes, open_with, seal_to
 from quietmean.node.net import Identity, Purpose, is_signed
-from quietmean.node.rehearsal import rehearse
 from quietmean.planning import Plan
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.node.rehearsal import rehearse
+from quietmean.node.committee import rehearse
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Target
 from quietmean.protocols.committee import Committee

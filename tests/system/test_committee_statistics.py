@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.node.rehearsal import rehearse
+from quietmean.node.committee import rehearse
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.statistics import Answer, registry
 from quietmean.studies import StudyTerms

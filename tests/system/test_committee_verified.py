@@ -14,7 +14,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseGroup, Step, Units
 from quietmean.core.statement import LinearRelation, StatedValue
-from quietmean.node.rehearsal import rehearse
+from quietmean.node.committee import rehearse
 from quietmean.protocols.committee import Committee, Size
 from quietmean.protocols.committee.contribution import make_contribution
 from quietmean.protocols.committee.design import decode, encode

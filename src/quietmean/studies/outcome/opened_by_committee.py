@@ -10,8 +10,8 @@ import numpy as np
 
 from quietmean.core.readable import count_of
 from quietmean.graphs import ExecutionTrace
+from quietmean.node.committee import rehearse
 from quietmean.node.local import LocalOutcome
-from quietmean.node.rehearsal import rehearse
 from quietmean.planning.influence import ReleasedSum
 from quietmean.planning.plan import Plan
 from quietmean.protocols.committee.result import CheckedResult
