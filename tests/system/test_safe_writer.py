@@ -324,7 +324,7 @@ WRITERS = {
     "cli/main.py": "the null device",
     "core/executors.py": "the null device",
     "cli/convening.py": "an empty file beside a store",
-    "desk/serving.py": "the secret of a desk, new",
+    "desk/__init__.py": "the secret of a desk, new",
     "flower/site.py": "the home of a party in Flower",
     "node/folder/place.py": "messages in a shared folder, here or far away",
     "node/local/__init__.py": "a scratch folder",
