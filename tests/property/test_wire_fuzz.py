@@ -25,7 +25,7 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
 from quietmean.node.net import stream, wire
-from quietmean.node.net.stream import read_frame
+from quietmean.node.net.stream import decode_vector, read_frame
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.traits import ANY_DOMAIN
@@ -143,7 +143,7 @@ class Reading:
             if isinstance(frame, wire.Transfer):
                 wire.check_finite(frame.weight, "weight")
                 grid, raw = GRID if limits.short else 0.0, payload[: frame.width * frame.dimension]
-                assert stream.decode_vector(raw, frame.width, grid).size in (0, DIMENSION)
+                assert decode_vector(raw, frame.width, grid).size in (0, DIMENSION)
             elif isinstance(frame, wire.Log):
                 logs.decode_log(payload, PARTIES, ROUNDS)
         except PeerError:
@@ -163,7 +163,7 @@ def log_case(raw: bytes) -> str:
 def vector_case(raw: bytes) -> str:
     # Only whole numbers of values reach it: the frame's limits see to that.
     try:
-        vector = stream.decode_vector(raw[: len(raw) // 8 * 8])
+        vector = decode_vector(raw[: len(raw) // 8 * 8])
     except PeerError:
         return "refused"
     assert np.isfinite(vector).all()
@@ -174,7 +174,7 @@ def grid_vector_case(raw: bytes) -> str:
     """Of any length, in either width: a vector on the grid or nothing."""
     width = 4 if len(raw) <= len(SHORT) else 8
     try:
-        vector = stream.decode_vector(raw, width, GRID)
+        vector = decode_vector(raw, width, GRID)
     except PeerError:
         return "refused"
     assert on_grid(vector, GRID)

@@ -1,4 +1,4 @@
-"""The keys of a committee: identity keys that sign, mailbox keys to which parts are sealed; and a session of one in one process."""
+"""The keys of a committee: identity keys that sign, mailbox keys to which parts are sealed; and sessions in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution files: lists of messages where nearly all rounds are of all parties to all others, and noise mechanisms without machines.
+"""Execution files: lists of messages where nearly all rounds are of all to all others, and noise mechanisms without machines.
 
 There n (n - 1) messages a round would be listed: in the schedule, and again where nothing is sent any more. Files name what
 they have in common instead. A round of the schedule is "all" where everybody may send to everybody. A list of messages has
