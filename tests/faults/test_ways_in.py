@@ -24,7 +24,7 @@ _RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS
 # length of the three noisy values, of at most 1.4 each (a record's 1 and seven deviations of noise on 40); twice that for two.
 _APART = {"muffliato": 2e-9 * 1.4 * math.sqrt(3)}
 # What parties import on their way, once for all of them.
-_IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt", "node.local.processes")
+_IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt", "node.local.fork_launcher")
 
 
 @pytest.fixture(scope="module")
