@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.struck_study import Commands, prepared_commands
-from support.struck_ways import YES, StruckParties, feature_cells, table, write_cell_policy
+from support.struck_study import Commands
+from support.struck_ways import YES, StruckParties, changes_of, feature_cells, prepared_parties, table, write_cell_policy
 from support.ways_in import MEMBERS, NAMES, WAYS, Cell, Consortium
 
 SEED = os.environ.get("QUIETMEAN_SEED", "0")
@@ -23,14 +23,11 @@ _RESULTS = {"run": {1}, "file": {1}, "committee": {len(MEMBERS) - 1, len(MEMBERS
 # Some protocols round differently at each party. Gossip ends when no party is further from the mean than 1e-9 of the
 # length of the three noisy values, of at most 1.4 each (a record's 1 and seven deviations of noise on 40); twice that for two.
 _APART = {"muffliato": 2e-9 * 1.4 * math.sqrt(3)}
-# What parties import on their way, once for all of them.
-_IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt", "node.local.fork_launcher")
 
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    with prepared_commands() as made:
-        made.ask({"prepare": ["support.struck_ways:prepare", "scipy.stats", *(f"quietmean.{name}" for name in _IMPORTED)]})
+    with prepared_parties() as made:
         yield made
 
 
@@ -57,7 +54,8 @@ def test_a_cell(
         assert parties.refused_before() == said
         return
     print(f"QUIETMEAN_SEED={SEED}")
-    results = StruckParties(request.getfixturevalue("commands"), parties, f"{SEED} {feature} {cell.way}").results()
+    seed = f"{SEED} {feature} {cell.way}"
+    results = StruckParties(request.getfixturevalue("commands"), parties, seed, changes_of(feature)).results()
     assert len(results) in _RESULTS.get(cell.way, {len(NAMES)})
     # Who comes again to a session has the rounds that are left.
     whole, apart = max(results, key=len), _APART.get(feature, 1e-9)
