@@ -296,7 +296,7 @@ busiest member send, and seconds by the clock for all of them.
 {whole}
 ## As large as one machine holds
 
-Contributions by the code of `quietmean contribute`, and members as processes of `quietmean join` with sockets, stores and default
+Contributions by the code of `quietmean send`, and members as processes of `quietmean join` with sockets, stores and default
 options, all on two cores. f members are killed for good at instants that chance decides, and one more is killed and started
 again. Liars hand in files that are cut, unsigned, too heavy, of another session, with ciphertexts of others, with shares that lie
 on no polynomial, and where contributions are verified with numbers beyond their range: none of these counts, and all honest ones

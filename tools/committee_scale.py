@@ -1,4 +1,4 @@
-"""Sessions of a committee as large as one machine holds: contributions by the code of ``contribute``, members as processes.
+"""Sessions of a committee as large as one machine holds: contributions by the code of ``send``, members as processes.
 
 ``python tools/committee_scale.py CONTRIBUTORS DIMENSION MEMBERS COLLUDING GONE [--verified] [--liars N]`` prints one row of what
 was measured, as JSON. Members are ``quietmean join`` with its default options, sockets and stores; GONE of them are killed for
@@ -188,7 +188,7 @@ class Day:
         return Contributed(counts, honest, one_share, 1000 * spent / honest, bytes_ / honest)
 
     def made(self, name: str, pay: float) -> bytes:
-        """By the code of ``quietmean contribute``: keys, register and the file that is kept are durable."""
+        """By the code of ``quietmean send``: keys, register and the file that is kept are durable."""
         study = self.study
         register = Register(self.folder / "register")
         contributor = CommitteeContributor(study.sealed, study.plan, study.identities[name], study.keys[name], register)

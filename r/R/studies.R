@@ -54,7 +54,7 @@ qm_plan <- function(parties, epsilon = 1, delta = 1e-6, ...) {
 #' @param account What the ledger calls the people of these data, in whatever file they come.
 #' @param out Where to write the contribution.
 #' @param files What was opened: members' \code{.sums} files.
-#' @param ... Further options of \code{quietmean join}, \code{contribute} or \code{result}: \code{accept} with the digest of
+#' @param ... Further options of \code{quietmean join}, \code{send} or \code{result}: \code{accept} with the digest of
 #'   the contract, \code{new_account}, \code{no_ledger}, \code{store}.
 #' @return \code{qm_join} and \code{qm_result} a result; \code{qm_contribute} the path of the file, invisibly.
 #' @export
@@ -66,7 +66,7 @@ qm_join <- function(study, data, key = "quietmean.key", account = NULL, ...) {
 #' @rdname qm_join
 #' @export
 qm_contribute <- function(study, data, key = "quietmean.key", out = NULL, account = NULL, ...) {
-  words <- c("contribute", study, option_words(list(key = key, out = out, account = named_account(data, account, ...), ...)))
+  words <- c("send", study, option_words(list(key = key, out = out, account = named_account(data, account, ...), ...)))
   document <- with_data(data, function(file) run_command(c(words, "--data", file)))
   invisible(document$contribution)
 }

@@ -1,4 +1,4 @@
-"""``quietmean desk`` in real browsers: of five sites four sign a study and one refuses; nodes run it, and the pages show it."""
+"""``quietmean site desk`` in real browsers: of five sites four sign and one refuses; nodes run the study, and pages show it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,19 @@ def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[di
             owner.save(site.folder / "owner.key", b"open sesame")
             log = {"log": str(site.folder / "audit.jsonl")}
             write_policy(site.policy, approvers=[owner.public_key], budget={"epsilon": 5.0, "delta": 1e-5}, audit=log)
-            desk = ["desk", ".", "--party", name, "--policy", "policy.toml", "--ledger", "ledger", "--owner-key", "owner.key"]
+            desk = [
+                "site",
+                "desk",
+                ".",
+                "--party",
+                name,
+                "--policy",
+                "policy.toml",
+                "--ledger",
+                "ledger",
+                "--owner-key",
+                "owner.key",
+            ]
             running = stack.enter_context(
                 subprocess.Popen(site.command(*desk, "--no-browser"), cwd=site.folder, stderr=subprocess.PIPE, text=True)
             )

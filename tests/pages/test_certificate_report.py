@@ -185,13 +185,13 @@ def test_the_page_needs_nothing_else_and_is_the_same_every_time(tmp_path: Path) 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, report = tmp_path / "execution.json", tmp_path / "out.html"
     INCA.save(path)
-    main(["certify", str(path), "--colluding", "1", "--report", str(report), "--json"])
+    main(["verify", "receipt", str(path), "--colluding", "1", "--report", str(report), "--json"])
     assert capsys.readouterr().out.startswith("{")
     assert "any coalition of 1 party" in report.read_text()
-    main(["certify", str(path), "--corrupt", "0,4", "--report", str(report)])
+    main(["verify", "receipt", str(path), "--corrupt", "0,4", "--report", str(report)])
     assert f"explained in {report}" in capsys.readouterr().out.replace("\n", "")
     assert "parties 0, 4 colluding" in report.read_text()
-    fails(["certify", str(path), "--report", str(tmp_path / "nowhere" / "out.html")], capsys, "choose another place")
+    fails(["verify", "receipt", str(path), "--report", str(tmp_path / "nowhere" / "out.html")], capsys, "choose another place")
 
 
 def test_infinite_values_are_drawn(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_status_of_a_node_that_is_done_says_so(tmp_path: Path, capsys: pytes
             assert remarked(result, settings, monitor) is result
 
     run_virtually(run())
-    main(["status", str(store)])
+    main(["site", "status", str(store)])
     told = " ".join(capsys.readouterr().out.split())
     assert f"a party left in between, and {SAYS}: " in told
     assert f"{NAMES[LEAVER]} {100 * execution.parts[LEAVER]:.2g} %" in told
@@ -350,13 +350,13 @@ def test_the_contract_says_what_is_protected_and_assumed(
     monkeypatch.chdir(tmp_path)
     entries: list[str] = []
     for name in "abc":
-        main(["keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{9000 + len(entries)}"])
+        main(["key", "new", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{9000 + len(entries)}"])
         entries.append(capsys.readouterr().out)
     Path("roster.toml").write_text("\n".join(entries))
     told = {}
     for unit, rows in (("record", ""), ("person", 'rows = "last"\nsites_per_person = 2\n')):
         Path(f"{unit}.toml").write_text(STUDY.format(unit=unit, rows=rows))
-        main(["contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"])
+        main(["site", "contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"])
         told[unit] = " ".join(capsys.readouterr().out.split())
     assert "one record of one party, under replacement" in told["record"]
     assert "person" not in re.sub(r"A person is one unit at one party.*?as large\.", "", told["record"])

@@ -105,7 +105,7 @@ def test_every_command_of_its_docs_page_works_and_shows_what_an_officer_asks(
 def test_options_that_show_nothing_are_refused(
     options: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fails(["certify", "receipt.json", *options], capsys, told)
+    fails(["verify", "receipt", "receipt.json", *options], capsys, told)
     assert not (folder / "x.html").exists()
 
 

@@ -86,7 +86,7 @@ def test_commands_and_files_refuse_the_same(tmp_path: Path, capsys: pytest.Captu
     for line in (
         ["plan", "--parties", "5"],
         ["run", "--data", str(tmp_path / "v.csv"), *column, "--parties", "2", "--out", str(tmp_path / "out")],
-        ["new", *column, "--out", str(tmp_path / "s.toml")],
+        ["study", "new", *column, "--out", str(tmp_path / "s.toml")],
     ):
         fails([*line, "--eavesdropping", wrong], capsys, "eavesdropping is")
     assert not (tmp_path / "out").exists()
@@ -405,7 +405,7 @@ def test_certify_counts_it_by_default(tmp_path: Path, capsys: pytest.CaptureFixt
 
     def certified(*more: str) -> dict[str, Any]:
         capsys.readouterr()
-        main(["certify", str(file), "--json", *more])
+        main(["verify", "receipt", str(file), "--json", *more])
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
@@ -416,14 +416,14 @@ def test_certify_counts_it_by_default(tmp_path: Path, capsys: pytest.CaptureFixt
     named, silent = certified("--corrupt", "1"), certified("--corrupt", "1", "--observe-fraction", "0")
     expected = execution.privacy(1e-6).against((1,))
     assert named["max_epsilon"] == expected.max_epsilon > silent["max_epsilon"]
-    main(["certify", str(file), "--colluding", "1", "--report", str(tmp_path / "why.html")])
+    main(["verify", "receipt", str(file), "--colluding", "1", "--report", str(tmp_path / "why.html")])
     assert "messages intercepted" in (tmp_path / "why.html").read_text()
 
 
 def test_attacks_have_what_the_target_says_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     execution, file = executed(noisy()), tmp_path / "e.json"
     execution.save(file)
-    main(["attack", str(file), "--target", "3", "--corrupt", "1", "--trials", "300", "--seed", "1", "--json"])
+    main(["verify", "attack", str(file), "--target", "3", "--corrupt", "1", "--trials", "300", "--seed", "1", "--json"])
     found = json.loads(capsys.readouterr().out)
     certificate = execution.privacy(1e-6).against((1,))
     assert math.isclose(found["mu_certified"], certificate.mu_upper[certificate.honest.index(3)], rel_tol=1e-6)

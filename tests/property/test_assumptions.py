@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import quietmean as qm
 from quietmean.cli.answers import write_privacy_page
-from quietmean.cli.certify import ShownOptions, certify_command
+from quietmean.cli.certify import ShownOptions, receipt_command
 from quietmean.cli.console import print_privacy
 from quietmean.cli.simulate import AdversaryOptions
 from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
@@ -94,7 +94,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         for json_form in (False, True):
             with redirect_stdout(StringIO()) as told:
                 against, files = AdversaryOptions(colluding=size), ShownOptions(report=folder / "page.html")
-                certify_command(path, against=against, delta=DELTA, shown=files, json=json_form)
+                receipt_command(path, against=against, delta=DELTA, shown=files, json=json_form)
             if json_form:
                 document = json.loads(told.getvalue())
                 assert document["assumptions"] == expected

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import quietmean as qm
-from quietmean.cli.certify import ShownOptions, certify_command
+from quietmean.cli.certify import ShownOptions, receipt_command
 from quietmean.cli.simulate import AdversaryOptions
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
@@ -47,7 +47,7 @@ def told_by_command(path: Path, corrupt: frozenset[int], report: Path | None = N
     text = StringIO()
     with redirect_stdout(text):
         against = AdversaryOptions(corrupt=",".join(map(str, sorted(corrupt))))
-        certify_command(path, against=against, delta=DELTA, shown=ShownOptions(report=report), json=True)
+        receipt_command(path, against=against, delta=DELTA, shown=ShownOptions(report=report), json=True)
     document: dict[str, Any] = json.loads(text.getvalue())
     return document
 
@@ -126,7 +126,7 @@ def test_a_report_builds_the_transcript_once_and_asks_once_for_everybody_else(tm
         redirect_stdout(StringIO()),
     ):
         shown = ShownOptions(report=tmp_path / "page.html")
-        certify_command(tmp_path / "execution.json", against=AdversaryOptions(colluding=1), shown=shown, json=True)
+        receipt_command(tmp_path / "execution.json", against=AdversaryOptions(colluding=1), shown=shown, json=True)
     assert built.call_count == 1
     assert [len(corrupt) for corrupt in asked].count(5) == 6, "everybody else, once for each party"
 

@@ -229,12 +229,12 @@ def test_none_sends_a_number(name: str, street: Street, capsys: pytest.CaptureFi
         return
     compared = () if asked.refused == "trust_convener" else COMPARED[: 2 * (asked.parties - 1)]
     accept = () if "--accept" in asked.more else ("--accept", sealed.digest)
-    commands = ["join"] if asked.refused in ABOUT_DIALLING else ["contribute", "join"]
+    commands = ["join"] if asked.refused in ABOUT_DIALLING else ["send", "join"]
     for command in commands:
         more = [part for part in asked.more if command == "join" or part != "--no-privacy"]
         code, errors = ended([command, "sealed.study", *OWN, *compared, *accept, *more], capsys)
         assert (code, "Traceback" in errors) == (2, False), errors
-        assert asked.refused in errors or (command == "contribute" and "by file" in errors), errors
+        assert asked.refused in errors or (command == "send" and "by file" in errors), errors
         nothing_left(street)
 
 
@@ -246,6 +246,6 @@ def test_a_harmless_study_gets_through(street: Street, capsys: pytest.CaptureFix
     assert street.callers() > 0
     sealed = seal(Hostile(""), street, identities)
     assert isinstance(sealed, Sealed)
-    code, errors = ended(["contribute", "sealed.study", *OWN, *COMPARED, "--accept", sealed.digest], capsys)
+    code, errors = ended(["send", "sealed.study", *OWN, *COMPARED, "--accept", sealed.digest], capsys)
     assert code == 0, errors
     assert Path("south.contribution").exists()

@@ -76,7 +76,7 @@ def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pyt
     other = ["--account", "bob", "--store", str(consortium / "other.store")]
     error = fails(arguments(consortium, "ada", *other), capsys, code=3)
     assert "account 'bob': the same input columns or people were charged to 'ada', too" in error
-    main(["ledger", "--ledger", str(consortium / "ledger"), "--json"])
+    main(["site", "budget", "--ledger", str(consortium / "ledger"), "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [account["same_inputs"] for account in document["accounts"]] == [["bob"], ["ada"]]
 

@@ -137,7 +137,7 @@ def test_a_party_that_cannot_take_part(
     assert not any(TOLD.search(content.decode("latin-1")) for content in written)
 
 
-@pytest.mark.parametrize("arguments", [["certify"], ["simulate"], ["attack", "--target", "0"]])
+@pytest.mark.parametrize("arguments", [["verify", "receipt"], ["simulate"], ["verify", "attack", "--target", "0"]])
 @pytest.mark.parametrize("content", [f"age\n{NUMBER}\n", f'{{"age": {NUMBER}}}', f"[{NUMBER}]", f'"{TEXT}"'])
 def test_a_data_file_in_the_place_of_another(
     arguments: list[str], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

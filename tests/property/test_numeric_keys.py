@@ -202,7 +202,7 @@ def test_each_number_of_a_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
             capsys.readouterr()
             try:
                 with within(SECONDS):
-                    main(["status", str(store)])
+                    main(["site", "status", str(store)])
             except SystemExit as end:
                 said = capsys.readouterr().err
                 if end.code not in (0, 3) and (end.code != 2 or said.count("\n") != 1 or "my.store" not in said):

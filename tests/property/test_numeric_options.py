@@ -28,26 +28,26 @@ from support.site_policy import write_policy
 from support.smallest_study import STUDY
 
 RUN = "run --data table.csv --column age --bounds 0 100 --parties 4 --protocol {protocol} --out out --accept-wide"
-NEW = "new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
-IN_COMMITTEE = "new --out new.toml --column age --bounds 0 100 --committee 5 --contribute-by 2090-01-01T00:00:00Z"
+NEW = "study new --out new.toml --column age --bounds 0 100 --colluding 0 --protocol {protocol}"
+IN_COMMITTEE = "study new --out new.toml --column age --bounds 0 100 --committee 5 --contribute-by 2090-01-01T00:00:00Z"
 PLAN = "plan --parties 6 --protocol {protocol}"
 SITE = "study.toml --roster roster.toml --data table.csv --key ada.key --policy policy.toml --store my.store --ledger my.ledger"
 # A right line for each command, to which an option is added, or in which it takes the place of one.
 LINES = {
     "run": RUN,
-    "new": NEW,
-    "desk": "desk . --no-browser",
+    "study new": NEW,
+    "site desk": "site desk . --no-browser",
     "check": f"check {SITE}",
     "join": f"join {SITE} --yes",
-    "contribute": "contribute by-file.sealed --data table.csv --key south.key --out new.contribution --yes --ledger my.ledger",
-    "relay": "relay --listen 127.0.0.1:9",
-    "drop": "drop --study none.sealed --listen 127.0.0.1:9 --folder box",
-    "certify": "certify execution.json",
-    "attack": "attack execution.json --target 1 --trials 100",
+    "send": "send by-file.sealed --data table.csv --key south.key --out new.contribution --yes --ledger my.ledger",
+    "serve relay": "serve relay --listen 127.0.0.1:9",
+    "serve drop": "serve drop --study none.sealed --listen 127.0.0.1:9 --folder box",
+    "verify receipt": "verify receipt execution.json",
+    "verify attack": "verify attack execution.json --target 1 --trials 100",
     "plan": PLAN,
     "simulate": "simulate plan.json --runs 3",
-    "vouchers": "vouchers vouched.invitation --key ada.key",
-    "ledger": "ledger --ledger my.ledger --account ages --budget 1 1e-6",
+    "study vouchers": "study vouchers vouched.invitation --key ada.key",
+    "site budget": "site budget --ledger my.ledger --account ages --budget 1 1e-6",
 }
 WITHOUT_PRIVACY = ("gossip", "secret-sharing")
 # Where an option says something only beside others.
@@ -55,13 +55,13 @@ BESIDE = {
     "plan --records": "plan --study study.toml --parties 3 --records 900",
     "plan --width": "plan --study study.toml --parties 3 --records 900 --width 1",
     "plan --power": "plan --study study.toml --parties 3 --records 900 --power 0.8",
-    "certify --seed": "certify execution.json --observe-fraction 0.5 --seed 1",
+    "verify receipt --seed": "verify receipt execution.json --observe-fraction 0.5 --seed 1",
     "run --most-records": f"{RUN} --count private",
     "run --aggregator": f"{RUN} --a-priori-above-target",
-    "new --most-records": f"{NEW} --count private",
-    "new --deadline-interval": f"{NEW} --transport folder",
-    "new --poll": f"{NEW} --transport folder",
-    "new --vouchers": f"{IN_COMMITTEE} --registrar ed25519:MM2U3gdOPWrhlzc7Z5BznUhXcSQaHKFUvoZFh0+yBAM=",
+    "study new --most-records": f"{NEW} --count private",
+    "study new --deadline-interval": f"{NEW} --transport folder",
+    "study new --poll": f"{NEW} --transport folder",
+    "study new --vouchers": f"{IN_COMMITTEE} --registrar ed25519:MM2U3gdOPWrhlzc7Z5BznUhXcSQaHKFUvoZFh0+yBAM=",
 }
 
 
@@ -132,7 +132,11 @@ def test_every_command_with_numbers_has_a_line() -> None:
     assert set(BESIDE) <= {str(one) for one in all_options()}
 
 
-AT_ONCE = [one for one in all_options() if one.command in ("relay", "drop", "ledger", "vouchers", "simulate", "certify", "check")]
+AT_ONCE = [
+    one
+    for one in all_options()
+    if one.command in ("serve relay", "serve drop", "site budget", "study vouchers", "simulate", "verify receipt", "check")
+]
 
 
 @pytest.mark.sampled(8)

@@ -239,7 +239,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     path, seen = tmp_path / "execution.json", tmp_path / "seen.json"
     execution.save(path)
     seen.write_text("[[1, 2]]")
-    common = ["attack", str(path), "--target", str(target), "--corrupt", "0,4", "--trials", "2000"]
+    common = ["verify", "attack", str(path), "--target", str(target), "--corrupt", "0,4", "--trials", "2000"]
     main([*common, "--observed", str(seen), "--delta", "1e-5", "--seed", "7", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["delta"] == 1e-5
@@ -258,7 +258,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["--target", "3", "--observed", str(path)], "list of [party, round]"),
     ):
         with pytest.raises(SystemExit) as stop:
-            main(["attack", str(path), *extra])
+            main(["verify", "attack", str(path), *extra])
         assert stop.value.code == 2
         assert word in capsys.readouterr().err
 

@@ -160,7 +160,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     execution, target, _ = CASES["two members"]
     path = tmp_path / "execution.json"
     execution.save(path)
-    main(["attack", str(path), "--target", str(target), "--corrupt", "1,4", "--trials", "2000", "--json"])
+    main(["verify", "attack", str(path), "--target", str(target), "--corrupt", "1,4", "--trials", "2000", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["mu_lower"] <= document["mu_certified"]
     assert not document["flagged"]

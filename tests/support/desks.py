@@ -1,4 +1,4 @@
-"""``quietmean desk`` as a process, in the folder that is the current one."""
+"""``quietmean site desk`` as a process, in the folder that is the current one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Running:
 @contextmanager
 def running(*more: str, party: str = "south") -> Iterator[Running]:
     """A desk of this folder."""
-    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", party, "--no-browser", *more]
+    command = [sys.executable, "-m", "quietmean", "site", "desk", ".", "--party", party, "--no-browser", *more]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

@@ -11,13 +11,13 @@ import shutil
 import socket
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from quietmean.cli.main import main
+from quietmean.cli.main import app_of, main
 from quietmean.learning import SharedModel
 from quietmean.node.storage import Store
 from support.kinds import SESSION
@@ -39,13 +39,13 @@ def documents(site: Site, folder: Path) -> dict[str, Path]:
     """One of each kind, outside the site's folder, which is as it was."""
     made = {kind: folder / kind.replace("'", "") for kind in DOCUMENTS}
     Store.open(made["store"], "00" * 32, np.zeros(1), 1.0).close()
-    main(shlex.split(f"ledger --ledger {shlex.quote(str(made['ledger']))} --account ages --budget 1 1e-6"))
+    main(shlex.split(f"site budget --ledger {shlex.quote(str(made['ledger']))} --account ages --budget 1 1e-6"))
     made["log"].write_text("2026-01-01T00:00:00+0000 INFO a line\n")
     with contextlib.redirect_stdout(io.StringIO()) as shown:
-        main(shlex.split("contract study.toml --roster roster.toml --key ada.key --policy owned.toml --json"))
+        main(shlex.split("site contract study.toml --roster roster.toml --key ada.key --policy owned.toml --json"))
     main(
         shlex.split(
-            "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "
+            "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "
             f"--policy owned.toml --accept {json.loads(shown.getvalue())['digest']} --out {made['approval']}"
         )
     )
@@ -123,8 +123,8 @@ def rights(folder: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def path_options(app: Callable[..., object], command: str) -> Iterator[tuple[str, int | None]]:
+def path_options(command: str) -> Iterator[tuple[str, int | None]]:
     """Every option whose value is text or a path, by its name, with its place where it needs no name."""
-    for one in app(command)[command].assemble_argument_collection(parse_docstring=False):  # type: ignore[index]
+    for one in app_of(command).assemble_argument_collection(parse_docstring=False):
         if "Path" in str(one.hint) or "str" in str(one.hint):
             yield one.names[0], one.index

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Union, Unpack, get_args, get_origin
 import msgspec
 import pytest
 
-from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.cli.main import COMMANDS, app_of, main
 from quietmean.core.arrays import Array
 from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, QuietmeanError
@@ -60,7 +60,7 @@ def kinds(hint: Any) -> set[Any]:
 def numeric_options(command: str) -> list[Option]:
     return [
         Option(command, one.names[0], one.token_count()[0])
-        for one in make_app(command)[command].assemble_argument_collection(parse_docstring=False)
+        for one in app_of(command).assemble_argument_collection(parse_docstring=False)
         if kinds(one.hint) & NUMBERS
     ]
 

@@ -76,5 +76,5 @@ def settings_of_the_page() -> str:
 
 def new_of_the_page() -> str:
     """The command that declares what the query returns, on one line."""
-    (command,) = re.findall(r"^    (quietmean new .*?[^\\])$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (command,) = re.findall(r"^    (quietmean study new .*?[^\\])$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     return str(command).replace("\\\n", " ")

@@ -16,11 +16,21 @@ from quietmean.node.net import Address, RelayAddress
 
 
 class RelayProcess:
-    """``quietmean relay`` on a port of this machine. ``options``: further ones."""
+    """``quietmean serve relay`` on a port of this machine. ``options``: further ones."""
 
     def __init__(self, port: int, options: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
         self.address = RelayAddress("127.0.0.1", port)
-        self._command = [sys.executable, "-m", "quietmean.cli.main", "relay", "--listen", f"127.0.0.1:{port}", "--json", *options]
+        self._command = [
+            sys.executable,
+            "-m",
+            "quietmean.cli.main",
+            "serve",
+            "relay",
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--json",
+            *options,
+        ]
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
 

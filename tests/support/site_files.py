@@ -19,7 +19,7 @@ from support.site_policy import write_policy
 from support.smallest_study import STUDY
 
 JOIN = "join study.toml --roster roster.toml --key ada.key --data ages.csv --policy policy.toml --yes"
-CONTRIBUTE = "contribute by-file.sealed --key south.key --data ages.csv --policy policy.toml --yes"
+CONTRIBUTE = "send by-file.sealed --key south.key --data ages.csv --policy policy.toml --yes"
 SEALED = "by-file.sealed"
 KINDS = (
     "key", "csv", "sqlite", "receipt", "study", "roster", "plan", "invitation", "sealed", "contribution", "page", "folder",
@@ -105,19 +105,19 @@ def site_in(folder: Path) -> Iterator[Site]:
         Path("keys.txt").write_text(f"{Identity.load(Path('bob.key')).public_key}\n")
         finished("mean(x)").save_receipt(Path("other.receipt.json"))
         for line in (
-            "keygen --key convener.key",
-            "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
-            "invite by-file.toml --key convener.key --out by-file.invitation",
-            "invite study.toml --key convener.key --out other.invitation",
+            "key new --key convener.key",
+            "study new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+            "study invite by-file.toml --key convener.key --out by-file.invitation",
+            "study invite study.toml --key convener.key --out other.invitation",
             "accept by-file.invitation --key south.key --name south --out south.entry",
             "accept by-file.invitation --key west.key --name west --out west.entry",
-            f"seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
+            f"study seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
             f"{CONTRIBUTE} --no-ledger --out south.contribution",
-            "new --out vouched.toml --column age --bounds 0 100 --unit party --committee 4 "
+            "study new --out vouched.toml --column age --bounds 0 100 --unit party --committee 4 "
             f"--contribute-by 2090-01-01T00:00:00Z --registrar {Identity.load(Path('ada.key')).public_key} --vouchers 3",
-            "invite vouched.toml --key convener.key --out vouched.invitation",
+            "study invite vouched.toml --key convener.key --out vouched.invitation",
             "plan --parties 4 --protocol local-dp --out other.plan",
-            "certify other.receipt.json --report page.html",
+            "verify receipt other.receipt.json --report page.html",
         ):
             main(shlex.split(line))
         yield Site(folder)

@@ -196,7 +196,7 @@ def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) ->
     numbers = itertools.count()
 
     def run() -> Path:
-        main(["certify", "r.json", "--report", f"page{next(numbers)}.html"])
+        main(["verify", "receipt", "r.json", "--report", f"page{next(numbers)}.html"])
         return Path("r.json")
 
     assert every_part(run, "realised (given", every, capsys) >= 60 / every - 2
@@ -248,19 +248,19 @@ def test_combine(table: Path, every: int, monkeypatch: pytest.MonkeyPatch, capsy
     write_policy(Path("policy.toml"), least_colluding=0, unattended=True)
     shared = "--data ages.csv --no-ledger --yes --policy policy.toml"
     for line in (
-        "keygen --key convener.key",
-        "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
-        "invite by-file.toml --key convener.key --out by-file.invitation",
+        "key new --key convener.key",
+        "study new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+        "study invite by-file.toml --key convener.key --out by-file.invitation",
         *(f"accept by-file.invitation --key {name}.key --name {name} --out {name}.entry" for name in names),
-        "seal by-file.invitation south.entry west.entry --key convener.key --out by-file.sealed",
-        *(f"contribute by-file.sealed --key {name}.key --out {name}.contribution {shared}" for name in names),
+        "study seal by-file.invitation south.entry west.entry --key convener.key --out by-file.sealed",
+        *(f"send by-file.sealed --key {name}.key --out {name}.contribution {shared}" for name in names),
     ):
         main(line.split())
     numbers = itertools.count()
 
     def run() -> Path:
         folder = f"out{next(numbers)}"
-        main(["combine", "by-file.sealed", *(f"{name}.contribution" for name in names), "--out", folder])
+        main(["study", "combine", "by-file.sealed", *(f"{name}.contribution" for name in names), "--out", folder])
         assert json.loads(Path(folder, "by-file.result.json").read_text())["receipt"]
         return Path(folder, "by-file.receipt.json")
 

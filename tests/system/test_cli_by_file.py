@@ -53,31 +53,33 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
     site.mkdir(parents=True)
     monkeypatch.chdir(site)
     names = ["../../etc/x", ".C:\\north|2", "-rf *"]
-    told("quietmean new --name ages --column age --bounds 0 100 --protocol local-dp --out study.toml", capsys)
-    told("quietmean keygen --key 0.key", capsys)
-    told("quietmean invite study.toml --key 0.key --out study.invitation", capsys)
+    told("quietmean study new --name ages --column age --bounds 0 100 --protocol local-dp --out study.toml", capsys)
+    told("quietmean key new --key 0.key", capsys)
+    told("quietmean study invite study.toml --key 0.key --out study.invitation", capsys)
     for number, name in enumerate(names):
         told(f"quietmean accept study.invitation --key {number}.key --name={shlex.quote(name)}", capsys)
     # As a shell lists them: none is hidden, and none is taken for an option.
     entries = sorted(map(str, Path().glob("[!.-]*.entry")))
     assert len(entries) == len(names)
-    told(shlex.join(["quietmean", "seal", "study.invitation", *entries, "--key", "0.key"]), capsys)
+    told(shlex.join(["quietmean", "study", "seal", "study.invitation", *entries, "--key", "0.key"]), capsys)
     sealed = Sealed.load("study.sealed")
     assert {entry.name for entry in sealed.entries} == set(names)
     Path("ages.csv").write_text("age\n" + "50\n" * 20)
     planning = create_autospec(StudyTerms.choice, side_effect=StudyTerms.choice)
     monkeypatch.setattr(StudyTerms, "choice", planning)
     # Nobody gave an address, and nobody needs one: contract and check say what contribute will do.
-    assert sealed.digest[:32] in told("quietmean contract study.sealed --key 0.key", capsys)
+    assert sealed.digest[:32] in told("quietmean site contract study.sealed --key 0.key", capsys)
     assert "everything is in order here" in told("quietmean check study.sealed --key 0.key --data ages.csv --no-ledger", capsys)
     assert qm.contract("study.sealed", key="0.key").digest == sealed.digest
     for number, name in enumerate(names):
         own = f"--key {number}.key --data ages.csv --no-ledger --accept {sealed.digest}"
-        told(f"quietmean contribute study.sealed {own}", capsys)
+        told(f"quietmean send study.sealed {own}", capsys)
         desk = SiteFolder(site, name)
         desk.refuse("study.sealed")
         assert desk.answer("study.sealed") == "refused"
-    shown = told(shlex.join(["quietmean", "combine", "study.sealed", *map(str, Path().glob("[!.-]*.contribution"))]), capsys)
+    shown = told(
+        shlex.join(["quietmean", "study", "combine", "study.sealed", *map(str, Path().glob("[!.-]*.contribution"))]), capsys
+    )
     assert shown.startswith("3 of 3 parties are in this result")
     assert planning.call_count == 1, "a sealed study was planned again"
     assert all(name in Path("study.receipt.json").read_text(encoding="utf-8") for name in ("../../etc/x", "-rf *"))
@@ -143,17 +145,17 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         assert shown.startswith("4 of 5 parties are in this result; NOT in it: inland")
         assert Path("study.privacy.html").exists()
     assert "epsilon" in told(certify, capsys)
-    assert "planned for 4" in fails(["combine", "study.sealed", "north.contribution"], capsys, code=3)
+    assert "planned for 4" in fails(["study", "combine", "study.sealed", "north.contribution"], capsys, code=3)
     # What programs read is as quietmean schema says, on standard output and in the folder.
     files = " ".join(map(str, sorted(Path().glob("*.contribution"))))
-    result = json.loads(told(f"quietmean combine study.sealed {files} --out results --json", capsys))
+    result = json.loads(told(f"quietmean study combine study.sealed {files} --out results --json", capsys))
     assert json.loads(Path("results/study.result.json").read_text()) == result
     assert faults("result", result) == []
     assert faults("receipt", json.loads(Path("results/study.receipt.json").read_text())) == []
     assert result["not_counted"] == ["inland"]
     assert Path("results/study.privacy.html").exists()
     assert "give one of them" in fails(
-        ["combine", "study.sealed", *files.split(), "--out", "results", "--receipt", "a.json"], capsys
+        ["study", "combine", "study.sealed", *files.split(), "--out", "results", "--receipt", "a.json"], capsys
     )
 
 
@@ -169,7 +171,7 @@ def type_to_seal(capsys: pytest.CaptureFixture[str]) -> str:
     return told(words, capsys).split("digest ")[1].split()[0]
 
 
-GIVE = ["contribute", "study.sealed", "--key", "south.key", "--data", "south.csv"]
+GIVE = ["send", "study.sealed", "--key", "south.key", "--data", "south.csv"]
 
 
 def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,8 +215,8 @@ def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture
     digest = type_to_seal(capsys)
     Path("other.csv").write_text("age\n30\n40\n50")
     for name, where in zip(("south", "east", "west"), ("charged", "registered", "kept"), strict=True):
-        told(f"quietmean ledger --ledger {name}.ledger --account {name} --budget 2 1e-5", capsys)
-        give = ["contribute", "study.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--accept", digest]
+        told(f"quietmean site budget --ledger {name}.ledger --account {name} --budget 2 1e-5", capsys)
+        give = ["send", "study.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--accept", digest]
         give += ["--ledger", f"{name}.ledger", "--account", name]
         ended = subprocess.run(
             [sys.executable, "-c", CRASH, where, *give], capture_output=True, text=True, timeout=120, check=False
@@ -227,11 +229,11 @@ def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture
         first = Path(f"{name}.contribution").read_bytes()
         main(give)
         assert Path(f"{name}.contribution").read_bytes() == first
-        (account,) = json.loads(told(f"quietmean ledger --ledger {name}.ledger --json", capsys))["accounts"]
+        (account,) = json.loads(told(f"quietmean site budget --ledger {name}.ledger --json", capsys))["accounts"]
         assert len(account["entries"]) == 1
     started = []
     for data in ("inland.csv", "other.csv"):
-        give = ["contribute", "study.sealed", "--key", "inland.key", "--data", data, "--accept", digest, "--out", f"{data}.out"]
+        give = ["send", "study.sealed", "--key", "inland.key", "--data", data, "--accept", digest, "--out", f"{data}.out"]
         command = [sys.executable, "-m", "quietmean.cli.main", *give]
         started.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True))
     errors = [process.communicate(timeout=120)[1] for process in started]

@@ -339,7 +339,7 @@ def test_the_budget_is_checked_and_nothing_is_charged(make: Make) -> None:
     consortium = make("ada", "bob")
     budget = ["--account", "ages", "--ledger", "book"]
     for epsilon, fits in (("1.5", False), ("4", True)):
-        arguments = ["ledger", *budget, "--budget", epsilon, "1e-6", "--json"]
+        arguments = ["site", "budget", *budget, "--budget", epsilon, "1e-6", "--json"]
         command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
         made = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=True)
         assert json.loads(made.stdout)["accounts"][0]["entries"] == []
@@ -367,7 +367,7 @@ def test_a_party_that_has_joined_answers_and_goes_on(make: Make) -> None:
 
 
 def status(consortium: Consortium, *arguments: str) -> tuple[list[dict[str, Any]], int]:
-    command = [sys.executable, "-m", "quietmean.cli.main", "status", *arguments, "--json"]
+    command = [sys.executable, "-m", "quietmean.cli.main", "site", "status", *arguments, "--json"]
     done = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=False)
     return json.loads(done.stdout)["nodes"], done.returncode
 
@@ -440,6 +440,6 @@ def test_events_and_receipt(make: Make) -> None:
     for name in ("silent", "unresolved", "counted_twice"):
         assert origin[name] == document[name] == []
     assert document["notes"] == []
-    command = [sys.executable, "-m", "quietmean.cli.main", "certify", "study-ada.receipt.json", "--json"]
+    command = [sys.executable, "-m", "quietmean.cli.main", "verify", "receipt", "study-ada.receipt.json", "--json"]
     certified = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=True)
     assert json.loads(certified.stdout)["max_epsilon"] == pytest.approx(document["epsilon"])

@@ -34,7 +34,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     write_policy(**BETWEEN_TWO)
     ports = dict(zip(("ada", "bob", "mallory"), free_ports(3), strict=True))
     entries = {
-        name: called(tmp_path, "keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
+        name: called(tmp_path, "key", "new", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
         for name, port in ports.items()
     }
     (tmp_path / "roster.toml").write_text(entries["ada"] + entries["bob"])

@@ -47,7 +47,7 @@ def test_the_package_is_a_program() -> None:
 
 
 def test_an_error_with_json_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["plan", "--parties", "1", "--json"], ["keygen", "--json", "--colour"], ["--json", "fly"]):
+    for arguments in (["plan", "--parties", "1", "--json"], ["key", "new", "--json", "--colour"], ["--json", "fly"]):
         told, said = ends(arguments, capsys)
         document = json.loads(told)
         assert document["exit"] == 2
@@ -98,7 +98,7 @@ def test_a_log_that_cannot_be(arguments: list[str], words: str, capsys: pytest.C
 @pytest.mark.slow
 def test_every_help_has_an_example_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
-        main([name, "--help"])
+        main([*name.split(), "--help"])
         told = " ".join(capsys.readouterr().out.split())
         assert EXAMPLES[name] in told
         assert EXAMPLES[name].startswith(f"quietmean {name}")
@@ -108,7 +108,7 @@ def test_every_help_has_an_example_and_the_exit_codes(capsys: pytest.CaptureFixt
 @pytest.mark.slow
 def test_examples_have_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
-        main([name, "--help"])
+        main([*name.split(), "--help"])
         known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out.partition("Example:")[0]))
         assert set(re.findall(r"--[a-z-]+", EXAMPLES[name])) <= known, name
 
@@ -124,11 +124,11 @@ def test_a_shell_completes_commands(tmp_path: Path, capsys: pytest.CaptureFixtur
     script = tmp_path / "completion.sh"
     script.write_text(capsys.readouterr().out)
     for name in COMMANDS:
-        assert name in script.read_text()
+        assert set(name.split()) <= set(re.findall(r"[a-z]+", script.read_text()))
     if bash := shutil.which("bash"):
-        asked = f"source {script}; COMP_WORDS=(quietmean sto); COMP_CWORD=1; _quietmean; echo ${{COMPREPLY[@]}}"
+        asked = f"source {script}; COMP_WORDS=(quietmean site cle); COMP_CWORD=2; _quietmean; echo ${{COMPREPLY[@]}}"
         done = subprocess.run([bash, "-c", asked], capture_output=True, text=True, check=False)
-        assert "stores" in done.stdout.split(), done.stderr
+        assert "clean" in done.stdout.split(), done.stderr
     assert "name one, bash, zsh, fish" in ends_with_shell("/bin/tcsh", capsys)
 
 
@@ -213,17 +213,17 @@ def test_a_store_in_use_is_never_removed(tmp_path: Path, capsys: pytest.CaptureF
     before = store.read_bytes()
     with another_process_has(store):
         assert in_use(store)
-        main(["stores", str(tmp_path), "--json"])
+        main(["site", "clean", str(tmp_path), "--json"])
         assert json.loads(capsys.readouterr().out)["stores"][0]["in_use"] is True
         for more in ([], ["--abandon"]):
-            said = ends(["stores", "--remove", str(store), *more], capsys)[1]
+            said = ends(["site", "clean", "--remove", str(store), *more], capsys)[1]
             assert "is in use: stop the process that has it open, then remove it" in said
         assert store.exists()
     assert not in_use(store)
     assert store.read_bytes() == before
-    main(["stores", str(tmp_path)])
+    main(["site", "clean", str(tmp_path)])
     assert "stay, ada: finished; " in capsys.readouterr().out
-    main(["stores", "--remove", str(store), "--json"])
+    main(["site", "clean", "--remove", str(store), "--json"])
     assert len(json.loads(capsys.readouterr().out)["removed"]) >= 2
     assert list(tmp_path.iterdir()) == []
 
@@ -231,13 +231,13 @@ def test_a_store_in_use_is_never_removed(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("state", ["running", "failed", "stopped"])
 def test_a_study_that_has_not_ended_keeps_its_store(state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, other = make_store(tmp_path / "a.store", state), make_store(tmp_path / "b.store", "finished")
-    said = ends(["stores", "--remove", str(other), "--remove", str(store)], capsys)[1]
+    said = ends(["site", "clean", "--remove", str(other), "--remove", str(store)], capsys)[1]
     assert "has not ended" in said
     assert "or give --abandon as well" in said
     # Nothing goes where one must stay.
     assert store.exists()
     assert other.exists()
-    main(["stores", "--remove", str(store), "--abandon"])
+    main(["site", "clean", "--remove", str(store), "--abandon"])
     assert not store.exists()
     assert other.exists()
 
@@ -245,19 +245,19 @@ def test_a_study_that_has_not_ended_keeps_its_store(state: str, tmp_path: Path, 
 def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     notes = tmp_path / "notes.store"
     notes.write_text("dear diary")
-    assert "is not a store of quietmean" in ends(["stores", "--remove", str(notes), "--abandon"], capsys)[1]
+    assert "is not a store of quietmean" in ends(["site", "clean", "--remove", str(notes), "--abandon"], capsys)[1]
     import sqlite3
 
     with closing(sqlite3.connect(tmp_path / "other.store")) as base:
         base.execute("CREATE TABLE mine (x)")
     before = (tmp_path / "other.store").read_bytes()
-    said = ends(["stores", "--remove", str(tmp_path / "other.store"), "--abandon"], capsys)[1]
+    said = ends(["site", "clean", "--remove", str(tmp_path / "other.store"), "--abandon"], capsys)[1]
     assert f"file {tmp_path / 'other.store'} holds a table of data, not a store." in said
     assert (tmp_path / "other.store").read_bytes() == before
     assert notes.read_text() == "dear diary"
-    assert "does not exist" in ends(["stores", "--remove", str(tmp_path / "none.store")], capsys)[1]
-    assert "cannot be read" in ends(["stores", str(tmp_path / "nowhere")], capsys)[1]
-    assert "has no effect without --remove" in ends(["stores", "--abandon"], capsys)[1]
+    assert "does not exist" in ends(["site", "clean", "--remove", str(tmp_path / "none.store")], capsys)[1]
+    assert "cannot be read" in ends(["site", "clean", str(tmp_path / "nowhere")], capsys)[1]
+    assert "has no effect without --remove" in ends(["site", "clean", "--abandon"], capsys)[1]
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -326,7 +326,7 @@ def test_a_service_is_started_again_after_an_outage(unit: Path) -> None:
 def test_the_relay_as_a_service_has_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     file = DEPLOY / "quietmean-relay.service"
     line = next(line for line in file.read_text().splitlines() if line.startswith("ExecStart="))
-    main(["relay", "--help"])
+    main(["serve", "relay", "--help"])
     assert set(re.findall(r"--[a-z-]+", line)) <= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     if verifier := shutil.which("systemd-analyze"):
         done = subprocess.run([verifier, "verify", str(file)], capture_output=True, text=True, check=False)

@@ -58,7 +58,7 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     assert result["certificate"]["unit"] == "record"
     assert result["messages"] > 300
     assert result["bytes"] > 10_000
-    receipt = quietmean("certify", result["receipt"], folder=table)
+    receipt = quietmean("verify", "receipt", result["receipt"], folder=table)
     assert receipt["max_epsilon"] == result["epsilon"]
     assert receipt["adversary"] == result["certificate"]["adversary"]
     assert receipt["assumptions"] == result["certificate"]["assumptions"]
@@ -89,7 +89,7 @@ def test_a_committee_opens_what_others_hand_in(
     assert result["epsilon_a_priori"] <= 2
     # Contributions of 8, and what 5 members tell each other.
     assert result["messages"] > 8 + 5 * 4 * 4
-    main(["certify", result["receipt"], "--json"])
+    main(["verify", "receipt", result["receipt"], "--json"])
     certified = json.loads(capsys.readouterr().out)
     assert certified["epsilon_a_priori"] == pytest.approx(result["epsilon_a_priori"], rel=1e-6)
     # The members hold all shares, and are no parties: who says against whom names them, and with all of them nothing is left.

@@ -180,7 +180,7 @@ def test_anybody_shows_the_result(tmp_path: Path, free_ports: FreePorts, capsys:
     assert document["privacy"]["epsilon_a_priori"] <= 20.0
     assert abs(document["estimate"] - 400.0) < 8 * document["standard_error"]
     receipt = tmp_path / "shown" / "study.receipt.json"
-    main(["certify", str(receipt), "--json"])
+    main(["verify", "receipt", str(receipt), "--json"])
     certified = json.loads(capsys.readouterr().out)
     assert certified["epsilon_a_priori"] == pytest.approx(document["epsilon_a_priori"], rel=1e-6)
     for content, reason in ((b"no sums", "it is no result"), (Path(sums[0]).read_bytes()[:-20], "it is no result")):

@@ -30,12 +30,14 @@ def typed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.slow
 def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = {line.split()[1]: line for line in commands(PAGE) if "survey" in line and "drop" not in line}
+    lines = {" ".join(line.split()[1:3]): line for line in commands(PAGE) if "survey" in line and "drop" not in line}
     own_keys = next(line for line in commands(PAGE) if "--own-keys" in line)
-    lines["vouchers"] = next(line for line in commands(PAGE) if line.startswith("quietmean vouchers") and line != own_keys)
-    typed(next(line for line in commands(PAGE) if line.endswith("keygen --key registrar.key")), capsys)
+    lines["study vouchers"] = next(
+        line for line in commands(PAGE) if line.startswith("quietmean study vouchers") and line != own_keys
+    )
+    typed(next(line for line in commands(PAGE) if line.endswith("key new --key registrar.key")), capsys)
     registrar = Identity.load(Path("registrar.key")).public_key
-    new = shlex.split(lines["new"])
+    new = shlex.split(lines["study new"])
     new[new.index("--registrar") + 1] = registrar
     new[new.index("--contribute-by") + 1] = soon()
     # A hundred files are as good as five hundred.
@@ -43,7 +45,7 @@ def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     typed(shlex.join(new), capsys)
     for member in range(1, 6):
         Identity.generate().save(Path(f"m{member}.key"))
-    typed(lines["invite"], capsys)
+    typed(lines["study invite"], capsys)
     for member in range(1, 6):
         accept = (
             f"quietmean accept survey.invitation --key m{member}.key --name m{member} --member --address m{member}.example:7000"
@@ -52,17 +54,17 @@ def test_a_survey_by_vouchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     Identity.generate().save(Path("firm.key"))
     Path("keys.txt").write_text(f"{Identity.load(Path('firm.key')).public_key}\n")
     typed(own_keys, capsys)
-    assert "99 vouchers of 100" in typed(lines["vouchers"], capsys)
-    typed(lines["seal"], capsys)
+    assert "99 vouchers of 100" in typed(lines["study vouchers"], capsys)
+    typed(lines["study seal"], capsys)
     shutil.copy("vouchers/017.voucher", "017.voucher")
-    contract = json.loads(typed(f"{lines['contract']} --json", capsys))
+    contract = json.loads(typed(f"{lines['site contract']} --json", capsys))
     assert registrar in contract["committee"]["admits"]
     Path("firm.csv").write_text("pay\n51000\n")
-    typed(lines["contribute"].replace("DIGEST", contract["digest"]) + " --no-ledger", capsys)
+    typed(lines["send survey.sealed"].replace("DIGEST", contract["digest"]) + " --no-ledger", capsys)
     (own,) = Path("vouchers").glob("own-*")
     shutil.copy(own, "firm.voucher")
     # The digest may have these digits, too.
-    by_key = lines["contribute"].replace("017.voucher", "firm.key").replace("017", "firm")
+    by_key = lines["send survey.sealed"].replace("017.voucher", "firm.key").replace("017", "firm")
     typed(by_key.replace("DIGEST", contract["digest"]) + " --no-ledger", capsys)
     sealed = Sealed.load(Path("survey.sealed"))
     assert sealed.admitted == 105

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.cli.common import command_of
 from quietmean.node import Identity
 from support.pages import commands
 from support.site_policy import write_policy
@@ -38,7 +39,7 @@ class Site:
 
     def start(self, line: str, terminal: str | None = None) -> subprocess.Popen[str]:
         """Type a line of the page; ``terminal``: what is answered there, else there is none."""
-        self.typed.append(line.split()[1])
+        self.typed.append(command_of(shlex.split(line)[1:]) or "")
         for name, port in self.ports.items():
             line = line.replace(f"{name}.example:7001", f"127.0.0.1:{port}")
         command = [sys.executable, "-m", "quietmean.cli.main", *shlex.split(line)[1:]]
@@ -91,9 +92,9 @@ def by(line: str, name: str) -> str:
 def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
     north, south, _ = everybody = list(sites.values())
     lines = iter(line for line in commands(PAGE) if line not in BY_HAND)
-    for verb in ("new", "keygen", "invite"):
+    for verb in ("study new", "key new", "study invite"):
         line = next(lines)
-        assert line.split()[1] == verb
+        assert line.startswith(f"quietmean {verb} ")
         north.type(line)
     north.send("study.invitation", *everybody)
     accept = next(lines)
@@ -128,7 +129,7 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
 
     # What the page counts: a party that does not convene, without check, which is offered, and the refusal above.
     steps = {*BESIDES_COMMANDS, *south.typed} - {"check"}
-    assert steps == {"install", "accept", "words", "yes", "join", "certify"}
+    assert steps == {"install", "accept", "verify words", "yes", "join", "verify receipt"}
     assert len(steps) == 6
 
     north.type(next(lines))

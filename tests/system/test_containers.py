@@ -72,7 +72,7 @@ def test_five_sites_and_a_relay_have_one_result(rehearsal: list[str]) -> None:
     # Two were dialled by nobody: without the relay there would be no result of all five.
     assert all(receipt["inputs"] == [0, 1, 2, 3, 4] for receipt in receipts.values())
     eve = f"{project}_eve:/study"
-    assert "epsilon" in said(BUILDER, "run", "--rm", *HARDENED, "-v", eve, IMAGE, "certify", "receipt.json")
+    assert "epsilon" in said(BUILDER, "run", "--rm", *HARDENED, "-v", eve, IMAGE, "verify", "receipt", "receipt.json")
 
 
 def container(project: str, site: str) -> str:

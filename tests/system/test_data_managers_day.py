@@ -147,8 +147,8 @@ def test_a_data_managers_day(tmp_path: Path, free_ports: Callable[[int], list[in
     for usual, patient in PATIENT.items():
         assert usual in study.read_text()
         study.write_text(study.read_text().replace(usual, patient))
-    convener.does(f"keygen --key north.key --name north --address 127.0.0.1:{convener.port}")
-    convener.does("invite study.toml --key north.key --out study.invitation")
+    convener.does(f"key new --key north.key --name north --address 127.0.0.1:{convener.port}")
+    convener.does("study invite study.toml --key north.key --out study.invitation")
     convener.steps.clear()
     invitation = (convener.folder / "study.invitation").read_bytes()
     for one in hospitals:
@@ -157,18 +157,18 @@ def test_a_data_managers_day(tmp_path: Path, free_ports: Callable[[int], list[in
         key, address = f"--key {one.name}.key --name {one.name}", f"--address 127.0.0.1:{one.port}"
         one.does(f"accept study.invitation {key} {address} --out {one.name}.entry")
         # Each looks at what the study finds in its own database, and nobody else does.
-        seen = json.loads(one.does("data", one.data, "study.toml", "--json"))
+        seen = json.loads(one.does("site", "data", one.data, "study.toml", "--json"))
         assert seen["records"] == len(one.cohort)
         assert (seen["persons"], seen["most_records_of_a_person"]) == (len(one.cohort), 1)
         (convener.folder / f"{one.name}.entry").write_bytes((one.folder / f"{one.name}.entry").read_bytes())
-    sealing = convener.typed("seal study.invitation north.entry south.entry east.entry --key north.key --out study.sealed")
+    sealing = convener.typed("study seal study.invitation north.entry south.entry east.entry --key north.key --out study.sealed")
     convener.shown(sealing)
     convener.steps.pop()
     for one in hospitals[1:]:
         (one.folder / "study.sealed").write_bytes((convener.folder / "study.sealed").read_bytes())
     digest = {}
     for one in hospitals:
-        words = one.does(f"words study.sealed --key {one.name}.key", "--json")
+        words = one.does(f"verify words study.sealed --key {one.name}.key", "--json")
         digest[one.name] = json.loads(words)["digest"]
     common = {one: ["--key", f"{one.name}.key", "--data", one.data, "--new-account", "cohort"] for one in hospitals}
     checks = [(one, one.typed("check study.sealed --wait 300", *common[one])) for one in hospitals]
@@ -182,7 +182,7 @@ def test_a_data_managers_day(tmp_path: Path, free_ports: Callable[[int], list[in
         joins.append((one, one.typed("join study.sealed", *common[one], *yes, *kept)))
     results = [json.loads(one.shown(process)) for one, process in joins]
     for one in hospitals:
-        one.does(f"certify {one.name}.receipt.json --report {one.name}.html --table {one.name}.csv")
+        one.does(f"verify receipt {one.name}.receipt.json --report {one.name}.html --table {one.name}.csv")
     right(results, np.array([row for one in hospitals for row in one.cohort], dtype=float))
     nothing_told(hospitals)
     # Steps and minutes of the slowest.

@@ -1,4 +1,4 @@
-"""``quietmean desk`` as a process: who gets in, what is refused, and what the pages say of a real study."""
+"""``quietmean site desk`` as a process: who gets in, what is refused, and what the pages say of a real study."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
         (tmp_path / "found.receipt.json").write_text(json.dumps(raw))
         shown = ["ages", "2 of 2 rounds began: epsilon", "at delta 1e-06 at most", "c" * 64]
         shown += [
-            "quietmean certify found.receipt.json",
+            "quietmean verify receipt found.receipt.json",
             *(f"{party} {means}" for party, means in raw["rounds"]["counted"].items()),
         ]
         # It states less than its rounds cost: nothing of it is shown.
@@ -398,7 +398,7 @@ def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
 @pytest.mark.slow
 def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["desk", "--port", str(desk.port), "--no-browser"])
+        main(["site", "desk", "--port", str(desk.port), "--no-browser"])
     assert ended.value.code == 2
     assert "choose another with --port" in capsys.readouterr().err
 

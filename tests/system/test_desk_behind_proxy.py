@@ -103,7 +103,7 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
         "carol",
     ]
     owner: list[str | Path] = ["--party", "south", "--owner-key", folder / "owner.key"]
-    with started_as(DESK, "-m", "quietmean", "desk", folder, *owner, *options, stderr=subprocess.PIPE) as desk:
+    with started_as(DESK, "-m", "quietmean", "site", "desk", folder, *owner, *options, stderr=subprocess.PIPE) as desk:
         assert desk.stderr is not None
         assert desk.stderr.readline() == f"behind {ORIGIN}, at {place}\n"
         proxy_file = Path(__file__).parents[1] / "support" / "reverse_proxy.py"
@@ -235,11 +235,11 @@ def test_it_does_not_run_as_the_node(pages: Pages) -> None:
     other = str(pages.place.with_name("2"))
     options = ["--behind-proxy", ORIGIN, "--socket", other, "--proxy-user", "2", "--users", "alice"]
     with pytest.raises(SystemExit) as ended:
-        main(["desk", str(pages.folder), *options])
+        main(["site", "desk", str(pages.folder), *options])
     assert ended.value.code == 2
     Identity.generate().save(pages.folder / "north.key")
     os.chown(pages.folder / "north.key", DESK, DESK)
-    desk = started_as(DESK, "-m", "quietmean", "desk", pages.folder, *options, stderr=subprocess.PIPE)
+    desk = started_as(DESK, "-m", "quietmean", "site", "desk", pages.folder, *options, stderr=subprocess.PIPE)
     try:
         _, errors = desk.communicate(timeout=60)
     finally:
@@ -265,7 +265,7 @@ def test_it_does_not_run_as_the_node(pages: Pages) -> None:
 )
 def test_what_does_not_go_together(given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["desk", *given])
+        main(["site", "desk", *given])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err.replace("\n", " ")
 

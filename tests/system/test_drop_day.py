@@ -62,7 +62,7 @@ class RunningDrop:
     @classmethod
     def start(cls, study: CommitteeStudy, port: int, folder: Path, options: Sequence[str]) -> RunningDrop:
         places = ["--study", str(study.path), "--listen", f"localhost:{port}", "--folder", str(folder)]
-        command = [sys.executable, "-m", "quietmean", "drop", *places, *options, "--json"]
+        command = [sys.executable, "-m", "quietmean", "serve", "drop", *places, *options, "--json"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         RUNNING.append(process)
         assert process.stdout is not None
@@ -195,7 +195,7 @@ def until_killed(day: Contributors, drop: RunningDrop, names: Sequence[str]) -> 
 def by_command(study: CommitteeStudy, drop: RunningDrop, folder: Path, capsys: pytest.CaptureFixture[str]) -> DropReceipt:
     """Contributor c6 types it."""
     (folder / "c6.csv").write_text(f"pay\n{PAY['c6']}\n")
-    line = ["contribute", str(study.path), "--key", str(study.key("c6")), "--data", str(folder / "c6.csv"), "--drop", drop.url]
+    line = ["send", str(study.path), "--key", str(study.key("c6")), "--data", str(folder / "c6.csv"), "--drop", drop.url]
     consent = ["--accept", study.sealed.digest, "--no-ledger", "--out", str(folder / "c6.contribution"), "--json"]
     capsys.readouterr()
     main([*line, *consent])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.main import COMMANDS, make_app
+from quietmean.cli.main import COMMANDS
 from support.every_file import EVERY_KIND, documents, nobody_waits, path_options, put, rights
 from support.hostile_numbers import Went, nothing_begins
 from support.site_files import Site, attempt, remove, state, wrong_ending
@@ -19,9 +19,9 @@ from system.test_any_file import LINES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices and files of somebody else are made by root")
 
-OPTIONS = [(command, *option) for command in COMMANDS for option in path_options(make_app, command)]
+OPTIONS = [(command, *option) for command in COMMANDS for option in path_options(command)]
 # What a person asks for in so many words, and lines that are added to a document of the very kind.
-MEANT = {("stores", "--remove", "store"), ("join", "--ledger", "ledger"), ("contribute", "--ledger", "ledger")}
+MEANT = {("site clean", "--remove", "store"), ("join", "--ledger", "ledger"), ("send", "--ledger", "ledger")}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def with_place(command: str, name: str, index: int | None, place: str) -> list[s
     """A line of the command that would work, or comes far, with the place in this option."""
     words = shlex.split(LINES[command])
     if index is not None:
-        return [*words[: index + 1], place, *words[index + 2 :]] if len(words) > index + 1 else [*words, place]
+        index += len(command.split())
+        return [*words[:index], place, *words[index + 1 :]] if len(words) > index else [*words, place]
     if name in words:
         words[words.index(name) + 1] = place
         return words

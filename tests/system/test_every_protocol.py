@@ -103,20 +103,20 @@ def test_from_the_plan_to_the_attack(
     assert result["parties_counted"] == PARTIES
     # One in 1e9 is so far off, and what a grid or a quantiser adds.
     assert abs(result["estimate"] - result["true_mean"]) <= 6.1 * result["standard_error"] + 0.5
-    everyone = answered(capsys, "certify", receipt)
+    everyone = answered(capsys, "verify", "receipt", receipt)
     assert everyone["max_epsilon"] == result["epsilon"]
     counted = read is not None and already_public(plan.protocol, read) is None
     assert ("messages intercepted" in everyone["adversary"]) == counted
     assert faults("receipt", json.loads(Path(receipt).read_text())) == []
-    one = answered(capsys, "certify", receipt, "--corrupt", "1")
+    one = answered(capsys, "verify", "receipt", receipt, "--corrupt", "1")
     assert number(one["max_epsilon"]) <= number(everyone["max_epsilon"]) * (1 + 1e-9)
     assert all(number(mu) >= 0 for mu in one["mu_upper"])
     if one["numbers"] == "exact":
-        nats = answered(capsys, "certify", receipt, "--corrupt", "1", "--prior-sd", "0.3")["mutual_information_nats"]
+        nats = answered(capsys, "verify", "receipt", receipt, "--corrupt", "1", "--prior-sd", "0.3")["mutual_information_nats"]
         assert all(number(each) >= 0 for each in nats)
-    main(["certify", receipt, "--report", str(folder / "why.html")])
+    main(["verify", "receipt", receipt, "--report", str(folder / "why.html")])
     assert "</html>" in (folder / "why.html").read_text()
-    attacked = ["attack", receipt, "--target", "3", "--corrupt", "1", "--trials", "200"]
+    attacked = ["verify", "attack", receipt, "--target", "3", "--corrupt", "1", "--trials", "200"]
     if (
         name in NO_ATTACK
         or (plan.protocol.traits.attack.linear(plan.protocol) is None and name != "packed-sharing")

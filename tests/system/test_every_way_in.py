@@ -100,14 +100,14 @@ def test_every_name_has_a_study_file(name: str, tmp_path: Path, monkeypatch: pyt
     """Written by new, and taken by invite; where nothing is protected somebody has to say so."""
     monkeypatch.chdir(tmp_path)
     bare = " --no-privacy" if Cell(name, "join", "record").bare else ""
-    line = f"new --column age --bounds 0 100 --protocol {name} --out"
+    line = f"study new --column age --bounds 0 100 --protocol {name} --out"
     main(shlex.split(f"{line} ages.toml{bare}"))
     assert load_any(Path("ages.toml")).protocol == ("auto" if name == "auto" else get_protocol(name).name)
     with pytest.raises(SystemExit):
         main(shlex.split(f"{line} other.toml{'' if bare else ' --no-privacy' if name != 'auto' else ' --nats 0.4 --epsilon 1'}"))
     assert not Path("other.toml").exists()
-    main(shlex.split("keygen --key north.key"))
-    main(shlex.split("invite ages.toml --key north.key --out ages.invitation"))
+    main(shlex.split("key new --key north.key"))
+    main(shlex.split("study invite ages.toml --key north.key --out ages.invitation"))
 
 
 def test_every_name_of_every_protocol_is_there() -> None:
@@ -155,16 +155,16 @@ def test_all_commands_refuse_in_the_same_words(
     data = "--account wards" if session else "--data age.csv --no-ledger"
     joins = f"join ages.sealed {own} --yes {data}" + (" --program train.py" if session else "")
     lines = [
-        "seal ages.invitation north.entry south.entry east.entry --key north.key --out other.sealed",
-        f"contract ages.sealed {own}",
+        "study seal ages.invitation north.entry south.entry east.entry --key north.key --out other.sealed",
+        f"site contract ages.sealed {own}",
         f"check ages.sealed {own} {data} --wait 0",
-        joins if not parties.sealed.by_file else f"contribute ages.sealed --yes {own} {data} --out north.contribution",
+        joins if not parties.sealed.by_file else f"send ages.sealed --yes {own} {data} --out north.contribution",
     ]
     if not session:
         lines.append("plan --study ages.sealed")
     if in_general:
         Path("ages.toml").write_text(study_text(parties.terms))
-        lines.append("invite ages.toml --key north.key --out another.invitation")
+        lines.append("study invite ages.toml --key north.key --out another.invitation")
     sentences = {line: told(line, capsys) for line in lines}
     assert len(set(sentences.values())) == 1, sentences
     assert not Path("other.sealed").exists()
@@ -181,7 +181,7 @@ def test_a_study_through_a_folder_has_to_be_sealed_wherever_it_is_named(
     agreed = "ages.toml --roster roster.toml"
     party = f"{agreed} --key north.key"
     joins = f"join {party} --data age.csv --folder share --yes --no-ledger"
-    lines = [f"plan --study {agreed}", f"contract {party}", f"check {party} --data age.csv --no-ledger", joins]
+    lines = [f"plan --study {agreed}", f"site contract {party}", f"check {party} --data age.csv --no-ledger", joins]
     sentences = {line: told(line, capsys) for line in lines}
     assert len(set(sentences.values())) == 1, sentences
     assert "through a folder has to be sealed" in sentences[joins]

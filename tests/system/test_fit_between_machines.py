@@ -247,10 +247,10 @@ def test_a_fit_that_a_convener_sealed(kind: type, same: dict[str, Any], other: d
     with pytest.raises(InputError, match="exists already"):
         kind(**same | other).save_study("fit.toml", north, parties=3)
     places = {entry.name: format_address(entry.address) for entry in Roster.load(Path("roster.toml")).entries}
-    main(["invite", "fit.toml", "--key", "north.key", "--quiet"])
+    main(["study", "invite", "fit.toml", "--key", "north.key", "--quiet"])
     for name, place in places.items():
         main(["accept", "fit.invitation", "--key", f"{name}.key", "--name", name, "--address", place, "--quiet"])
-    main(["seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "north.key", "--quiet"])
+    main(["study", "seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "north.key", "--quiet"])
     digest = Sealed.load("fit.sealed").digest
 
     def at(name: str) -> qm.Site:

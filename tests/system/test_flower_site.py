@@ -100,7 +100,7 @@ def test_all_rounds_are_charged_before_anything_leaves_and_a_receipt_says_what_t
     assert receipt["rounds"]["counted"] == {f"client {party}": ROUNDS for party in range(PARTIES)}
     assert receipt["origin"]["approval"]["contract"] == site.agreement.digest
     capsys.readouterr()
-    main(["certify", str(site.home / "receipt.json")])
+    main(["verify", "receipt", str(site.home / "receipt.json")])
     assert "2 rounds" in capsys.readouterr().out
     # Of the others, who charge nothing, the receipt is there all the same.
     assert certified(json.loads((site.root / "1" / "receipt.json").read_bytes()))["rounds"]["begun"] == ROUNDS
@@ -236,7 +236,7 @@ def test_an_owner_who_is_somebody_else_approves_an_agreement(site: Site, monkeyp
     owner.save(Path("owner.key"))
     policy = site.rules(approvers=[owner.public_key])
     until = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-    line = ["approve", str(site.home / AGREEMENT), "--party", "client 0", "--account", "wards", "--until", until]
+    line = ["site", "approve", str(site.home / AGREEMENT), "--party", "client 0", "--account", "wards", "--until", until]
     main([*line, "--policy", str(policy), "--accept", site.agreement.digest, "--out", "0/study.approval"])
     site.says(accept=None, approval=["study.approval"])
     assert site.ask().hello
@@ -249,6 +249,7 @@ def test_the_contract_of_a_client_is_shown_by_the_command_of_all_studies(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     line = [
+        "site",
         "contract",
         str(site.home / AGREEMENT),
         "--key",

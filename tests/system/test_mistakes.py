@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(made)
         write_files(made)
         main(["plan", "--parties", "4", "--protocol", "local-dp", "--out", "plan.json"])
-        main(["invite", "study.toml", "--key", "ada.key", "--out", "study.invitation"])
+        main(["study", "invite", "study.toml", "--key", "ada.key", "--out", "study.invitation"])
     return made
 
 

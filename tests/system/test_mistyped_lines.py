@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.main import COMMANDS, make_app
+from quietmean.cli.common import command_of
+from quietmean.cli.main import COMMANDS, app_of
 from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
 from support.site_files import Site, attempt, remove, sentences_of, state
 from system.test_any_file import LINES
@@ -21,6 +22,11 @@ NOTHINGS = ("", " ", "-", "none", "n/a", "?")
 Words = list[str]
 # The line, and what its sentence has to show.
 Mistake = Callable[[Words, random.Random], tuple[Words, str] | None]
+
+
+def asked(words: Words) -> str:
+    """The command of the line."""
+    return command_of(words) or ""
 
 
 def options(words: Words) -> list[int]:
@@ -44,9 +50,7 @@ def a_letter_is_missing(words: Words, chance: random.Random) -> tuple[Words, str
 
 def an_option_of_another_command(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """Or of none, with a value."""
-    own = {
-        name for each in make_app(words[0])[words[0]].assemble_argument_collection(parse_docstring=False) for name in each.names
-    }
+    own = {name for each in app_of(asked(words)).assemble_argument_collection(parse_docstring=False) for name in each.names}
     others = [name for name in ("--statistic", "--minimum", "--folder", "--patients", "--verbose", "--ouput") if name not in own]
     foreign = chance.choice(others)
     return [*words, foreign, "3"], foreign
@@ -72,7 +76,8 @@ def a_dash_of_a_word_processor(words: Words, chance: random.Random) -> tuple[Wor
 
 
 def quotation_marks_of_a_word_processor(words: Words, chance: random.Random) -> tuple[Words, str] | None:
-    place = chance.randrange(1, len(words)) if len(words) > 1 else 0
+    first = len(asked(words).split())
+    place = chance.randrange(first, len(words)) if len(words) > first else 0
     if not place or words[place].startswith("--"):
         return None
     return [*words[:place], f"“{words[place]}”", *words[place + 1 :]], words[place]
@@ -80,7 +85,7 @@ def quotation_marks_of_a_word_processor(words: Words, chance: random.Random) -> 
 
 def a_word_too_many(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     # A study beside a store has to be left out as much as the store.
-    return [*words, "--quiet", "surplus"], "STORE" if words[0] == "status" else "surplus"
+    return [*words, "--quiet", "surplus"], "STORE" if words[:2] == ["site", "status"] else "surplus"
 
 
 def nothing_for_a_value(words: Words, chance: random.Random) -> tuple[Words, str] | None:
@@ -115,7 +120,7 @@ def two_values_in_each_others_place(words: Words, chance: random.Random) -> tupl
 
 def an_option_twice(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """With another value, where it has one only."""
-    own = make_app(words[0])[words[0]].assemble_argument_collection(parse_docstring=False)
+    own = app_of(asked(words)).assemble_argument_collection(parse_docstring=False)
     once = {name for each in own if each.token_count() == (1, False) and not _is_list(each.hint) for name in each.names}
     places = [place for place in valued(words) if words[place] in once]
     if not places:
@@ -130,7 +135,7 @@ def _is_list(hint: object) -> bool:
 
 def a_comma_for_a_point(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """As numbers are written in half of Europe, in an option of the command that takes one."""
-    numeric = [option for option in numeric_options(words[0]) if option.values == 1 and option.name not in words]
+    numeric = [option for option in numeric_options(asked(words)) if option.values == 1 and option.name not in words]
     if not numeric:
         return None
     return [*words, chance.choice(numeric).name, "0,5"], "0,5"
@@ -195,5 +200,7 @@ def mistakes(seed: int, count: int) -> Iterator[tuple[Words, str]]:
 def test_a_hundred_at_random(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     with nothing_begins():
         known = {command: refusal(shlex.split(line), capsys) for command, line in LINES.items()}
-        faults = {shlex.join(words): fault(site, words, shown, capsys, known[words[0]]) for words, shown in mistakes(SEED, COUNT)}
+        faults = {
+            shlex.join(words): fault(site, words, shown, capsys, known[asked(words)]) for words, shown in mistakes(SEED, COUNT)
+        }
     assert {line: wrong for line, wrong in faults.items() if wrong} == {}

@@ -48,13 +48,13 @@ def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], 
     model.save_study("fit.toml", parties=3)
     study = Path("fit.toml")
     study.write_text(study.read_text().replace("round_timeout = 10.0", f"round_timeout = {timeout}"))
-    main(["keygen", "--key", "ada.key"])
-    main(["invite", "fit.toml", "--key", "ada.key", "--out", "fit.invitation"])
+    main(["key", "new", "--key", "ada.key"])
+    main(["study", "invite", "fit.toml", "--key", "ada.key", "--out", "fit.invitation"])
     for name, port in zip(NAMES, free_ports(3), strict=True):
         place = ["--name", name, "--address", f"127.0.0.1:{port}", "--out", f"{name}.entry"]
         main(["accept", "fit.invitation", "--key", f"{name}.key", *place])
         write_records(name, port)
-    main(["seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "ada.key", "--out", "fit.sealed"])
+    main(["study", "seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "ada.key", "--out", "fit.sealed"])
     return Sealed.load(Path("fit.sealed")).digest
 
 

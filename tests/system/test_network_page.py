@@ -115,10 +115,10 @@ def test_the_commands_of_the_page(
     relay, health, accept, *_, check, join = commands(PAGE)
     with proxy_to(port) as (proxy, way), contextlib.ExitStack() as stack:
         sites = Sites(tmp_path, port, authority, way, monkeypatch)
-        new = "quietmean new --name ages --column age --bounds 0 100 --colluding 1 --protocol local-dp --out study.toml"
-        for line in (new, "quietmean keygen --key north.key --name north --address relay:relay.example:443"):
+        new = "quietmean study new --name ages --column age --bounds 0 100 --colluding 1 --protocol local-dp --out study.toml"
+        for line in (new, "quietmean key new --key north.key --name north --address relay:relay.example:443"):
             sites.here("north", line)
-        sites.here("north", "quietmean invite study.toml --key north.key --out study.invitation")
+        sites.here("north", "quietmean study invite study.toml --key north.key --out study.invitation")
         for number, name in enumerate(PARTIES):
             if name != "north":
                 shutil.copy(sites.file("north", "study.invitation"), sites.file(name, "study.invitation"))
@@ -127,7 +127,7 @@ def test_the_commands_of_the_page(
                 shutil.copy(sites.file(name, f"{name}.entry"), sites.file("north", f"{name}.entry"))
             sites.file(name, f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + 10 * number, 60 + 10 * number))))
         entries = " ".join(f"{name}.entry" for name in PARTIES)
-        sites.here("north", f"quietmean seal study.invitation {entries} --key north.key --out study.sealed")
+        sites.here("north", f"quietmean study seal study.invitation {entries} --key north.key --out study.sealed")
         for name in ("south", "relay"):
             shutil.copy(sites.file("north", "study.sealed"), sites.file(name, "study.sealed"))
         for file, name in zip(authority.leaf(HOST), ("relay.pem", "relay.key"), strict=True):

@@ -61,7 +61,7 @@ def test_real_processes_publish_nothing_that_could_cost_more(tmp_path: Path) -> 
 def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     entries = ""
     for number, (name, port) in enumerate(zip(NAMES, free_ports(len(NAMES)), strict=True)):
-        entries += called(tmp_path, "keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
+        entries += called(tmp_path, "key", "new", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}")
         ages = range(20 + number, 60 + number)
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
     (tmp_path / "roster.toml").write_text(entries)
@@ -82,7 +82,7 @@ def weak_plan(folder: Path) -> Plan:
 def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consortium: Path) -> None:
     plan = weak_plan(consortium)
     plan.save(consortium / "plan.json")
-    called(consortium, "ledger", "--ledger", "ada.ledger", "--account", "ada", "--budget", "3", "1e-5")
+    called(consortium, "site", "budget", "--ledger", "ada.ledger", "--account", "ada", "--budget", "3", "1e-5")
     shared = ["join", "study.toml", "--roster", "roster.toml", "--plan", "plan.json"]
     processes = []
     for name in NAMES:
@@ -101,9 +101,9 @@ def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consor
     assert (receipt["gate"]["published"], receipt["gate"]["passes"]) == (False, False)
     assert "could cost" in receipt["gate"]["reason"]
     assert receipt["gate"]["mu_before_release"] == pytest.approx(before)
-    document = json.loads(called(consortium, "certify", "ada.receipt.json", "--json"))
+    document = json.loads(called(consortium, "verify", "receipt", "ada.receipt.json", "--json"))
     assert document["gate"]["published"] is False
-    account = json.loads(called(consortium, "ledger", "--ledger", "ada.ledger", "--account", "ada", "--json"))
+    account = json.loads(called(consortium, "site", "budget", "--ledger", "ada.ledger", "--account", "ada", "--json"))
     text = json.dumps(account)
     assert "no result, the gate was closed" in text
     entry = (account["accounts"][0] if "accounts" in account else account)["entries"][0]
@@ -117,6 +117,6 @@ def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consor
     # A receipt that was changed is found out.
     receipt["gate"]["published"] = True
     (consortium / "forged.json").write_text(json.dumps(receipt))
-    forged = command(consortium, "certify", "forged.json")
+    forged = command(consortium, "verify", "receipt", "forged.json")
     assert "does not fit its history: published" in forged.communicate(timeout=300)[1]
     assert forged.returncode == 2

@@ -104,7 +104,7 @@ def prepare(folder: Path, bridged: Bridged, round_timeout: float) -> float:
     for party in range(bridged.parties):
         name = f"p{party}"
         address = f"{bridged.address(party)}:{PORT}"
-        done = quietmean("keygen", "--key", f"{name}.key", "--name", name, "--address", address, folder=folder)
+        done = quietmean("key", "new", "--key", f"{name}.key", "--name", name, "--address", address, folder=folder)
         entry, errors = done.communicate(timeout=60)
         assert done.returncode == 0, errors
         roster += entry

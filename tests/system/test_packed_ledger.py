@@ -66,7 +66,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]], capsys: p
     for place, name in enumerate(NAMES):
         rows = [f"{(7 * row + place) % 100},{(3 * row) % 100},{row}" for row in range(40)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["one,two,three", *rows]))
-        main(["ledger", "--ledger", str(tmp_path / f"{name}.ledger"), "--account", name, "--budget", "5", "1e-5"])
+        main(["site", "budget", "--ledger", str(tmp_path / f"{name}.ledger"), "--account", name, "--budget", "5", "1e-5"])
     capsys.readouterr()
     (tmp_path / "study.toml").write_text(STUDY + "".join(COLUMN.format(name=name) for name in ("one", "two", "three")))
     return tmp_path

@@ -102,17 +102,19 @@ def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path("v.csv").write_text("age\n" + "\n".join(str(20 + row % 71) for row in range(400)))
         scores = (f"{site},{50 + site + row % 20}" for site in range(8) for row in range(40))
         Path("scores.csv").write_text("site,score\n" + "\n".join(scores))
-        main(shlex.split("new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml"))
+        main(shlex.split("study new --name ages --column age --bounds 0 110 --colluding 1 --protocol cordp-dme --out study.toml"))
         study = Path("study.toml").read_text()
         Path("study.toml").write_text(study.replace("[study]\n", "[study]\nrecords = 200\n"))
-        main(shlex.split("keygen --key north.key"))
-        main(shlex.split("invite study.toml --key north.key --out study.invitation"))
+        main(shlex.split("key new --key north.key"))
+        main(shlex.split("study invite study.toml --key north.key --out study.invitation"))
         names = ("north", "south", "east")
         for name in names:
             address = f"--address {name}.example:7000"
             main(shlex.split(f"accept study.invitation --key {name}.key --name {name} {address} --out {name}.entry"))
         main(
-            shlex.split(f"seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed")
+            shlex.split(
+                f"study seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed"
+            )
         )
         table = (
             "--column age --bounds 0 110 --column cuff --bounds 60 220 --statistic 'mean(age)' --statistic 'table-1(age, cuff)'"
@@ -134,7 +136,7 @@ def test_a_page_is_typed(
     monkeypatch.setattr(AtTerminal, "yes", lambda self: True)
     assert lines(page)
     for line in lines(page):
-        if "approve" in line:
+        if "site approve" in line:
             key = Identity.load(Path("owner.key")).public_key
             Path("policy.toml").write_text(f'[policy]\napprovers = ["{key}"]\n')
             line += " --policy policy.toml"

@@ -112,7 +112,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     printed = capsys.readouterr()
     if not plan.gated:
         # A receipt of a gate has its record, which an execution alone has not.
-        main(["certify", str(tmp_path / "receipt.json")])
+        main(["verify", "receipt", str(tmp_path / "receipt.json")])
     certified = capsys.readouterr().out or printed.out
     texts = {
         "contract": str(contract),
@@ -159,25 +159,25 @@ def test_what_a_contribution_says_that_it_costs_is_what_its_result_says(
         return capsys.readouterr().out
 
     asked = f"--column age --bounds 0 100 --colluding 1 --dropouts 0.25 --epsilon 0.7 --protocol {protocol}"
-    told(f"new --name ages {asked} --out study.toml")
+    told(f"study new --name ages {asked} --out study.toml")
     for name in names:
-        told(f"keygen --key {name}.key --name {name}")
-    told("invite study.toml --key north.key --out study.invitation")
+        told(f"key new --key {name}.key --name {name}")
+    told("study invite study.toml --key north.key --out study.invitation")
     for name in names[1:]:
         told(f"accept study.invitation --key {name}.key --name {name}")
     if not Path("north.entry").exists():
         told("accept study.invitation --key north.key --name north")
-    told(f"seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed")
-    digest = json.loads(told("contract study.sealed --key north.key --json"))["digest"]
+    told(f"study seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key north.key --out study.sealed")
+    digest = json.loads(told("site contract study.sealed --key north.key --json"))["digest"]
     Path("ages.csv").write_text("age\n" + "50\n" * 50)
     study = StudyTerms.load(Path("study.toml"))
     plan = study.choice(4).plan
     everybody = against_everybody(plan, 0)
     for name in names[:3]:
-        said = told(f"contribute study.sealed --key {name}.key --data ages.csv --no-ledger --accept {digest}")
+        said = told(f"send study.sealed --key {name}.key --data ages.csv --no-ledger --accept {digest}")
         figures = {(each.whom, each.shown) for each in printed_in(said)}
         assert figures == {("planned", 0.7), ("everybody", math.ceil(everybody * 1e4 - 1e-9) / 1e4)}, said
-    combined = told(f"combine study.sealed {' '.join(f'{name}.contribution' for name in names[:3])}")
+    combined = told(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in names[:3])}")
     assert {each.shown for each in printed_in(combined) if each.whom == "everybody"} == {math.ceil(everybody * 1e4 - 1e-9) / 1e4}
     # Only under one of the two does everybody else learn no more than the planned number.
     assert (everybody > 0.7) is (protocol == "cordp-dme")

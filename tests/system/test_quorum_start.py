@@ -105,7 +105,7 @@ def test_the_convener_starts_it_before_its_time(
 
 def start_of(name: str) -> list[str]:
     """Ada's line of the page, by somebody."""
-    (line,) = [one for one in commands(PAGE) if one.startswith("quietmean start")]
+    (line,) = [one for one in commands(PAGE) if one.startswith("quietmean study start")]
     return shlex.split(line.replace("ada", name))[1:]
 
 

@@ -70,7 +70,7 @@ def test_each_end_after_a_charge_leaves_a_receipt_or_goes_on(
     jsonschema.validate(document, receipt_schema())
     assert document["no_result"]["reason"] == str(error)
     assert document["origin"]["names"] == ["ada", "bob"]
-    main(["certify", "end.json"])
+    main(["verify", "receipt", "end.json"])
     shown = capsys.readouterr().out
     assert f"no result: {error}" in shown
     assert ("at most" in shown) == (reserved() > 0), shown

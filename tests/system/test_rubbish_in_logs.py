@@ -75,7 +75,7 @@ def rubbish(address: tuple[str, int], turns: int, tls: bool) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["relay", "relay with a certificate"])
 def test_what_is_written_does_not_grow(kind: str, tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
-    arguments = ["relay"]
+    arguments = ["serve", "relay"]
     if kind.endswith("certificate"):
         certificate, key = Authority(tmp_path, "authority").leaf("127.0.0.1")
         arguments += ["--certificate", str(certificate), "--private-key", str(key)]

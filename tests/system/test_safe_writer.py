@@ -14,7 +14,7 @@ import pytest
 
 import quietmean
 import quietmean as qm
-from quietmean.cli.main import COMMANDS, make_app
+from quietmean.cli.main import COMMANDS, app_of
 from quietmean.core.errors import InputError, StorageError
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.learning import SharedModel
@@ -24,89 +24,88 @@ from support.site_files import CONTRIBUTE, JOIN, KINDS, Site, attempt, remove, s
 
 # What only reads the file, or is a folder of a service that runs on.
 READ = """
-run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accept --key; accept --store;
-accept --replaces; seal INVITATION; seal --key; vouchers INVITATION; vouchers --key; vouchers --own-keys;
-words STUDY; words --key; words --store; contract STUDY;
-contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
-approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --data; desk --key; desk --policy; desk --ledger;
-desk --owner-key; desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
-check --store; check --ledger; join --program; desk --program;
-check --policy; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
-join --approval; contribute STUDY; contribute --data; contribute --key; contribute --store;
-contribute --policy; contribute --approval;
-new --dictionary; combine STUDY; combine FILES; result STUDY; result FILES; join --contributions; check --contributions;
-relay --certificate; relay --private-key;
-relay --admit; drop --study; drop --folder; drop --key; drop --certificate; drop --private-key;
-start STUDY; start --roster; start --key; start --store; status STORE;
-status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
-attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
-stores FOLDER; stores --remove; ledger --policy
+run --data; study invite STUDY; study invite --key; study invite --after; accept INVITATION; accept --key; accept --store;
+accept --replaces; study seal INVITATION; study seal --key; study vouchers INVITATION; study vouchers --key;
+study vouchers --own-keys; verify words STUDY; verify words --key; verify words --store; site contract STUDY;
+site contract --roster; site contract --key; site contract --plan; site contract --store; site contract --policy;
+site approve STUDY; site approve --roster; site approve --owner-key; site approve --policy; site desk FOLDER;
+site desk --data; site desk --key; site desk --policy; site desk --ledger; site desk --owner-key; site desk --socket;
+site data DATA; site data STUDY; check STUDY; check --data; check --roster; check --key; check --plan; check --store;
+check --ledger; join --program; site desk --program; check --policy; join STUDY; join --data; join --roster; join --key;
+join --plan; join --policy; join --approval; send STUDY; send --data; send --key; send --store; send --policy;
+send --approval; study new --dictionary; study combine STUDY; study combine FILES; result STUDY; result FILES;
+join --contributions; check --contributions; serve relay --certificate; serve relay --private-key; serve relay --admit;
+serve drop --study; serve drop --folder; serve drop --key; serve drop --certificate; serve drop --private-key;
+study start STUDY; study start --roster; study start --key; study start --store; site status STORE; site status --store;
+site status --study; verify receipt EXECUTION; verify receipt --observed; verify receipt --ledger; verify attack EXECUTION;
+verify attack --observed; plan --study; plan --roster; simulate PLAN; site audit --against; site audit --log;
+site audit --policy; site clean FOLDER; site clean --remove; site budget --policy
 """
 # The command with PLACE where its output goes.
 WRITTEN = {
     "run --out": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out PLACE",
     "demo --out": "demo --out PLACE",
-    "keygen --key": "keygen --key PLACE",
-    "new --out": "new --column age --bounds 0 100 --out PLACE",
-    "invite --out": "invite study.toml --key convener.key --out PLACE",
+    "key new --key": "key new --key PLACE",
+    "study new --out": "study new --column age --bounds 0 100 --out PLACE",
+    "study invite --out": "study invite study.toml --key convener.key --out PLACE",
     "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
-    "seal --out": "seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",
-    "vouchers --out": "vouchers vouched.invitation --key ada.key --out PLACE",
-    "approve --out": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
+    "study seal --out": "study seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",
+    "study vouchers --out": "study vouchers vouched.invitation --key ada.key --out PLACE",
+    "site approve --out": "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
     "--until 2090-01-01 --policy owned.toml --accept 00000000000000000000000000000000 --out PLACE",
     "join --receipt": f"{JOIN} --no-ledger --receipt PLACE",
     "join --store": f"{JOIN} --ledger my.ledger --store PLACE",
     "join --events": f"{JOIN} --no-ledger --events PLACE",
     "join --ledger": f"{JOIN} --ledger PLACE",
-    "contribute --out": f"{CONTRIBUTE} --no-ledger --out PLACE",
-    "contribute --ledger": f"{CONTRIBUTE.replace('south', 'west')} --ledger PLACE",
-    "combine --receipt": "combine by-file.sealed south.contribution --receipt PLACE",
-    "combine --out": "combine by-file.sealed south.contribution --out PLACE",
+    "send --out": f"{CONTRIBUTE} --no-ledger --out PLACE",
+    "send --ledger": f"{CONTRIBUTE.replace('south', 'west')} --ledger PLACE",
+    "study combine --receipt": "study combine by-file.sealed south.contribution --receipt PLACE",
+    "study combine --out": "study combine by-file.sealed south.contribution --out PLACE",
     "result --receipt": "result by-file.sealed south.contribution --receipt PLACE",
     "result --out": "result by-file.sealed south.contribution --out PLACE",
-    "certify --report": "certify other.receipt.json --report PLACE",
-    "certify --table": "certify other.receipt.json --table PLACE.docx",
+    "verify receipt --report": "verify receipt other.receipt.json --report PLACE",
+    "verify receipt --table": "verify receipt other.receipt.json --table PLACE.docx",
     "plan --out": "plan --parties 3 --protocol local-dp --out PLACE",
     "schema --out": "schema result --out PLACE",
-    "ledger --ledger": "ledger --ledger PLACE --account ages --budget 1 1e-6",
+    "site budget --ledger": "site budget --ledger PLACE --account ages --budget 1 1e-6",
     "--log-file": "plan --parties 3 --protocol local-dp --log-file PLACE",
 }
 # Files that are written beside what was named, where PLACE is what is there.
 DERIVED = {
-    "KEY.revocation": ("keygen --key new.key", "new.key.revocation"),
+    "KEY.revocation": ("key new --key new.key", "new.key.revocation"),
     "NAME.report.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.report.html"),
     "NAME.privacy.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.privacy.html"),
-    "NAME.format.toml of data": ("data slashes.csv dated.toml --write-format", "slashes.format.toml"),
+    "NAME.format.toml of data": ("site data slashes.csv dated.toml --write-format", "slashes.format.toml"),
     **{
-        f"tables{end} of certify": (f"certify other.receipt.json --table place{end}", f"place{end}")
+        f"tables{end} of certify": (f"verify receipt other.receipt.json --table place{end}", f"place{end}")
         for end in (".tex", ".html", ".csv")
     },
     "STORE.vectors": (f"{JOIN} --no-ledger --store n.store", "n.store.vectors"),
     "STORE.status.json": (f"{JOIN} --no-ledger --store n.store", "n.store.status.json"),
-    "NAME.result.json of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),
-    "NAME.report.html of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.report.html"),
+    "NAME.result.json of combine": ("study combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),
+    "NAME.report.html of combine": ("study combine by-file.sealed south.contribution --receipt n.receipt.json", "n.report.html"),
 }
 # Where a file of this kind is what the option is for, or --force may replace it; a folder may be one to write into.
 FITTING = {
-    ("new --out", "study"): "force",
+    ("study new --out", "study"): "force",
     ("plan --out", "plan"): "force",
-    ("combine --out", "folder"): "always",
-    ("vouchers --out", "folder"): "always",
+    ("study combine --out", "folder"): "always",
+    ("study vouchers --out", "folder"): "always",
     ("join --store", "folder"): "always",
     # A ledger may be somewhere else.
-    ("ledger --ledger", "dangling link"): "always",
+    ("site budget --ledger", "dangling link"): "always",
     ("join --ledger", "dangling link"): "always",
-    ("contribute --ledger", "dangling link"): "always",
-    ("certify --report", "page"): "always",
-    ("contribute --out", "contribution"): "early",
-    ("invite --out", "invitation"): "force",
+    ("send --ledger", "dangling link"): "always",
+    ("verify receipt --report", "page"): "always",
+    ("send --out", "contribution"): "early",
+    ("study invite --out", "invitation"): "force",
 }
 
 
 def test_every_path_of_every_command_is_here() -> None:
     found = set()
     for command in COMMANDS:
-        for one in make_app(command)[command].assemble_argument_collection(parse_docstring=False):
+        for one in app_of(command).assemble_argument_collection(parse_docstring=False):
             if "Path" in str(one.hint):
                 found.add(f"{command} {one.names[0] if one.index is None else one.names[0].lstrip('-').upper()}")
     known = {" ".join(one.split()) for one in READ.split(";")} | set(WRITTEN) - {"--log-file"}

@@ -83,7 +83,7 @@ def call(line: str, *more: str) -> None:
 
 def shown(command: str, name: str) -> str:
     """The page's first line of a command, for this party."""
-    line = next(line for line in commands(PAGE) if line.split()[1] == command)
+    line = next(line for line in commands(PAGE) if line.startswith(f"quietmean {command} "))
     return line.replace("north", name).replace("wards", name)
 
 
@@ -100,7 +100,7 @@ def start(line: str, *more: str) -> Popen[str]:
 def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").write_text(next(block for block in blocks(PAGE, "python") if "qm.joined" in block))
     capsys.readouterr()
-    call(shown("contract", "north"), "--json")
+    call(shown("site contract", "north"), "--json")
     contract = json.loads(capsys.readouterr().out)
     agreed = Sealed.load(sealed)
     digest, by_key = agreed.digest, [entry.name for entry in agreed.entries]
@@ -125,7 +125,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
         # As nobody compared the words with them.
         assert approval["sealed"]["trusts_convener_for"] == [other for other in by_key if other != name]
         capsys.readouterr()
-        call(shown("certify", name), "--json")
+        call(shown("verify receipt", name), "--json")
         certified = json.loads(capsys.readouterr().out)
         assert certified["epsilon"] == receipt["certificate"]["epsilon"] == document["epsilon"] <= 8.0
     for name in NAMES:
@@ -189,7 +189,7 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, ca
         )
         assert sentence in said, sentence
     assert not Path("session-north.receipt.json").exists()
-    for line in ("contribute session.sealed --key north.key --data train.py", "combine session.sealed train.py"):
+    for line in ("send session.sealed --key north.key --data train.py", "study combine session.sealed train.py"):
         assert "is a session, of many means of vectors" in fails(shlex.split(line), capsys)
     Path("study.toml").write_text('[study]\ndelta = 1e-6\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
     with pytest.raises(qm.InputError, match="in no session"):
@@ -221,7 +221,7 @@ def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, caps
 @pytest.mark.slow
 def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """North's pages: contract and words; a signature of the data owner; the receipt of a part that was given up."""
-    main(["keygen", "--key", "owner.key"])
+    main(["key", "new", "--key", "owner.key"])
     owner = Identity.load(Path("owner.key")).public_key
     write_policy(largest_epsilon=10.0, approvers=[owner], budget={"epsilon": 10.0, "delta": 1e-4})
     agreed = Sealed.load(sealed)

@@ -85,11 +85,11 @@ def file_of(folder: Path, count: str, **more: Any) -> str:
 def sealed_in(folder: Path, count: str, names: tuple[str, ...], **more: Any) -> Sealed:
     """A study by file, sealed by the first."""
     study = file_of(folder, count, **more)
-    typed(f"keygen --key {names[0]}.key --name {names[0]}")
-    typed(f"invite {study} --key {names[0]}.key --out study.invitation")
+    typed(f"key new --key {names[0]}.key --name {names[0]}")
+    typed(f"study invite {study} --key {names[0]}.key --out study.invitation")
     for name in names:
         typed(f"accept study.invitation --key {name}.key --name {name} --out {name}.entry")
-    typed(f"seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key {names[0]}.key --out study.sealed")
+    typed(f"study seal study.invitation {' '.join(f'{name}.entry' for name in names)} --key {names[0]}.key --out study.sealed")
     return Sealed.load(folder / "study.sealed")
 
 
@@ -100,7 +100,7 @@ def is_pooled(estimate: float, error: float) -> bool:
 def budgets() -> None:
     """Of all sites: private numbers are charged twice where an account counts replacement."""
     for name in NAMES:
-        typed(f"ledger --ledger {name}.ledger --account {name} --budget 20 1e-4")
+        typed(f"site budget --ledger {name}.ledger --account {name} --budget 20 1e-4")
 
 
 def account(name: str) -> Any:
@@ -133,7 +133,7 @@ def by_file(folder: Path, count: str) -> tuple[float, float]:
     plan = sealed.choice().plan
     budgets()
     for name in NAMES:
-        typed(f"contribute study.sealed --key {name}.key --data {name}.csv --yes --ledger {name}.ledger --account {name}")
+        typed(f"send study.sealed --key {name}.key --data {name}.csv --yes --ledger {name}.ledger --account {name}")
     found = combine(sealed, plan, [folder / f"{name}.contribution" for name in NAMES])
     assert found.missing == ()
     require_paid(in_full=True)
@@ -194,11 +194,11 @@ def by_folder(folder: Path, count: str) -> tuple[float, float]:
     file_of(folder, count, **marker)
     text = (folder / "study.toml").read_text().replace('"DEADLINES"', written)
     (folder / "study.toml").write_text(text)
-    typed("keygen --key ada.key --name ada")
-    typed("invite study.toml --key ada.key --out study.invitation")
+    typed("key new --key ada.key --name ada")
+    typed("study invite study.toml --key ada.key --out study.invitation")
     for name in NAMES:
         typed(f"accept study.invitation --key {name}.key --name {name} --out {name}.entry")
-    typed(f"seal study.invitation {' '.join(f'{name}.entry' for name in NAMES)} --key ada.key --out study.sealed")
+    typed(f"study seal study.invitation {' '.join(f'{name}.entry' for name in NAMES)} --key ada.key --out study.sealed")
     (folder / "share").mkdir()
     budgets()
     line = "join study.sealed --key {0}.key --data {0}.csv --folder share --yes --json --ledger {0}.ledger --account {0}"
@@ -247,7 +247,7 @@ def sent_by_file(folder: Path, rows: list[int], unit: str, monkeypatch: pytest.M
         Path("bob.format.toml").write_text('[mapping]\nperson = "id"\n')
         mapped = "#format=bob.format.toml"
     line = f"--key bob.key --data bob.csv{mapped} --ledger bob.ledger --new-account bob"
-    typed(f"contribute study.sealed {line} --yes")
+    typed(f"send study.sealed {line} --yes")
     plan = sealed.choice().plan
     contribution = Contribution.load(Path("bob.contribution"), sealed, plan)
     kept = {re.sub("-[0-9a-f]{16}", "", path.name) for path in folder.iterdir()}
@@ -303,9 +303,9 @@ def test_a_study_in_which_nobody_has_a_record_says_so(site: Path, capsys: pytest
     tables(site, {name: [] for name in NAMES})
     sealed_in(site, "public", NAMES)
     for name in NAMES:
-        typed(f"contribute study.sealed --key {name}.key --data {name}.csv --yes --no-ledger")
+        typed(f"send study.sealed --key {name}.key --data {name}.csv --yes --no-ledger")
     capsys.readouterr()
-    typed(f"combine study.sealed {' '.join(f'{name}.contribution' for name in NAMES)}")
+    typed(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in NAMES)}")
     said = capsys.readouterr().out
     assert "No party has a record of this: nothing is known." in " ".join(said.split())
     assert "nan" not in said

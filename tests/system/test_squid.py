@@ -102,7 +102,10 @@ def test_a_study_through_squid(squid: tuple[str, int, Path], tmp_path: Path, mon
     inside = outside | {"https_proxy": url, "no_proxy": ""}
     files = ["--certificate", str(certificate), "--private-key", str(private_key), "--admit", "roster.toml"]
     relay = subprocess.Popen(
-        [*command, "relay", "--listen", f"127.0.0.1:{port}", *files, "--json"], env=outside, stdout=subprocess.PIPE, text=True
+        [*command, "serve", "relay", "--listen", f"127.0.0.1:{port}", *files, "--json"],
+        env=outside,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     processes = []
     try:

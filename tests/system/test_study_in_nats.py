@@ -55,7 +55,7 @@ def test_five_machines_learn_the_exact_mean_and_say_what_it_told(folder: Path) -
         assert 0.2 < result["nats"]["most"] <= result["nats"]["a_priori"] <= 0.4
     receipt = folder / "ada.json"
     assert faults("receipt", json.loads(receipt.read_text())) == []
-    code, output, _ = ending(command(folder, "certify", str(receipt), "--json", "--report", "why.html"))
+    code, output, _ = ending(command(folder, "verify", "receipt", str(receipt), "--json", "--report", "why.html"))
     assert code == 0
     certified = json.loads(output)
     assert max(certified["mutual_information_nats"]) == results[0]["nats"]["most"]

@@ -45,7 +45,7 @@ def test_what_is_not_promised_is_refused_before_anything_is_reserved(
     files = ["study.toml", "--roster", "roster.toml", "--data", "ada.csv", "--key", "ada.key"]
     for line in (
         ["plan", "--study", "study.toml", "--parties", "5"],
-        ["contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"],
+        ["site", "contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"],
         ["check", *files, "--store", "ada.store"],
         ["join", *files, "--store", "ada.store", "--ledger", "ada.ledger", "--receipt", "ada.json", "--yes"],
     ):
@@ -87,7 +87,7 @@ def test_five_machines_count_what_is_read(folder: Path, eavesdropping: Any) -> N
         ((reserved, charged),) = spent(folder, name)
         # What one draw cost is not what was charged.
         assert charged == reserved
-    code, output, _ = ending(command(folder, "certify", "ada.json", "--json", "--report", "why.html"))
+    code, output, _ = ending(command(folder, "verify", "receipt", "ada.json", "--json", "--report", "why.html"))
     assert code == 0
     certified = json.loads(output)
     assert certified["max_epsilon"] == cost

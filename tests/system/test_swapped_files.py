@@ -23,19 +23,18 @@ SEED = 20261127
 COUNT = 100
 # Files of a study, by what they are; each line names what it reads in braces, and comes to its end with the right ones.
 LINES = (
-    "words {sealed} --key {key}",
-    "contract {sealed} --key {key} --policy policy.toml",
+    "verify words {sealed} --key {key}",
+    "site contract {sealed} --key {key} --policy policy.toml",
     "check {sealed} --key {key} --data ages.csv --policy policy.toml --no-ledger",
-    "contribute {sealed} --key {key} --data ages.csv --policy policy.toml --yes --no-ledger --out new.contribution",
-    "contribute {sealed} --key {key} --data ages.csv --policy owned.toml --account ages --approval {approval} "
-    "--out new.contribution",
-    "combine {sealed} {contribution} {contribution of west} --receipt new.receipt.json",
-    "seal {invitation} {entry} {entry of west} --key {convener's key} --out new.sealed",
+    "send {sealed} --key {key} --data ages.csv --policy policy.toml --yes --no-ledger --out new.contribution",
+    "send {sealed} --key {key} --data ages.csv --policy owned.toml --account ages --approval {approval} --out new.contribution",
+    "study combine {sealed} {contribution} {contribution of west} --receipt new.receipt.json",
+    "study seal {invitation} {entry} {entry of west} --key {convener's key} --out new.sealed",
     "accept {invitation} --key new.key --name east --out new.entry",
-    "approve {sealed} --party south --owner-key owner.key --account ages --until 2090-01-01 --policy owned.toml --accept DIGEST "
-    "--out new.approval",
-    "distrust {revocation}",
-    "certify {receipt}",
+    "site approve {sealed} --party south --owner-key owner.key --account ages --until 2090-01-01 --policy owned.toml "
+    "--accept DIGEST --out new.approval",
+    "key revoke {revocation}",
+    "verify receipt {receipt}",
     "plan --study {sealed}",
 )
 Change = Callable[[bytes], bytes]
@@ -67,22 +66,22 @@ def said(line: str) -> str:
 
 def study(name: str, high: int) -> dict[str, str]:
     """All files of a study of two parties by file."""
-    said(f"new --out {name}.toml --name {name} --column age --bounds 0 {high} --colluding 0 --protocol local-dp")
-    said(f"keygen --key {name}-convener.key")
-    said(f"invite {name}.toml --key {name}-convener.key --out {name}.invitation")
+    said(f"study new --out {name}.toml --name {name} --column age --bounds 0 {high} --colluding 0 --protocol local-dp")
+    said(f"key new --key {name}-convener.key")
+    said(f"study invite {name}.toml --key {name}-convener.key --out {name}.invitation")
     for port, party in enumerate(("south", "west"), 7001):
         place = f"--address 127.0.0.1:{port}"
         said(f"accept {name}.invitation --key {name}-{party}.key --name {party} {place} --out {name}-{party}.entry")
-    said(f"seal {name}.invitation {name}-south.entry {name}-west.entry --key {name}-convener.key --out {name}.sealed")
+    said(f"study seal {name}.invitation {name}-south.entry {name}-west.entry --key {name}-convener.key --out {name}.sealed")
     for party in ("south", "west"):
         said(
-            f"contribute {name}.sealed --key {name}-{party}.key --data ages.csv --policy policy.toml --yes --no-ledger "
+            f"send {name}.sealed --key {name}-{party}.key --data ages.csv --policy policy.toml --yes --no-ledger "
             f"--out {name}-{party}.contribution"
         )
-    said(f"combine {name}.sealed {name}-south.contribution {name}-west.contribution --receipt {name}.receipt.json")
-    digest = json.loads(said(f"contract {name}.sealed --key {name}-south.key --policy owned.toml --json"))["digest"]
+    said(f"study combine {name}.sealed {name}-south.contribution {name}-west.contribution --receipt {name}.receipt.json")
+    digest = json.loads(said(f"site contract {name}.sealed --key {name}-south.key --policy owned.toml --json"))["digest"]
     said(
-        f"approve {name}.sealed --party south --owner-key owner.key --account ages --until 2090-01-01 --policy owned.toml "
+        f"site approve {name}.sealed --party south --owner-key owner.key --account ages --until 2090-01-01 --policy owned.toml "
         f"--accept {digest} --out {name}-south.approval"
     )
     return {
@@ -191,6 +190,6 @@ def test_a_document_of_a_later_version_is_told_from_one_of_another_kind(
     _, errors, _ = ends(site, f"words changed --key {studies[0]['key']}", capsys)
     assert "changed was written by another version of quietmean (quietmean " in errors
     later.write_bytes(b"")
-    _, errors, _ = ends(site, f"words {studies[0]['sealed']} --key changed", capsys)
+    _, errors, _ = ends(site, f"verify words {studies[0]['sealed']} --key changed", capsys)
     assert "key file changed holds no private key" in errors
     later.unlink()

@@ -119,14 +119,16 @@ def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, s
 
 @pytest.mark.slow
 def test_its_receipt_is_certified_and_attacked(machine: Machine, study: dict[str, Any]) -> None:
-    certificate = machine.quietmean("certify", study["receipt"])
+    certificate = machine.quietmean("verify", "receipt", study["receipt"])
     assert certificate["max_epsilon"] == study["epsilon"]
     # Without the others of its group a party has its own noise only: as much as was planned for two honest ones.
-    alone = machine.quietmean("certify", study["receipt"], "--corrupt", "0,1,2,3,4")
+    alone = machine.quietmean("verify", "receipt", study["receipt"], "--corrupt", "0,1,2,3,4")
     everyone_else = certificate["certificates"]["everyone_else"]
     assert alone["mu"][0] == pytest.approx(max(everyone_else["mu"]), rel=1e-6)
     assert alone["mu"][0] > 1.3 * max(certificate["mu"])
-    attack = machine.quietmean("attack", study["receipt"], "--target", "5", "--corrupt", "0,1,2,3,4", "--trials", "20000")
+    attack = machine.quietmean(
+        "verify", "attack", study["receipt"], "--target", "5", "--corrupt", "0,1,2,3,4", "--trials", "20000"
+    )
     assert 0.8 * attack["mu_certified"] < attack["mu_lower"] <= attack["mu_certified"]
 
 

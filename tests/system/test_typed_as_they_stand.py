@@ -72,7 +72,7 @@ def test_a_page_is_typed_twice(page: str, account: dict[str, str]) -> None:
 def test_an_analyst_types_the_start_page(account: dict[str, str]) -> None:
     """In a fresh account; the second time nothing of the first is replaced, and a sentence says so."""
     script = analyst_blocks()
-    assert [line.split()[1] for line in script.splitlines() if line.startswith("quietmean")] == ["demo", "run", "new", "plan"]
+    assert [line.split()[1] for line in script.splitlines() if line.startswith("quietmean")] == ["demo", "run", "study", "plan"]
     account = {**account, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{account['PATH']}"}
     done = typed(script, account)
     assert done.returncode == 0, done.stderr

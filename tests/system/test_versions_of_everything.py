@@ -156,19 +156,19 @@ def approval(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.Cap
 
 def ledger_by_command(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
     made = ledger(site, study, folder, capsys)
-    return replace(made, read=command(f"ledger --ledger {made.path}", capsys))
+    return replace(made, read=command(f"site budget --ledger {made.path}", capsys))
 
 
 def session_receipt(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
     path = folder / "rounds.json"
     path.write_text(json.dumps({"format": SESSION_RECEIPT}))
-    return Kind(path, command(f"certify {path}", capsys))
+    return Kind(path, command(f"verify receipt {path}", capsys))
 
 
 def status(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
     path = status_path(folder / "my.store")
     write_status(path, {})
-    return Kind(path, command(f"status {folder / 'my.store'}", capsys))
+    return Kind(path, command(f"site status {folder / 'my.store'}", capsys))
 
 
 def session_account(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
@@ -213,7 +213,7 @@ def store(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.Captur
 
 
 def ledger(site: Site, study: CommitteeStudy, folder: Path, capsys: pytest.CaptureFixture[str]) -> Kind:
-    attempt(f"ledger --ledger {folder / 'my.ledger'} --account ages --budget 5 1e-5", capsys)
+    attempt(f"site budget --ledger {folder / 'my.ledger'} --account ages --budget 5 1e-5", capsys)
 
     def read() -> None:
         with closing(Ledger.open(folder / "my.ledger")) as opened:
@@ -260,7 +260,7 @@ KEPT: dict[str, Make] = {
     "qmdrop1": drop,
     "node/storage/database.py SCHEMA": store,
     "ledger/database.py SCHEMA": ledger,
-    "signed.py {} 1": by_command(SEALED, f"words {SEALED} --key south.key"),
+    "signed.py {} 1": by_command(SEALED, f"verify words {SEALED} --key south.key"),
     **{f"signed.py {purpose}": signed(purpose) for purpose in Purpose},
 }
 # What commands say of some of these.
@@ -269,9 +269,9 @@ SAID: dict[str, Make] = {
         "by-file.invitation", "accept by-file.invitation --key east.key --name east --out new.entry"
     ),
     "south.entry": by_command(
-        "south.entry", "seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed"
+        "south.entry", "study seal by-file.invitation south.entry west.entry --key convener.key --out new.sealed"
     ),
-    "south.key.revocation": by_command("south.key.revocation", "distrust south.key.revocation"),
+    "south.key.revocation": by_command("south.key.revocation", "key revoke south.key.revocation"),
     "owned.approval": approval,
     "my.ledger": ledger_by_command,
 }
@@ -353,7 +353,7 @@ def test_a_contribution_of_another_version_is_left_out_and_named(site: Site, cap
     path = site.folder / "south.contribution"
     before = path.read_bytes()
     write_changed(path, "future")
-    code, errors = attempt(f"combine {SEALED} south.contribution --receipt new.json", capsys)
+    code, errors = attempt(f"study combine {SEALED} south.contribution --receipt new.json", capsys)
     path.write_bytes(before)
     assert code == 3
     assert "south.contribution was written by another version of quietmean (quietmean contribution 2)" in errors
@@ -387,7 +387,7 @@ def test_a_receipt_that_another_release_wrote_is_read_or_told_with_it(site: Site
         path = site.folder / "changed.receipt.json"
         path.write_text(json.dumps(whole | {"origin": {**whole.get("origin", {}), "quietmean": release}} | more))
         content = path.read_bytes()
-        ended, errors = attempt(f"certify {path.name}", capsys)
+        ended, errors = attempt(f"verify receipt {path.name}", capsys)
         assert (ended, path.read_bytes()) == (code, content), errors
         assert len(errors) < 2 * LARGEST
         assert ("version 9.9 of quietmean wrote it" in errors) == (release == "9.9" and bool(code)), errors

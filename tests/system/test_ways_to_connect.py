@@ -66,7 +66,7 @@ class Consortium:
 
     def relay(self) -> None:
         files = ["--certificate", self._certificate, "--private-key", self._key, "--admit", "roster.toml"]
-        arguments = ["relay", "--listen", f":{RELAY.port}", *files]
+        arguments = ["serve", "relay", "--listen", f":{RELAY.port}", *files]
         self._serving = self.sites.start(self.sites.world, arguments, self._folder, self._trust)
         assert self._serving.stdout is not None
         assert "listening" in self._serving.stdout.readline()

@@ -53,8 +53,8 @@ def command(folder: Path, *words: str, code: int = 0) -> tuple[str, str]:
 COMMANDS = {
     "simulate": ["simulate", "plan.json", "--runs", "2500", "--json"],
     "simulate --gate": ["simulate", "plan.json", "--runs", "25", "--gate", "--json"],
-    "certify": ["certify", "execution.json", "--colluding", "3", "--json"],
-    "attack": ["attack", "execution.json", "--target", "1", "--corrupt", "3,4", "--trials", "200000", "--json"],
+    "verify receipt": ["verify", "receipt", "execution.json", "--colluding", "3", "--json"],
+    "verify attack": ["verify", "attack", "execution.json", "--target", "1", "--corrupt", "3,4", "--trials", "200000", "--json"],
 }
 
 

@@ -52,7 +52,7 @@ def in_roster(text: str) -> object:
 
 
 def at_keygen(text: str) -> object:
-    identity.keygen_command(key=Path("a.key"), name="a", address=text)
+    identity.new_command(key=Path("a.key"), name="a", address=text)
     return parse_place(text)
 
 
@@ -61,7 +61,7 @@ def at_accept(text: str) -> object:
     return parse_place(text)
 
 
-WHERE_DIALLED: dict[str, Callable[[str], object]] = {"roster": in_roster, "keygen": at_keygen, "accept": at_accept}
+WHERE_DIALLED: dict[str, Callable[[str], object]] = {"roster": in_roster, "key new": at_keygen, "accept": at_accept}
 WHERE_LISTENED: dict[str, Callable[[str], object]] = {
     "listen": parse_address,
     "entrance": parse_entrance,

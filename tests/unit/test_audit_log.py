@@ -261,24 +261,24 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     heads = filled(log)
     auditor(log).write(Event.YES, {"by": "approvers", "approvers": ["one", "two"], "part": 0.25, "\x1b[2J": True})
     given = [receipt(tmp_path / f"{place}.json", head) for place, head in enumerate(heads)]
-    main(["audit"])
+    main(["site", "audit"])
     shown = capsys.readouterr().out
     assert "north ages" in shown
     assert "approvers one two" in shown
     assert "\x1b" not in shown
-    main(["audit", "--json"])
+    main(["site", "audit", "--json"])
     entries = json.loads(capsys.readouterr().out)["entries"]
     assert [one["number"] for one in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[4]["digest"] == heads[4].digest
     assert set(entries[0]) == {*LogEntry.__struct_fields__, "digest"}
-    main(["audit", "verify"])
+    main(["site", "audit", "verify"])
     assert "only receipts show" in capsys.readouterr().out.replace("\n", " ")
-    main(["audit", "verify", "--against", *given])
+    main(["site", "audit", "verify", "--against", *given])
     assert "each of 5 receipts" in capsys.readouterr().out.replace("\n", " ")
     log.path.write_bytes(b"".join(lines(log)[:3]))
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as ended:
-            main(["audit", "verify", "--against", *given, *more])
+            main(["site", "audit", "verify", "--against", *given, *more])
         assert ended.value.code == 2
         output = capsys.readouterr()
         assert "tells of 4 entries, here are 3" in output.err.replace("\n", " ")

@@ -51,7 +51,7 @@ def test_columns_that_are_not_declared_once(tokens: list[str], words: str) -> No
 def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:
     """From the command line to the study file, and from there to the bins."""
     study = tmp_path / "study.toml"
-    line = "new --column cost --bounds 0 1e6 --scale log --column days --bounds 0 60 --whole --column bmi --bounds 15 45"
+    line = "study new --column cost --bounds 0 1e6 --scale log --column days --bounds 0 60 --whole --column bmi --bounds 15 45"
     tail = ["--edges", "15", "25", "45", "--statistic", "histogram(bmi)", "--statistic", "histogram(cost, bins=3)"]
     main([*line.split(), *tail, "--out", str(study)])
     cost, days, bmi = StudyTerms.load(study).workload.columns
@@ -63,6 +63,6 @@ def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:
 def test_what_is_no_way_to_cut_a_column(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = str(tmp_path / "study.toml")
     with pytest.raises(SystemExit) as ended:
-        main(["new", "--column", "bmi", "--bounds", "15", "45", *more, "--out", study])
+        main(["study", "new", "--column", "bmi", "--bounds", "15", "45", *more, "--out", study])
     assert ended.value.code == 2
     assert re.search(words, " ".join(capsys.readouterr().err.split()))

@@ -47,7 +47,7 @@ def test_execution_files_that_lack_a_field(tmp_path: Path, capsys: pytest.Captur
         (without, ["'sigma_star' is missing"]),
     ):
         path.write_text(json.dumps(document))
-        fails(["certify", str(path), "--corrupt", "0"], capsys, *words)
+        fails(["verify", "receipt", str(path), "--corrupt", "0"], capsys, *words)
 
 
 def test_join_with_port_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoints
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.cli.main import COMMANDS, FIRST, GROUPS, main
+from quietmean.cli.common import GROUPS
+from quietmean.cli.main import COMMANDS, HEADINGS, LATER, main
 from support.command_lines import fails
 
 MODULE = '''
@@ -62,19 +64,33 @@ def test_it_is_listed_and_not_imported(install: Install, capsys: pytest.CaptureF
     assert "polite_module" not in sys.modules
 
 
-def test_a_newcomer_sees_ten_commands_at_most(capsys: pytest.CaptureFixture[str]) -> None:
-    """With one of another distribution, as in a clone; the others are named by what shows them."""
+def test_a_newcomer_sees_a_command_or_group_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a screen of 25 lines, with those of another distribution; the others are named by what shows them."""
     listed = {}
-    for arguments in (["--help"], [], ["--help", "--all"], ["--all"]):
+    for arguments in (["--help"], [], ["help"], ["--help", "--all"], ["--all"]):
         main(arguments)
         shown = capsys.readouterr().out
-        listed[tuple(arguments)] = {name for name in COMMANDS if f"│ {name} " in shown}
-        assert ("All commands: quietmean --help --all" in shown) == ("--all" not in arguments)
-    assert listed["--help",] == listed[()] == set(FIRST)
-    assert len(FIRST) < 10
+        listed[tuple(arguments)] = {name for name in {*COMMANDS, *GROUPS} if re.search(rf"(?m)^.{{17}}{name}  ", shown)}
+        every = "--all" in arguments
+        assert ("All commands: quietmean --help --all" in shown) != every
+        assert every or (shown.count("\n") <= 25 and max(map(len, shown.splitlines())) <= 80)
+        assert all(re.search(rf"(?m)^{heading} ", shown) for heading in HEADINGS if every or heading != "For programs")
+    first = {*GROUPS, *(line for line in COMMANDS if " " not in line)} - set(LATER)
+    assert listed["--help",] == listed[()] == listed["help",] == first
+    assert len(first) < 14
     assert listed["--help", "--all"] == listed["--all",] == set(COMMANDS)
-    # Each group has one to begin with, but for those that programs call.
-    assert all(set(group) & set(FIRST) for title, group in GROUPS.items() if title != "For programs")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_lists_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = set()
+    for arguments in ([group], [group, "--help"], ["help", group]):
+        main(arguments)
+        shown.add(capsys.readouterr().out)
+    (text,) = shown
+    for line, (_, purpose) in COMMANDS.items():
+        word, _, name = line.partition(" ")
+        assert (re.search(rf"│ {name} +{re.escape(purpose)}", text) is not None) == (word == group)
 
 
 def test_our_own_commands_do_not_look_for_others(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

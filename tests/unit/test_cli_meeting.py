@@ -40,8 +40,8 @@ def told(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
 def sealed_study(capsys: pytest.CaptureFixture[str], kind: Kind = STUDY) -> dict[str, Any]:
     """Of three parties; everything travels as lines of text."""
     kind.write()
-    main(["keygen", "--key", "north.key"])
-    line = told(["invite", "study.toml", "--key", "north.key", "--line"], capsys)["line"]
+    main(["key", "new", "--key", "north.key"])
+    line = told(["study", "invite", "study.toml", "--key", "north.key", "--line"], capsys)["line"]
     Path("study.invitation").write_text(line)
     entries = []
     for place, name in enumerate(PARTIES):
@@ -49,7 +49,9 @@ def sealed_study(capsys: pytest.CaptureFixture[str], kind: Kind = STUDY) -> dict
         entries.append(told(accept, capsys)["line"])
         # Typed twice it says the same.
         assert told(accept, capsys)["line"] == entries[-1]
-    document: dict[str, Any] = told(["seal", "study.invitation", *entries, "--key", "north.key", "--out", "study.sealed"], capsys)
+    document: dict[str, Any] = told(
+        ["study", "seal", "study.invitation", *entries, "--key", "north.key", "--out", "study.sealed"], capsys
+    )
     return document
 
 
@@ -58,12 +60,18 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
     sealed = sealed_study(capsys, kind)
     assert len(sealed["words"].split()) == 8
     assert [party["key"] for party in sealed["parties"]] == [one.identity for one in Sealed.load("study.sealed").entries]
-    again = told(["words", "study.sealed", "--key", "south.key"], capsys)
+    again = told(["verify", "words", "study.sealed", "--key", "south.key"], capsys)
     assert (again["words"], again["digest"], again["own_entry"]) == (sealed["words"], sealed["digest"], "south")
     assert Path("south.key.revocation").exists()
-    assert "exists already" in fails(["seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys)
-    assert "only its convener" in fails(["invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys)
-    following = told(["invite", "study.toml", "--key", "north.key", "--after", "study.sealed", "--out", "2.invitation"], capsys)
+    assert "exists already" in fails(
+        ["study", "seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys
+    )
+    assert "only its convener" in fails(
+        ["study", "invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys
+    )
+    following = told(
+        ["study", "invite", "study.toml", "--key", "north.key", "--after", "study.sealed", "--out", "2.invitation"], capsys
+    )
     assert following["version"] == 2
 
 
@@ -72,9 +80,9 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
 def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
     sealed = sealed_study(capsys, kind if links == "hybrid" else kind.with_fields(links=links))
     rest = ["study.sealed", "--key", "south.key"]
-    said = told(["contract", *rest], capsys)
+    said = told(["site", "contract", *rest], capsys)
     assert (said["links"], said["post_quantum"]) == (links, links == "hybrid")
-    main(["contract", *rest])
+    main(["site", "contract", *rest])
     text = " ".join(capsys.readouterr().out.split())
     assert ("ML-KEM-768 and X25519 together" in text) == (links == "hybrid")
     assert ("X25519 alone: who records messages now" in text) == (links == "x25519")
@@ -85,7 +93,7 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
     policy.chmod(0o600)
     join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north, east"]
     if links == "x25519":
-        for command in (join, *([["contribute", *join[1:]]] if kind.name == "study" else [])):
+        for command in (join, *([["send", *join[1:]]] if kind.name == "study" else [])):
             assert "require_post_quantum: the study's keys: X25519 alone" in fails(command, capsys)
     assert not list(own_folder.rglob("*.sqlite"))
     assert not list(own_folder.rglob("*.store"))
@@ -117,15 +125,15 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
 @pytest.mark.sampled(1)
 def test_a_distrusted_key_is_refused_everywhere(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed_study(capsys, kind)
-    assert told(["distrust"], capsys)["distrusted"] == []
-    (key,) = told(["distrust", "north.key.revocation"], capsys)["distrusted"]
+    assert told(["key", "revoke"], capsys)["distrusted"] == []
+    (key,) = told(["key", "revoke", "north.key.revocation"], capsys)["distrusted"]
     assert key == Identity.load(Path("north.key")).public_key
     for command in (
-        ["words", "study.sealed"],
+        ["verify", "words", "study.sealed"],
         ["accept", "study.invitation", "--key", "west.key", "--name", "west"],
         ["join", "study.sealed", *kind.join, "--key", "south.key"],
         ["check", "study.sealed", *(part for part in kind.join if part not in ("--program", "train.py")), "--key", "south.key"],
-        ["contract", "study.sealed", "--key", "south.key"],
+        ["site", "contract", "study.sealed", "--key", "south.key"],
         *([["plan", "--study", "study.sealed"]] if kind.name == "study" else []),
     ):
         assert "distrusts" in fails(command, capsys), command
@@ -154,9 +162,9 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
         (["--name", "😀"], "neither letters nor digits"),
         (["--address", "nohost"], "not host:port"),
     ]:
-        assert words in fails(["keygen", "--key", "a.key", *arguments], capsys)
+        assert words in fails(["key", "new", "--key", "a.key", *arguments], capsys)
     assert not list(Path().glob("a.key*"))
-    main(["keygen", "--key", "a.key", "--name", 'a"b'])
+    main(["key", "new", "--key", "a.key", "--name", 'a"b'])
     shown = capsys.readouterr().out
     assert '"a\\"b"' in shown
     # Who takes part by an invitation has nothing to hand out: its entry is made by accept.
@@ -165,17 +173,17 @@ def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.Captu
 
 
 def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "without a terminal" in fails(["keygen", "--key", "a.key", "--passphrase"], capsys)
+    assert "without a terminal" in fails(["key", "new", "--key", "a.key", "--passphrase"], capsys)
     Path("secret").write_text("correct horse\n")
     monkeypatch.setenv("QUIETMEAN_PASSPHRASE_FILE", "secret")
-    main(["keygen", "--key", "a.key", "--passphrase"])
+    main(["key", "new", "--key", "a.key", "--passphrase"])
     assert b"ENCRYPTED" in Path("a.key").read_bytes()
-    main(["new", "--column", "age", "--bounds", "0", "100"])
-    main(["invite", "study.toml", "--key", "a.key"])
+    main(["study", "new", "--column", "age", "--bounds", "0", "100"])
+    main(["study", "invite", "study.toml", "--key", "a.key"])
     Path("secret").write_text("wrong\n")
-    assert "cannot be opened with this passphrase" in fails(["invite", "study.toml", "--key", "a.key"], capsys)
+    assert "cannot be opened with this passphrase" in fails(["study", "invite", "study.toml", "--key", "a.key"], capsys)
     monkeypatch.delenv("QUIETMEAN_PASSPHRASE_FILE")
-    assert "without a terminal" in fails(["invite", "study.toml", "--key", "a.key"], capsys)
+    assert "without a terminal" in fails(["study", "invite", "study.toml", "--key", "a.key"], capsys)
 
 
 class Terminal(io.StringIO):
@@ -184,10 +192,10 @@ class Terminal(io.StringIO):
 
 
 def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "at least one --column" in fails(["new"], capsys)
+    assert "at least one --column" in fails(["study", "new"], capsys)
     answers = ["ages", "age", "numbers", "zero", "0", "100", "sex", "levels", "f, m", "smoker", "yes-no", "", "0.5", ""]
     monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers) + "\n"))
-    main(["new", "--out", "asked.toml"])
+    main(["study", "new", "--out", "asked.toml"])
     study = StudyTerms.load(Path("asked.toml"))
     assert (study.name, study.epsilon, study.colluding) == ("ages", 0.5, None)
     assert [column.describe() for column in study.columns] == [
@@ -195,13 +203,13 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         {"name": "sex", "levels": ["f", "m"]},
         {"name": "smoker", "boolean": True},
     ]
-    assert "exists already" in fails(["new", "--out", "asked.toml"], capsys)
+    assert "exists already" in fails(["study", "new", "--out", "asked.toml"], capsys)
 
 
 def test_a_new_study_declares_columns_like_run_and_leaves_the_protocol_open(capsys: pytest.CaptureFixture[str]) -> None:
     numbers = ["--column", "age", "--bounds", "0", "100", "--missing-codes", "-9", "unknown"]
     dates = ["--column", "admitted", "--dates", "2020-01-01", "2020-12-31"]
-    main(["new", *numbers, *dates, "--column", "old", "--from", "age >= 65", "--out", "study.toml"])
+    main(["study", "new", *numbers, *dates, "--column", "old", "--from", "age >= 65", "--out", "study.toml"])
     study = StudyTerms.load(Path("study.toml"))
     assert [column.name for column in study.columns] == ["age", "admitted", "old"]
     assert study.columns[0].missing_codes == ("-9", "unknown")

@@ -262,13 +262,13 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         "--largest-weight",
         "2",
     )
-    assert run("new", *column, *committee, "--committee-size", "gone", "--grace", "5", "--out", "study.toml") == 0
+    assert run("study", "new", *column, *committee, "--committee-size", "gone", "--grace", "5", "--out", "study.toml") == 0
     terms = StudyTerms.load(tmp_path / "study.toml").committee
     assert terms is not None
     # As many gone as may collude, where nobody says it.
     assert terms.committee == Committee(9, 2, 2, minimum=3, largest_weight=2.0)
     assert terms.lists_at == terms.contribute_by.timestamp() + 5.0
-    assert run("new", *column, "--committee", "5", "--contribute-by", BY, "--verified", "--out", "checked.toml") == 0
+    assert run("study", "new", *column, "--committee", "5", "--contribute-by", BY, "--verified", "--out", "checked.toml") == 0
     checked = StudyTerms.load(tmp_path / "checked.toml").committee
     assert checked is not None
     assert checked.committee == Committee(5, verified=True)
@@ -280,7 +280,7 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         (("--committee", "5"), "give --contribute-by"),
         (("--committee", "5", "--contribute-by", "tomorrow"), "a time with its offset"),
     ):
-        assert run("new", *column, *line, "--out", "other.toml") == 2
+        assert run("study", "new", *column, *line, "--out", "other.toml") == 2
         assert reason in capsys.readouterr().err
         assert not (tmp_path / "other.toml").exists()
 

@@ -298,7 +298,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_the_registrar_makes_no_more_vouchers_than_the_study_has(office: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    vouchers = "vouchers study.invitation --key registrar.key"
+    vouchers = "study vouchers study.invitation --key registrar.key"
     keys = [Identity.generate().public_key for _ in range(3)]
     (office / "keys.txt").write_text("\n".join(keys[:2]) + "\n")
     document = told(f"{vouchers} --own-keys keys.txt", capsys)
@@ -327,7 +327,7 @@ def test_the_registrar_makes_no_more_vouchers_than_the_study_has(office: Path, c
 
 
 def test_a_voucher_is_printed_as_a_code_of_its_text(office: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "vouchers study.invitation --key registrar.key --number 2"
+    line = "study vouchers study.invitation --key registrar.key --number 2"
     document = told(f"{line} --qr", capsys)
     assert [Path(name).name for name in document["vouchers"]] == ["01.voucher", "02.voucher"]
     folder = office / "study.vouchers"
@@ -351,7 +351,7 @@ def test_without_the_library_no_voucher_is_made(
 ) -> None:
     monkeypatch.setitem(sys.modules, "segno", None)
     fails(
-        shlex.split("vouchers study.invitation --key registrar.key --qr"),
+        shlex.split("study vouchers study.invitation --key registrar.key --qr"),
         capsys,
         "a QR code needs the extra 'qr', which is not installed: pip install \"quietmean[qr]\"",
     )

@@ -68,7 +68,7 @@ def test_what_is_found_in_each_column(wards: Path) -> None:
 
 def test_nothing_is_written_that_nobody_asked_for(wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(wards.parent.iterdir())
-    main(["data", "wards.csv", "study.toml", "--json"])
+    main(["site", "data", "wards.csv", "study.toml", "--json"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert document["proposed"] == {"decimal": "comma", "dates": "day-first"}
     assert document["written"] is None
@@ -79,7 +79,7 @@ def test_nothing_is_written_that_nobody_asked_for(wards: Path, capsys: pytest.Ca
 
 
 def test_what_is_written_holds_for_every_reader(wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["data", "wards.csv", "study.toml", "--write-format"])
+    main(["site", "data", "wards.csv", "study.toml", "--write-format"])
     assert "written to" in capsys.readouterr().out
     assert Location.of(wards).settings == {"decimal": "comma", "dates": "day-first"}
     values = read_columns(wards, COLUMNS)
@@ -93,14 +93,14 @@ def test_what_is_written_holds_for_every_reader(wards: Path, capsys: pytest.Capt
 
 def test_another_format_file_stays(wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wards.parent / "wards.format.toml").write_text('encoding = "latin-1"\n')
-    fails(["data", "wards.csv", "study.toml", "--write-format"], capsys, "wards.format.toml exists already")
+    fails(["site", "data", "wards.csv", "study.toml", "--write-format"], capsys, "wards.format.toml exists already")
     assert (wards.parent / "wards.format.toml").read_text() == 'encoding = "latin-1"\n'
 
 
 @refused_rows("a_format_file_that_says_nothing")
 def test_a_format_file_that_says_nothing(content: str, words: str, wards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (wards.parent / "wards.format.toml").write_text(content)
-    fails(["data", "wards.csv", "study.toml"], capsys, words)
+    fails(["site", "data", "wards.csv", "study.toml"], capsys, words)
 
 
 def test_a_file_that_is_read_well_needs_nothing(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_file_may_be_called_like_an_address(tmp_path: Path, monkeypatch: pytes
         assert read_columns(source, AGE).tolist() == [[41.0]]
 
 
-@pytest.mark.parametrize("command", ["join", "check", "contribute", "run", "data"])
+@pytest.mark.parametrize("command", ["join", "check", "send", "run", "site data"])
 @pytest.mark.parametrize("address", [ADDRESSES[0], OTHERS[0], OTHERS[-1]])
 def test_no_command_shows_a_password(
     command: str,
@@ -318,14 +318,14 @@ def test_no_command_shows_a_password(
     secret = address(SECRET)
     arguments = {
         "run": ["--data", secret, "--parties", "2", "--column", "age", "--bounds", "0", "110", "--accept-wide"],
-        "data": [secret, str(study)],
+        "site data": [secret, str(study)],
     }.get(command, [str(study), "--data", secret])
     with pytest.raises(SystemExit) as stop:
-        main([command, *arguments])
+        main([*command.split(), *arguments])
     said = "".join(capsys.readouterr())
     assert stop.value.code == 2
     assert "Sentinel" not in said
-    if command in ("run", "data"):
+    if command in ("run", "site data"):
         assert re.search("the address of the database has a password|address is not a file", said)
 
 

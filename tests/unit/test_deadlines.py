@@ -115,7 +115,7 @@ def test_the_convener_of_a_study_by_schedule_starts_it_with_its_next_visit(
     lines = [f"{new} --start-by 2099-03-01T12:00:00Z", keygen, invite]
     for line in (*lines, *(accept.replace("south", name) for name in ("north", "south", "east")), seal):
         main(shlex.split(line)[1:])
-    start = ["start", "study.sealed", "--key", "north.key"]
+    start = ["study", "start", "study.sealed", "--key", "north.key"]
     assert "no join with the store" in fails(start, capsys)
     # No process runs now; one has been there.
     Path("study-north.store").write_bytes(b"a store")
@@ -169,7 +169,7 @@ def test_nothing_is_charged_once_it_is_too_late_to_start(begun: Path, capsys: py
 
 
 def test_contract_and_plan_say_until_when(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["contract", "study.sealed", "--key", "south.key"])
+    main(["site", "contract", "study.sealed", "--key", "south.key"])
     said = " ".join(capsys.readouterr().out.split())
     assert "UTC, then for 3 rounds, each 24 hours longer, until" in said
     assert "through a folder, with east; north" in said.replace("north; east", "east; north")

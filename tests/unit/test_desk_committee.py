@@ -26,7 +26,7 @@ def test_each_takes_part_in_its_own_way(tmp_path: Path, transport: dict[str, obj
         starter = Starter(SiteFolder(tmp_path, name), Here(data="wages.csv", key=study.key(name)))
         ways[name] = list(starter._way(study.sealed, "study.sealed"))
     assert ways["m1"] == ["join", "--contributions", str(tmp_path / "study.contributions")]
-    assert ways["c1"] == ["contribute", "--out", str(tmp_path / "c1.contribution")]
+    assert ways["c1"] == ["send", "--out", str(tmp_path / "c1.contribution")]
 
 
 def test_a_contributor_is_late_after_its_time_and_a_member_is_not(tmp_path: Path) -> None:

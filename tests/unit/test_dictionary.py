@@ -78,7 +78,7 @@ def test_what_can_be_a_column_is_one(dictionary: Path) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str]:
-    main(["new", "--dictionary", "dictionary.csv", "--json", *arguments])
+    main(["study", "new", "--dictionary", "dictionary.csv", "--json", *arguments])
     output = capsys.readouterr()
     return json.loads(output.out), output.err
 

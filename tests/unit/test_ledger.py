@@ -470,7 +470,7 @@ def test_a_ledger_in_use_is_told(ledger: Ledger, path: Path) -> None:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    main(["ledger", *arguments])
+    main(["site", "budget", *arguments])
     output = capsys.readouterr()
     assert output.err == ""
     return output.out
@@ -547,7 +547,7 @@ def test_without_a_name_it_is_what_studies_are_charged_to(
     assert payer.ledger.exists()
     policy, own = tmp_path / "policy.toml", tmp_path / "own.ledger"
     policy.write_text(f'[budget]\nepsilon = 8.0\nledger = "{own}"\n')
-    fails(f"ledger --policy {policy}", capsys, str(own))
+    fails(f"site budget --policy {policy}", capsys, str(own))
     shown(capsys, "--policy", str(policy), "--account", "b", "--budget", "2", "1e-6")
     assert "account b: " in shown(capsys, "--ledger", str(own))
     assert "account a: " in shown(capsys)
@@ -556,7 +556,7 @@ def test_without_a_name_it_is_what_studies_are_charged_to(
 @refused_rows("mistakes")
 def test_mistakes(line: str, words: str, ledger: Ledger, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.set_budget("a", 1.0, 1e-6, when=NOON)
-    fails(f"ledger --ledger {path} {line}", capsys, words)
+    fails(f"site budget --ledger {path} {line}", capsys, words)
     assert [account.budget.epsilon for account in ledger.accounts()] == [1.0, 1.0]
 
 

@@ -112,7 +112,7 @@ def test_whoever_makes_a_study_makes_one_that_leaves_missing_cells_out(tmp_path:
     options = ColumnOptions(bounds=[(20.0, 95.0)], dates=["day\x1f2020-01-01\x1f2021-01-01"], made_from=["log\x1flog(age)"])
     by_options = declared(["age", "day", "log"], options)
     from_python = qm.Study({"age": (20, 95), "bmi": Column(name="bmi", low=10, high=60)}, epsilon=1.0, delta=1e-6)
-    main(["new", "--column", "age", "--bounds", "20", "95", "--out", str(tmp_path / "study.toml")])
+    main(["study", "new", "--column", "age", "--bounds", "20", "95", "--out", str(tmp_path / "study.toml")])
     by_command = StudyTerms.load(tmp_path / "study.toml")
     columns = [*StudyTerms.parse({"column": by_options}).columns, *from_python.terms.columns, *by_command.columns]
     assert [column.missing for column in columns] == ["indicator"] * 6

@@ -46,7 +46,7 @@ def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["data", "long.csv", "study.toml"])
+    main(["site", "data", "long.csv", "study.toml"])
     whole(capsys.readouterr().out, *LONG, "numbers", "missing", "understood", "12.3456789012345", "99.123456789012")
 
 

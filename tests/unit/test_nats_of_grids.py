@@ -137,10 +137,10 @@ def test_two_honest_parties_have_the_figure_of_the_paper(tmp_path: Path, capsys:
     document = execution([(0, 1)], 2, 100.0).to_json() | {"grid": 2.0**-17}
     path = tmp_path / "execution.json"
     path.write_text(json.dumps(document))
-    main(["certify", str(path), "--corrupt", "2", "--prior-sd", "1", "--json"])
+    main(["verify", "receipt", str(path), "--corrupt", "2", "--prior-sd", "1", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["mutual_information_nats"] == pytest.approx([0.3515] * 2, abs=5e-5)
     assert found["revealed_variance"] == pytest.approx([0.5049] * 2, abs=5e-4)
-    main(["certify", str(path), "--corrupt", "2", "--prior-sd", "1"])
+    main(["verify", "receipt", str(path), "--corrupt", "2", "--prior-sd", "1"])
     told = " ".join(capsys.readouterr().out.split())
     assert "at most 0.3516 nats a coordinate (a party's value has 1), which explain at most 0.50" in told

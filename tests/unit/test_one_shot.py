@@ -157,14 +157,16 @@ def test_files_are_loaded_and_certified(tmp_path: Path, capsys: pytest.CaptureFi
     loaded = qm.Execution.load(path)
     assert isinstance(loaded, PairwiseNoise)
     expected = qm.certify(loaded, corrupt={1})
-    main(["certify", str(path), "--corrupt", "1", "--delta", "1e-5", "--matrix", "--json"])
+    main(["verify", "receipt", str(path), "--corrupt", "1", "--delta", "1e-5", "--matrix", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["honest"] == [0, 2, 3, 4]
     np.testing.assert_allclose(document["mu"], expected.mu)
     assert "diagnostics" not in document
-    main(["certify", str(path), "--colluding", "2", "--json"])
+    main(["verify", "receipt", str(path), "--colluding", "2", "--json"])
     assert json.loads(capsys.readouterr().out)["certificates"]["coalitions"]["coalitions"] == 10
-    fails(["certify", str(path), "--corrupt", "1", "--report", str(tmp_path / "page.html")], capsys, "leave --report out")
+    fails(
+        ["verify", "receipt", str(path), "--corrupt", "1", "--report", str(tmp_path / "page.html")], capsys, "leave --report out"
+    )
 
 
 def test_protocols_are_still_read() -> None:

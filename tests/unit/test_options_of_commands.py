@@ -29,7 +29,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options_of(command: str) -> list[str]:
-    return [name for argument in _arguments(make_app(command), [command]) for name in argument.names if name.startswith("--")]
+    arguments = _arguments(make_app(command), command.split())
+    return [name for argument in arguments for name in argument.names if name.startswith("--")]
 
 
 @pytest.mark.sampled(3)

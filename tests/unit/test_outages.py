@@ -261,7 +261,7 @@ def test_a_command_ends_with_75(error: Exception, monkeypatch: pytest.MonkeyPatc
         raise error
 
     monkeypatch.setattr("quietmean.cli.main.attach", attach)
-    fails(["stores", "."], capsys, "then run the same command again", code=75)
+    fails(["site", "clean", "."], capsys, "then run the same command again", code=75)
 
 
 # --- tasks with an owner ---------------------------------------------------------------------------------------------------

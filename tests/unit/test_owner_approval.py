@@ -51,7 +51,7 @@ def key(name: str) -> str:
 
 def digest(capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    main(["contract", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--json"])
+    main(["site", "contract", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--json"])
     return str(json.loads(capsys.readouterr().out)["digest"])
 
 
@@ -61,7 +61,7 @@ def sign(
     options = {"party": "a", "account": "wards", "accept": digest(capsys), **changed}
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
     owner = ["--owner-key", f"{who}.key", "--until", until.isoformat(), "--out", out]
-    main(["approve", "study.toml", "--roster", "roster.toml", *owner, *given])
+    main(["site", "approve", "study.toml", "--roster", "roster.toml", *owner, *given])
     return ["--approval", out]
 
 
@@ -188,7 +188,7 @@ def test_until_its_last_day(join: list[str], capsys: pytest.CaptureFixture[str],
 
 def _approve_options(capsys: pytest.CaptureFixture[str]) -> list[str]:
     options = ["--party", "a", "--account", "wards", "--owner-key", "anna.key", "--until", TOMORROW.isoformat(), "--out", "late"]
-    return ["approve", "study.toml", "--roster", "roster.toml", *options, "--accept", digest(capsys)]
+    return ["site", "approve", "study.toml", "--roster", "roster.toml", *options, "--accept", digest(capsys)]
 
 
 @pytest.mark.sampled(1)

@@ -48,10 +48,12 @@ def test_certify_and_attack_take_and_show_names(tmp_path: Path, capsys: pytest.C
         main([*line])
         return capsys.readouterr().out
 
-    assert told("certify", str(receipt), "--corrupt", "north,east") == told("certify", str(receipt), "--corrupt", "0,3")
-    assert json.loads(told("certify", str(receipt), "--corrupt", "east", "--json"))["honest"] == [0, 1, 2]
-    lines = told("certify", str(receipt)).splitlines()
+    assert told("verify", "receipt", str(receipt), "--corrupt", "north,east") == told(
+        "verify", "receipt", str(receipt), "--corrupt", "0,3"
+    )
+    assert json.loads(told("verify", "receipt", str(receipt), "--corrupt", "east", "--json"))["honest"] == [0, 1, 2]
+    lines = told("verify", "receipt", str(receipt)).splitlines()
     assert [name for name in ("north", "south", "west", "east") if any(line.split()[:1] == [name] for line in lines)]
-    attacked = told("attack", str(receipt), "--target", "south", "--corrupt", "north", "--trials", "200")
+    attacked = told("verify", "attack", str(receipt), "--target", "south", "--corrupt", "north", "--trials", "200")
     assert attacked.startswith("south against ")
-    fails(["attack", str(receipt), "--target", "sout"], capsys, "south")
+    fails(["verify", "attack", str(receipt), "--target", "sout"], capsys, "south")

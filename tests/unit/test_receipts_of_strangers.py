@@ -108,8 +108,12 @@ def faults(lines: list[list[str]], documents: Iterable[str], capsys: pytest.Capt
     return found
 
 
-CERTIFY = [["certify", "strange.json"]]
-ALL = [*CERTIFY, ["certify", "strange.json", "--corrupt", "0"], ["attack", "strange.json", "--target", "1", "--trials", "100"]]
+CERTIFY = [["verify", "receipt", "strange.json"]]
+ALL = [
+    *CERTIFY,
+    ["verify", "receipt", "strange.json", "--corrupt", "0"],
+    ["verify", "attack", "strange.json", "--target", "1", "--trials", "100"],
+]
 
 
 @pytest.fixture(autouse=True)

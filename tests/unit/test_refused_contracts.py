@@ -96,7 +96,7 @@ def in_nats_as_the_policy_allows() -> None:
 
 
 def distrusts_bob() -> None:
-    main(["distrust", Roster.load(Path("roster.toml")).entries[1].public_key])
+    main(["key", "revoke", Roster.load(Path("roster.toml")).entries[1].public_key])
 
 
 # What is changed, what is typed instead, and what the sentence says. By what refuses: the policy, the target, the protocol, keys,
@@ -126,7 +126,7 @@ JOINED: dict[str, tuple[Change | None, tuple[str, ...], str]] = {
     "protocol: option of another": (studies(options={"theta": 0.5}), (), "theta"),
     "protocol: more than there are": (studies(protocol="gopa", options={"partners": 3}), (), "choose 1..2"),
     "protocol: dropouts": (studies(protocol="adqsp", dropouts=0.4), (), "plan it with dropouts 0"),
-    "key: in no roster": (lambda: main(["keygen", "--key", "eve.key"]), ("--key", "eve.key"), "roster"),
+    "key: in no roster": (lambda: main(["key", "new", "--key", "eve.key"]), ("--key", "eve.key"), "roster"),
     "key: missing": (None, ("--key", "none.key"), "none.key"),
     "key: distrusted": (distrusts_bob, (), "distrust"),
     "budget: too little": (studies(epsilon=3.0), (), "left"),
@@ -201,13 +201,13 @@ def test_run_makes_nothing(folder: Path, capsys: pytest.CaptureFixture[str], why
 
 
 def invited() -> None:
-    main(["keygen", "--key", "convener.key"])
-    main(["invite", "study.toml", "--key", "convener.key", "--out", "study.invitation"])
+    main(["key", "new", "--key", "convener.key"])
+    main(["study", "invite", "study.toml", "--key", "convener.key", "--out", "study.invitation"])
 
 
 def distrusts_the_convener() -> None:
     invited()
-    main(["distrust", Identity.load(Path("convener.key")).public_key])
+    main(["key", "revoke", Identity.load(Path("convener.key")).public_key])
 
 
 def forged() -> None:
@@ -275,6 +275,6 @@ def test_join_refuses_what_its_contract_does(folder: Path, capsys: pytest.Captur
     for value in VALUES:
         write_study(protocol=name, options={key: value})
         try:
-            main(["contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"])
+            main(["site", "contract", "study.toml", "--roster", "roster.toml", "--key", "ada.key"])
         except SystemExit:
             refused(capsys, folder, "join", "study.toml", *JOIN)

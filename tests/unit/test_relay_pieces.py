@@ -276,7 +276,7 @@ def test_mistakes_are_named(
     monkeypatch.chdir(tmp_path)
     Path("good.keys").write_text(f"# of north\n{IDENTITY.public_key}\n")
     Path("wrong.keys").write_text("ed25519:north\n")
-    fails(["relay", *options], capsys, said)
+    fails(["serve", "relay", *options], capsys, said)
 
 
 def test_whom_files_admit(tmp_path: Path) -> None:

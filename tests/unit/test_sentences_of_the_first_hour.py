@@ -25,7 +25,7 @@ from quietmean.node.phase import Phase
 from support.command_lines import fails
 from support.meeting import meet
 
-NEW = ["new", "--name", "ages", "--column", "age", "--bounds", "0", "100", "--minimum", "2", "--out"]
+NEW = ["study", "new", "--name", "ages", "--column", "age", "--bounds", "0", "100", "--minimum", "2", "--out"]
 
 
 def test_no_sentence_says_that_a_number_was_not_chosen() -> None:
@@ -50,25 +50,26 @@ def test_a_mistyped_key_and_one_of_somebody_else_are_no_lost_keys(tmp_path: Path
         # It is not opened only for a better sentence.
         ("locked.key", "if they are lost, the study needs a new invitation"),
     ):
-        said = fails(["words", str(sealed), "--key", str(tmp_path / key)], capsys)
+        said = fails(["verify", "words", str(sealed), "--key", str(tmp_path / key)], capsys)
         assert words in said
         assert ("new invitation" in said) == (key == "locked.key")
     # Without the keys of the study, its party reads what to do.
     meeting.keys["south"].path.unlink()
-    assert "a new invitation" in fails(["words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
+    assert "a new invitation" in fails(["verify", "words", str(sealed), "--key", str(tmp_path / "south.key")], capsys)
 
 
 @pytest.mark.parametrize(
-    "line", ["words", "contract", "check --data ages.csv", "join --data ages.csv", "contribute --data ages.csv"]
+    "line", ["verify words", "site contract", "check --data ages.csv", "join --data ages.csv", "send --data ages.csv"]
 )
 def test_no_command_takes_a_mistyped_key_for_a_missing_one(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second key would be a second party: who accepted is asked for the name of the file, not for a new key."""
     sealed = tmp_path / "ages.sealed"
     sealed.write_bytes(meet(tmp_path).seal().signed.to_file())
     Identity.generate().save(tmp_path / "own.key")
-    command, *more = line.split()
+    command, *more = line.split(" --data ")
+    given = [word for value in more for word in ("--data", value)]
     for key, words in (("souht.key", "souht.key does not exist: "), ("own.key", "key of nobody in this study: name the one")):
-        said = fails([command, str(sealed), *more, "--key", str(tmp_path / key)], capsys)
+        said = fails([*command.split(), str(sealed), *given, "--key", str(tmp_path / key)], capsys)
         assert words in said
         assert "roster" not in said
         assert ": make one" not in said
@@ -81,7 +82,7 @@ def test_nobody_is_invited_to_a_start_in_the_past(tmp_path: Path, capsys: pytest
     assert not study.exists()
     study.write_text('[study]\nminimum = 2\nstart_by = "2020-01-01T00:00:00Z"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
     Identity.generate().save(key)
-    said = fails(["invite", str(study), "--key", str(key), "--out", str(tmp_path / "study.invitation")], capsys)
+    said = fails(["study", "invite", str(study), "--key", str(key), "--out", str(tmp_path / "study.invitation")], capsys)
     assert "which has passed" in said
     assert not (tmp_path / "study.invitation").exists()
 
@@ -152,7 +153,7 @@ def test_a_disk_of_all_parties_is_said_once_with_room_and_end(capsys: pytest.Cap
     assert "missing" not in room_beside(tmp_path / "a.store", 1)
 
 
-@pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("contribute", True), ("run", False), ("relay", False)])
+@pytest.mark.parametrize(("asked", "goes_on"), [("join", True), ("send", True), ("run", False), ("serve relay", False)])
 def test_only_what_goes_on_is_said_to_go_on(
     asked: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,7 +161,7 @@ def test_only_what_goes_on_is_said_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("quietmean.cli.main.refuse_fractions", interrupt)
-    said = fails([asked], capsys, code=130)
+    said = fails(asked, capsys, code=130)
     assert "interrupted" in said
     assert ("the same command continues" in said) == goes_on
 
@@ -178,5 +179,5 @@ def test_a_relay_names_an_address_that_parties_can_dial(
     monkeypatch.setattr("quietmean.cli.servers.serve", only_ready)
     monkeypatch.setattr("quietmean.cli.servers.open_entrance", lambda address: None)
     (tmp_path / "keys.txt").write_text(f"{Identity.generate().public_key}\n")
-    main(["relay", "--listen", listen, "--admit", str(tmp_path / "keys.txt")])
+    main(["serve", "relay", "--listen", listen, "--admit", str(tmp_path / "keys.txt")])
     assert f"the address of its parties is relay:{dialled}:7443" in capsys.readouterr().out

@@ -33,7 +33,7 @@ def test_python_has_every_option_of_a_site() -> None:
 
 @pytest.mark.parametrize(
     ("command", "options"),
-    [("join", SiteOptions), ("check", PaymentOptions), ("contribute", ConsentOptions)],
+    [("join", SiteOptions), ("check", PaymentOptions), ("send", ConsentOptions)],
 )
 def test_commands_explain_every_option(command: str, options: type, capsys: pytest.CaptureFixture[str]) -> None:
     main([command, "--help"])

@@ -215,15 +215,15 @@ def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> N
 
 def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     asked = site()
-    main(["contract", *asked, "--json"])
+    main(["site", "contract", *asked, "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["policy"]["broken"] == []
-    main(["contract", *asked])
+    main(["site", "contract", *asked])
     shown = capsys.readouterr().out
     assert document["digest"] in shown.replace("\n", "").replace(" ", "")
     assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "allowed by the limits of a site without a policy"))
     write_policy(largest_epsilon=2.0, smallest_parties=4)
-    errors = fails(["contract", *asked], capsys, warned=True)
+    errors = fails(["site", "contract", *asked], capsys, warned=True)
     assert "largest_epsilon" in errors
     assert "smallest_parties" in errors
     # What was agreed to on one machine, and changed on another.

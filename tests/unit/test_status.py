@@ -152,11 +152,11 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
     for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "not a status of this version")):
         if content is not None:
             status_path(store).write_text(content)
-        fails(["status", str(store)], capsys, word)
+        fails(["site", "status", str(store)], capsys, word)
     write_status(status_path(store), {"state": "running"})
-    fails(["status", str(store)], capsys, "was it edited?")
-    fails(["status"], capsys, "either STORE or --study")
-    fails(["status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
+    fails(["site", "status", str(store)], capsys, "was it edited?")
+    fails(["site", "status"], capsys, "either STORE or --study")
+    fails(["site", "status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
 
 
 def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +168,7 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
         watched.event(Refusal("eve", "study \x1b[31mdiffers"))
 
     watch(scenario, status_path(store))
-    main(["status", str(store)])
+    main(["site", "status", str(store)])
     output = capsys.readouterr().out
     for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 time", "study ?[31mdiffers"):
         assert words in output, output
@@ -180,7 +180,7 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     }
     status_path(store).write_text(json.dumps(running))
     with pytest.raises(SystemExit) as stop:
-        main(["status", "--study", str(tmp_path / "study.toml")])
+        main(["site", "status", "--study", str(tmp_path / "study.toml")])
     assert stop.value.code == 3
     output = capsys.readouterr().out
     for words in ("waiting for bob until 2090-01-01 12:00", "gone (no process): its process has ended without a word"):

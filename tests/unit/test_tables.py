@@ -329,13 +329,13 @@ def receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", FORMATS)
 def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, errors = attempt(f"certify receipt.json --table table1{end}", capsys)
+    code, out, errors = attempt(f"verify receipt receipt.json --table table1{end}", capsys)
     assert (code, errors) == (0, "")
     assert f"tables in table1{end}" in out
     read = READERS[end](receipt.with_name(f"table1{end}"))
     assert [len(rows) > 4 for rows, _ in read] == [True, False] or len(read) == 2
     # Again the same is no mistake, and JSON stays one document.
-    code, out, errors = attempt(f"certify receipt.json --table table1{end} --json", capsys)
+    code, out, errors = attempt(f"verify receipt receipt.json --table table1{end} --json", capsys)
     assert (code, errors) == (0, "")
     assert "max_epsilon" in json.loads(out)
 
@@ -352,7 +352,7 @@ def test_certify_writes_tables_of_a_receipt(end: str, receipt: Path, capsys: pyt
 def test_one_sentence_before_anything_is_computed(
     options: str, told: str, receipt: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, errors = attempt(f"certify receipt.json {options}", capsys)
+    code, out, errors = attempt(f"verify receipt receipt.json {options}", capsys)
     assert (code, out) == (2, "")
     assert told in errors
     assert len(errors.splitlines()) == 1
@@ -363,7 +363,7 @@ def test_a_file_without_a_result_has_no_tables(receipt: Path, capsys: pytest.Cap
     raw = json.loads(receipt.read_text())
     del raw["result"]
     receipt.write_text(json.dumps(raw))
-    code, out, errors = attempt("certify receipt.json --table table1.csv", capsys)
+    code, out, errors = attempt("verify receipt receipt.json --table table1.csv", capsys)
     assert (code, out) == (2, "")
     assert "no result to make tables of" in errors
 

@@ -65,7 +65,10 @@ def named_fields() -> dict[str, set[int]]:
 @cache
 def options() -> frozenset[str]:
     return frozenset(
-        name.removeprefix("--") for command in COMMANDS for one in _arguments(make_app(command), [command]) for name in one.names
+        name.removeprefix("--")
+        for command in COMMANDS
+        for one in _arguments(make_app(command), command.split())
+        for name in one.names
     )
 
 

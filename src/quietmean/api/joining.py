@@ -214,7 +214,7 @@ def contribute(
 ) -> rooms.handing_in.Delivered:
     """Write this party's one contribution to a sealed study, with ``data``, a path or a data frame, to the file ``out``.
 
-    As ``quietmean contribute`` does, whose options those of the ``site`` are. ``drop``: https://HOST to which it is sent besides,
+    As ``quietmean send`` does, whose options those of the ``site`` are. ``drop``: https://HOST to which it is sent besides,
     whose signed receipt is then beside it. The same data give the same file again. Raises
     :class:`InputError` for other data than before, for what policy or budget refuse, and for another file that is there, and
     :class:`ProtocolFailure` where the drop does not acknowledge it.

@@ -103,7 +103,7 @@ class StudyResult(StudyRun, TableFile):
         return TidyTests(self._tidy.documents)
 
     def save_receipt(self, path: str | Path) -> None:
-        """Write the public record, which ``quietmean certify`` reads."""
+        """Write the public record, which ``quietmean verify receipt`` reads."""
         self.outcome.save_receipt(Path(path), self.origin)
 
     def to_table(self, path: str | Path, *, force: bool = False) -> None:

@@ -137,7 +137,7 @@ class Study:
 
     @python_call
     def save(self, path: str | Path) -> None:
-        """Write the study file, which ``quietmean invite`` and ``join`` take. Nothing is overwritten.
+        """Write the study file, which ``quietmean study invite`` and ``join`` take. Nothing is overwritten.
 
         Raises :class:`InputError` for a file that exists.
         """

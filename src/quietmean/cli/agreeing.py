@@ -77,7 +77,7 @@ def accept_command(
     invitation
         The invitation: its file, or the line of text.
     key
-        This party's private key, from quietmean keygen; where that file is missing, a new one is made.
+        This party's private key, from quietmean key new; where that file is missing, a new one is made.
     store
         The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
     save
@@ -203,7 +203,7 @@ class ApprovalOptions:
     Parameters
     ----------
     owner_key
-        The private key of the data owner, from quietmean keygen: not the node's.
+        The private key of the data owner, from quietmean key new: not the node's.
     account
         What the site's ledger calls the data set.
     until
@@ -228,7 +228,7 @@ def approve_command(
     out_: Annotated[Path, Parameter(name="--out")] = Path("study.approval"),
     json: bool = False,
 ) -> None:
-    """Sign a yes to a study, for join --approval and contribute --approval at a site whose policy names approvers.
+    """Sign a yes to a study, for join --approval and send --approval at a site whose policy names approvers.
 
     It is good for this contract, plan, data set and policy and this version of quietmean alone, until the day that is stated.
     Nothing is sent, and no data are read.
@@ -270,7 +270,7 @@ def approve_command(
     else:
         asking = AtTerminal()
         if not asking.can_ask():
-            raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean contract")
+            raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean site contract")
         show_contract(contract, err)
         if not asking.yes():
             raise InputError("you did not say yes: nothing was signed")
@@ -285,7 +285,7 @@ def approve_command(
         out.print(f"{out_} is good until {approval.until}, for {data_set}")
 
 
-def distrust_command(key: str | None = None, *, json: bool = False) -> None:
+def revoke_command(key: str | None = None, *, json: bool = False) -> None:
     """Refuse every invitation, entry, sealed study and roster with this key, from now on, at this site.
 
     Without a key it lists those that are refused.
@@ -293,7 +293,7 @@ def distrust_command(key: str | None = None, *, json: bool = False) -> None:
     Parameters
     ----------
     key
-        The public key, ed25519:..., or a revocation: the file KEY.revocation of quietmean keygen.
+        The public key, ed25519:..., or a revocation: the file KEY.revocation of quietmean key new.
     json
         One JSON document on standard output.
     """

@@ -1,4 +1,4 @@
-"""Commands of studies by file: contribute, combine, and show what a committee opened."""
+"""Commands of studies by file: send, study combine, and show what a committee opened."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def make_folder(folder: Path) -> None:
     require_folder(folder, "name another with --out")
 
 
-def contribute_command(
+def send_command(
     study: Path,
     *,
     data: str | Path,
@@ -204,8 +204,8 @@ def contribute_command(
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md).
     key
-        This party's private key, from quietmean keygen; or the voucher that a registrar made. One for this key is in NAME.voucher
-        beside NAME.key.
+        This party's private key, from quietmean key new; or the voucher that a registrar made. One for this key is in
+        NAME.voucher beside NAME.key.
     out_
         Where to write the contribution; by default NAME.contribution. No other file is overwritten.
     drop
@@ -356,7 +356,7 @@ def result_command(
     sealed = sealed_with_committee(study)
     if sealed is None:
         raise InputError(
-            f"{study} is not a sealed study with a committee: contributions to others are added up by quietmean combine"
+            f"{study} is not a sealed study with a committee: contributions to others are added up by quietmean study combine"
         )
     Distrusted().refuse(sealed.holders())
     choice = sealed.choice()

@@ -1,4 +1,4 @@
-"""``quietmean certify``: what an execution leaked, from its file alone."""
+"""``quietmean verify receipt``: what an execution leaked, from its file alone."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ShownOptions:
             return book.account(account)
 
 
-def certify_command(
+def receipt_command(
     execution: Path | None = None,
     *,
     against: AdversaryOptions = AdversaryOptions(),  # noqa: B008 - it is frozen

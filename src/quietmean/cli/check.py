@@ -70,7 +70,7 @@ def check_command(
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
     no noise is drawn. The others learn nothing about the data, not even whether they could be read. On a terminal it also shows
-    what the study finds in them, as quietmean data does: for their owner only. Who only hands in a file asks nobody.
+    what the study finds in them, as quietmean site data does: for their owner only. Who only hands in a file asks nobody.
 
     Parameters
     ----------

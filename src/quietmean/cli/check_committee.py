@@ -61,7 +61,7 @@ class CommitteePlaces:
     contributions
         Of a member of a committee: the folder with the files that contributors handed in, as for join.
     drop
-        Of a contributor to a committee: https://HOST of the drop that it will send its file to, as for contribute.
+        Of a contributor to a committee: https://HOST of the drop that it will send its file to, as for send.
     """
 
     contributions: Path | None = None
@@ -108,7 +108,7 @@ class FileCheck:
         return any(entry.identity == self.identity.public_key for entry in computing)
 
     def of_contributor(self) -> list[Finding]:
-        """What contribute would find. Raises :class:`InputError` for who is none, and for what its policy forbids."""
+        """What send would find. Raises :class:`InputError` for who is none, and for what its policy forbids."""
         if self.places.contributions is not None:
             raise InputError("--contributions is for members of the committee, and this party only hands in a file: leave it out")
         if self.data is None:
@@ -118,7 +118,7 @@ class FileCheck:
         return [*findings, _drop(self.places.drop, self.sealed)] if self.places.drop is not None else findings
 
     def of_member(self, own: MemberFiles, usual_folder: str | None) -> list[Finding]:
-        """What join would find, before the others are asked; with --data also what contribute would.
+        """What join would find, before the others are asked; with --data also what send would.
 
         Raises :class:`InputError` without a folder of contributions, and for a drop.
         """

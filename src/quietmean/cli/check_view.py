@@ -1,4 +1,4 @@
-"""How ``quietmean check`` and ``quietmean data`` show what was found."""
+"""How ``quietmean check`` and ``quietmean site data`` show what was found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party import Agreement, Policy
 
 _SHORT = 12
-# The digits of a contract that join and contribute accept as a yes.
+# The digits of a contract that join and send accept as a yes.
 _ACCEPTED = 32
 
 
@@ -256,7 +256,7 @@ def show_before_yes(data: str | Path, columns: Columns) -> None:
         return
     show_preview(preview)
     if preview.proposed:
-        out.print(f"{proposal(preview)}: see quietmean data {quote(printable(Location.of(data).path.name))} STUDY")
+        out.print(f"{proposal(preview)}: see quietmean site data {quote(printable(Location.of(data).path.name))} STUDY")
 
 
 def proposal(preview: Preview) -> str:

@@ -92,38 +92,47 @@ def _opened(path: Path) -> logging.Handler:
     return handler
 
 
+# What the first word of a command with two means.
+GROUPS = {
+    "study": "Write, invite to, seal and combine a study.",
+    "site": "Contracts, approvals, budgets, records and a desk.",
+    "serve": "A relay for parties, a drop for contributions.",
+    "verify": "Recompute a receipt, attack it, compare words.",
+    "key": "Make a key, or refuse one from now on.",
+}
 # An example of each command as it may be typed, apart from names of files.
 EXAMPLES = {
     "demo": "quietmean demo --out first-study",
     "run": "quietmean run --data patients.csv --column age --bounds 0 110 --parties 20 --epsilon 1",
-    "keygen": "quietmean keygen --key north.key --name north --address north.example.org:7000",
-    "new": "quietmean new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",
-    "invite": "quietmean invite study.toml --key convener.key --out study.invitation",
+    "study new": "quietmean study new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",
+    "study invite": "quietmean study invite study.toml --key convener.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
-    "seal": "quietmean seal study.invitation north.entry south.entry --key convener.key --out study.sealed",
-    "vouchers": "quietmean vouchers study.invitation --key registrar.key --out vouchers",
-    "words": "quietmean words study.sealed",
-    "distrust": "quietmean distrust north.key.revocation",
-    "data": "quietmean data visits.csv study.sealed",
+    "study seal": "quietmean study seal study.invitation north.entry south.entry --key convener.key --out study.sealed",
+    "study vouchers": "quietmean study vouchers study.invitation --key registrar.key --out vouchers",
+    "verify words": "quietmean verify words study.sealed",
+    "key new": "quietmean key new --key north.key --name north --address north.example.org:7000",
+    "key revoke": "quietmean key revoke north.key.revocation",
+    "site data": "quietmean site data visits.csv study.sealed",
     "check": "quietmean check study.sealed --key north.key --data visits.csv",
     "join": "quietmean join study.sealed --key north.key --data visits.csv",
-    "contribute": "quietmean contribute study.sealed --key north.key --data visits.csv --out north.contribution",
-    "combine": "quietmean combine study.sealed north.contribution south.contribution",
+    "send": "quietmean send study.sealed --key north.key --data visits.csv --out north.contribution",
+    "study combine": "quietmean study combine study.sealed north.contribution south.contribution",
     "result": "quietmean result study.sealed study-north.sums",
-    "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
-    "drop": "quietmean drop --study study.sealed --listen :443 --folder box --certificate drop.pem --private-key drop.key",
-    "desk": "quietmean desk studies --party north",
-    "approve": "quietmean approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
-    "contract": "quietmean contract study.sealed --key north.key",
-    "start": "quietmean start study.sealed --key ada.key",
-    "status": "quietmean status --study study.toml",
-    "stores": "quietmean stores studies --remove studies/stay-north.store",
-    "certify": "quietmean certify study-north.receipt.json --colluding 2",
-    "attack": "quietmean attack receipt.json --target 0 --corrupt 3,4",
+    "serve relay": "quietmean serve relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
+    "serve drop": "quietmean serve drop --study study.sealed --listen :443 --folder box --certificate drop.pem "
+    "--private-key drop.key",
+    "site desk": "quietmean site desk studies --party north",
+    "site approve": "quietmean site approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
+    "site contract": "quietmean site contract study.sealed --key north.key",
+    "study start": "quietmean study start study.sealed --key ada.key",
+    "site status": "quietmean site status --study study.toml",
+    "site clean": "quietmean site clean studies --remove studies/stay-north.store",
+    "verify receipt": "quietmean verify receipt study-north.receipt.json --colluding 2",
+    "verify attack": "quietmean verify attack receipt.json --target 0 --corrupt 3,4",
     "plan": "quietmean plan --parties 20 --epsilon 1 --delta 1e-6",
     "simulate": "quietmean simulate plan.json --runs 1000",
-    "ledger": "quietmean ledger --ledger my.ledger --account wards --budget 1.0 1e-6",
-    "audit": "quietmean audit verify --against study-north.receipt.json",
+    "site budget": "quietmean site budget --ledger my.ledger --account wards --budget 1.0 1e-6",
+    "site audit": "quietmean site audit verify --against study-north.receipt.json",
     "schema": "quietmean schema result --out result.schema.json",
     "completion": "quietmean completion --install",
 }
@@ -137,6 +146,12 @@ _CODES = (
     "to correct it; 3 a protocol could not finish; 75 a disk is full or fails, or memory is used up, and the "
     "same command goes on later; 130 interrupted."
 )
+
+
+def command_of(tokens: Sequence[str]) -> str | None:
+    """The command that a line asks for, such as "run" or "study seal", whether there is one of that name or not."""
+    words = [token for token in tokens if not token.startswith("-")]
+    return " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
 
 
 def epilogue(command: str) -> str:

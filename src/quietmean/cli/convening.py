@@ -46,7 +46,7 @@ def invite_command(
     study
         The study file, or the session file.
     key
-        The convener's private key, from quietmean keygen.
+        The convener's private key, from quietmean key new.
     after
         The sealed study that this one follows: for another member, a key that was replaced, or other bounds. The new seal names
         the old one, and all parties accept anew.
@@ -112,7 +112,7 @@ def vouchers_command(
     number
         So many, from the first on; by default all that the study has, without those in --out for contributors' own keys.
     own_keys
-        Certify these instead: a file with the public keys that contributors made with quietmean keygen, one a line. Their
+        Certify these instead: a file with the public keys that contributors made with quietmean key new, one a line. Their
         vouchers hold no key, and nobody but they can contribute with them.
     weight
         The largest weight of a contribution with one of these vouchers; by default the study's.
@@ -187,7 +187,7 @@ def _keys_in(path: Path) -> list[str]:
     lines = read_bounded(path, _LARGEST_LIST).decode("utf-8", errors="replace").splitlines()
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
-        raise InputError(f"file {path} has no public key: write one a line, as quietmean keygen shows it")
+        raise InputError(f"file {path} has no public key: write one a line, as quietmean key new shows it")
     for line, key in enumerate(keys, 1):
         try:
             public_key_bytes(key)

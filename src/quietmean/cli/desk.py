@@ -1,4 +1,4 @@
-"""``quietmean desk``: the site's pages in a browser, for the data owner."""
+"""``quietmean site desk``: the site's pages in a browser, for the data owner."""
 
 from __future__ import annotations
 

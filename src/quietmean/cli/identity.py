@@ -1,4 +1,4 @@
-"""``quietmean keygen``, how commands open a key's file, and questions at the terminal."""
+"""``quietmean key new``, how commands open a key's file, and questions at the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quietmean.studies.party.accounts import AccountQuestion
 
 
-def keygen_command(
+def new_command(
     *,
     key: Path = Path("quietmean.key"),
     name: str = "me",
@@ -36,7 +36,7 @@ def keygen_command(
     """Make this party's identity: a private key file (mode 0600), and a public entry to hand to the others.
 
     A second file, KEY.revocation, is for the day when the key is lost or stolen: anyone who gets it can refuse the key, with
-    quietmean distrust. Keep it apart from the key, on paper or with somebody you trust.
+    quietmean key revoke. Keep it apart from the key, on paper or with somebody you trust.
 
     Parameters
     ----------

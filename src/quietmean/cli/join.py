@@ -218,7 +218,7 @@ def take_part_as_member(
         identity = load_identity(key)
     own = next((entry for entry in sealed.entries if entry.identity == identity.public_key), None)
     if own is not None and not own.member:
-        raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean contribute")
+        raise InputError(f"{own.name} is not a member of the committee: hand in its file with quietmean send")
     files = PartyContext.load(study, None, key, lambda path: identity, site.store)
     shown.say("calibrating the noise")
     choice = feasible_sealed(sealed)

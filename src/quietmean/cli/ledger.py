@@ -1,4 +1,4 @@
-"""``quietmean ledger``: what is charged to this party's data over all studies, and what is left."""
+"""``quietmean site budget``: what is charged to this party's data over all studies, and what is left."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class BudgetOptions:
         return is_new
 
 
-def ledger_command(
+def budget_command(
     *,
     ledger: Path | None = None,
     policy: Path | None = None,

@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from textwrap import wrap
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 import quietmean
-from quietmean.cli.common import Common, epilogue
+from quietmean.cli.common import GROUPS, Common, command_of, epilogue
 from quietmean.cli.console import fail, output_options, warn
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
 from quietmean.cli.study_options import attach
@@ -31,6 +32,10 @@ from quietmean.core.errors import InputError, QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
 from quietmean.core.logs import hide_error_texts
 from quietmean.core.outage import ONCE_MORE, Trouble, outage_of, trouble_of
+
+if TYPE_CHECKING:
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
 
 GROUP = "quietmean.commands"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -120,107 +125,156 @@ def _owners(claims: Collection[EntryPoint]) -> str:
     )
 
 
-# Commands by whose task they are, those first that a newcomer needs: the module, and the purpose. A module is imported when its
-# command is asked for: what is quick to answer starts quickly.
-GROUPS: dict[str, dict[str, tuple[str, str]]] = {
-    "Analyse on this machine": {
+# Commands by whose task they are: the module, and the purpose. A module is imported when its command is asked for: what is quick
+# to answer starts quickly.
+HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
+    "Analyse": {
         "demo": ("run", "A first study on real data, each party a process."),
         "run": ("run", "Run a whole study here, each party a process."),
         "plan": ("plan", "Compare protocols: error, privacy and cost."),
+        "result": ("by_file", "Check and show what a committee opened."),
         "simulate": ("simulate", "Run a plan many times on a simulated population."),
     },
-    "Take part in a study": {
+    "Convene": {
+        "study new": ("new", "Write a study file, from options or by questions."),
+        "study invite": ("convening", "Invite parties: one signed file, or a line of text."),
+        "study vouchers": ("convening", "Let in contributors whom no list names."),
+        "study seal": ("convening", "Seal a study with the entries of its parties."),
+        "study start": ("convening", "Start before the time, with those who are there."),
+        "study combine": ("by_file", "Add up the contributions to a study by file."),
+    },
+    "Take part": {
         "accept": ("agreeing", "Accept an invitation, with keys for this study."),
-        "contract": ("agreeing", "What a study asks and costs, before a yes."),
         "check": ("check", "Find trouble before a study, here and with others."),
         "join": ("join", "Take part over the network, or through a folder."),
-        "contribute": ("by_file", "Take part by one file."),
-        "words": ("convening", "Compare a sealed study with others by telephone."),
+        "send": ("by_file", "Take part by one file."),
     },
-    "Convene a study": {
-        "new": ("new", "Write a study file, from options or by questions."),
-        "keygen": ("identity", "Make a key."),
-        "invite": ("convening", "Invite parties: one signed file, or a line of text."),
-        "vouchers": ("convening", "Let in contributors whom no list names."),
-        "seal": ("convening", "Seal a study with the entries of its parties."),
-        "start": ("convening", "Start before the time, with those who are there."),
-        "combine": ("by_file", "Add up the contributions to a study by file."),
-        "result": ("by_file", "Check and show what a committee opened."),
+    "Answer for data": {
+        "site data": ("check_view", "What a study finds in a data file, for its owner."),
+        "site contract": ("agreeing", "What a study asks and costs, before a yes."),
+        "site approve": ("agreeing", "Sign a yes with the data owner's key."),
+        "site budget": ("ledger", "Privacy budgets, and what studies have cost."),
+        "site audit": ("records", "What this site was asked, and what it did."),
+        "site status": ("records", "What a node is doing, or how it ended."),
+        "site clean": ("records", "What studies left on this machine; remove it."),
+        "site desk": ("desk", "Studies, contracts and results in a browser."),
     },
-    "At a site": {
-        "data": ("check_view", "What a study finds in a data file, for its owner."),
-        "desk": ("desk", "Studies, contracts and results in a browser."),
-        "approve": ("agreeing", "Sign a yes with the data owner's key."),
-        "ledger": ("ledger", "Privacy budgets, and what studies have cost."),
-        "audit": ("records", "What this site was asked, and what it did."),
-        "status": ("records", "What a node is doing, or how it ended."),
-        "stores": ("records", "What studies left on this machine; remove it."),
-        "distrust": ("agreeing", "Refuse a key from now on."),
-        "relay": ("servers", "A meeting point for parties that nobody can dial."),
-        "drop": ("servers", "Take contributions to a committee over HTTPS."),
+    "Machines": {
+        "serve relay": ("servers", "A meeting point for parties that nobody can dial."),
+        "serve drop": ("servers", "Take contributions to a committee over HTTPS."),
     },
-    "Check a result": {
-        "certify": ("certify", "Recompute the privacy loss from a receipt."),
-        "attack": ("simulate", "Attack the real code, beside its certificate."),
+    "Check": {
+        "verify receipt": ("certify", "Recompute the privacy loss from a receipt."),
+        "verify attack": ("simulate", "Attack the real code, beside its certificate."),
+        "verify words": ("convening", "Compare a sealed study with others by telephone."),
+    },
+    "Keys": {
+        "key new": ("identity", "Make a key."),
+        "key revoke": ("agreeing", "Refuse a key from now on."),
     },
     "For programs": {
         "schema": ("programs", "JSON Schemas of results and receipts."),
         "completion": ("programs", "Complete commands and options in a shell."),
     },
 }
-# With these a newcomer begins; `quietmean --help` shows them, and with --all every other one.
-FIRST = ("demo", "run", "plan", "accept", "check", "join", "new", "desk", "certify")
+# Only `quietmean --help --all` shows these, and the commands of each group.
+LATER = ("simulate", "schema", "completion")
 _ALL = "--all"
 # No option has one that takes it back, such as --no-json.
 _ONE_WAY = Parameter(negative="")
-COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+COMMANDS = {line: command for commands in HEADINGS.values() for line, command in commands.items()}
+_OWN = tuple(dict.fromkeys(line.partition(" ")[0] for line in COMMANDS))
 # What goes on where it stopped, if it is given again.
 _CONTINUED = {
-    **dict.fromkeys(("join", "contribute"), "; nothing was lost: the same command continues a study that had begun"),
+    **dict.fromkeys(("join", "send"), "; nothing was lost: the same command continues a study that had begun"),
     "reproduce": "; what was computed is kept: the same command continues",
 }
 # What serves others until it is stopped, and serves on when it is started again.
-_SERVERS = ("relay", "drop", "desk")
+_SERVERS = ("serve relay", "serve drop", "site desk")
 
 # Too many open files, of this process or of the machine.
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 
-def make_app(first_word: str | None, shown: Collection[str] = COMMANDS) -> App:
-    """The application. Commands of other distributions are looked for unless ``first_word`` is one of our own.
+def make_app(command: str | None, *, every: bool = True) -> App:
+    """The application. Commands of other distributions are looked for unless ``command`` is one of our own.
 
-    ``shown``: those of our own that its help lists.
+    ``every``: its help lists all of them, those of the groups too.
 
-    Raises :class:`InputError` if ``first_word`` is a command of another distribution and cannot be loaded.
+    Raises :class:`InputError` if ``command`` is one of another distribution and cannot be loaded.
     """
+    more = "quietmean help COMMAND shows its options"
     app = App(
         name="quietmean",
         help="Statistics of private records, with nobody in the middle to trust.",
         version=lambda: quietmean.__version__,
         suppress_keyboard_interrupt=False,
-        help_epilogue=None if len(shown) == len(COMMANDS) else f"All commands: quietmean --help {_ALL}",
+        help_epilogue=more if every else f"{more}. All commands: quietmean --help {_ALL}",
     )
-    for place, (title, commands) in enumerate(GROUPS.items()):
-        group = Group(title, sort_key=place)
-        for name, (module, purpose) in commands.items():
+    listing = _Listing(every)
+    for place, (title, commands) in enumerate(HEADINGS.items()):
+        heading = Group(title, sort_key=place, help_formatter=listing)
+        for order, (line, (module, purpose)) in enumerate(commands.items()):
+            word, _, second = line.partition(" ")
+            name = second or word
+            if second and word not in app:
+                app.command(_group(word, heading))
+            about: dict[str, Any] = {"help": purpose, "help_epilogue": epilogue(line), "show": every or line not in LATER}
+            if not second:
+                about["group"] = heading
+            owner = app[word] if second else app
             path = f"quietmean.cli.{module}:{name}_command"
-            order = list(COMMANDS).index(name)
-            about: dict[str, Any] = {"help": purpose, "help_epilogue": epilogue(name), "show": name in shown}
-            app.command(path, name=name, group=group, sort_key=order, default_parameter=_ONE_WAY, **about)
-    app["--help"].group = app["--version"].group = Group("Options", sort_key=len(GROUPS) + 1)
-    if first_word not in COMMANDS:
-        _add_extensions(app, first_word)
+            owner.command(path, name=name, sort_key=order, default_parameter=_ONE_WAY, **about)
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=len(HEADINGS) + 1, help_formatter=listing)
+    first_word = None if command is None else command.partition(" ")[0]
+    if first_word not in _OWN:
+        _add_extensions(app, first_word, Group("Other packages", sort_key=len(HEADINGS), help_formatter=listing))
     return app
 
 
-def _add_extensions(app: App, first_word: str | None) -> None:
+def _group(word: str, heading: Group) -> App:
+    """A group of commands, which alone lists them."""
+    group = App(name=word, group=heading, help=GROUPS[word], help_epilogue=f"quietmean help {word} COMMAND shows its options")
+    group["--help"].group = group["--version"].group = Group("Options", sort_key=1)
+    return group
+
+
+def app_of(command: str) -> App:
+    """The application of one command, such as "run" or "study seal". Raises KeyError for one that is not there."""
+    app = make_app(command)
+    for word in command.split():
+        app = app[word]
+    return app
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Show commands in one line each, the heading beside the first; with ``every``, those of a group instead of the group."""
+
+    every: bool
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        names = COMMANDS if self.every else {"--version", *SEPARATE, *_OWN} - set(LATER)
+        indent, width = max(map(len, HEADINGS)) + 2, max(map(len, names)) + 2
+        title = panel.title
+        for entry in panel.entries:
+            (name, *_) = entry.positive_names
+            purpose = "".join(segment.text for segment in console.render(entry.description))
+            of_group = {line: about for line, (_, about) in COMMANDS.items() if line.startswith(f"{name} ")}
+            for each, text in (of_group if self.every and of_group else {name: purpose}).items():
+                first, *others = wrap(" ".join(text.split()), max(options.max_width - indent - width, 20)) or [""]
+                lines = [f"{title:{indent}}{each:{width}}{first}", *(" " * (indent + width) + other for other in others)]
+                console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+                title = ""
+
+
+def _add_extensions(app: App, first_word: str | None, group: Group) -> None:
     installed = find_extensions()
     if first_word is not None:
         check_installed(first_word, installed)
-    extensions, sentences = usable(installed, COMMANDS)
+    extensions, sentences = usable(installed, _OWN)
     for sentence in sentences:
         warn(sentence)
-    group = Group("Of other distributions", sort_key=len(GROUPS))
     for extension in extensions:
         if extension.name == first_word:
             app.command(extension.load(), name=first_word)
@@ -239,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with _terminated_like_interrupted():
         try:
             common, tokens = Common.taken(words)
-            if _asked(tokens) not in (None, *COMMANDS):
+            if (command_of(tokens) or "help").partition(" ")[0] not in ("help", *_OWN):
                 # Commands of other distributions have options of their own.
                 common, tokens = Common(), words
             with common.applied(), called_by_command():
@@ -253,10 +307,6 @@ def _require_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-
-
-def _asked(tokens: Sequence[str]) -> str | None:
-    return next((token for token in tokens if not token.startswith("-")), None)
 
 
 @contextmanager
@@ -280,21 +330,22 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 def _run(tokens: list[str]) -> None:
+    command = command_of(tokens)
     try:
-        if _asked(tokens) is None and _ALL in tokens:
+        if command is None and _ALL in tokens:
             app, tokens = make_app(None), [token for token in tokens if token != _ALL] or ["--help"]
         else:
-            app = make_app(_asked(tokens), FIRST)
+            app = make_app(command, every=False)
         refuse_pasted(app, tokens)
         refuse_fractions(app, tokens)
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
-        fail(sentence_of(error, app, _asked(tokens), tokens), 2)
+        fail(sentence_of(error, app, command, tokens), 2)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
     except (MemoryError, ImportError, RuntimeError) as error:
-        _fail_for_memory(error, _asked(tokens) or "")
+        _fail_for_memory(error, command or "")
     except BrokenPipeError:
         # The reader of the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -310,7 +361,7 @@ def _run(tokens: list[str]) -> None:
         )
         fail(f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: {remedy}", 2)
     except KeyboardInterrupt:
-        fail(f"interrupted{_CONTINUED.get(_asked(tokens) or '', '')}", 130)
+        fail(f"interrupted{_CONTINUED.get(command or '', '')}", 130)
 
 
 def _fail_for_memory(error: BaseException, command: str) -> None:

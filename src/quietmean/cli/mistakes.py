@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -21,7 +21,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from quietmean.cli.common import EXAMPLES
+from quietmean.cli.common import EXAMPLES, GROUPS, command_of
 from quietmean.cli.study_options import ABOUT, attach
 from quietmean.core.errors import InputError
 
@@ -46,21 +46,21 @@ _FORMER = {
 # Commands that people look for, and those that do it.
 _MEANT = {
     **dict.fromkeys(("analyse", "analyze", "analysis", "compute", "query", "stats", "mean", "execute"), "run"),
-    **dict.fromkeys(("verify", "validate", "prove"), "certify"),
-    **dict.fromkeys(("sign", "consent"), "approve"),
-    **dict.fromkeys(("participate", "connect", "enter"), "join"),
-    **dict.fromkeys(("send", "submit", "upload"), "contribute"),
-    **dict.fromkeys(("init", "create", "define"), "new"),
-    **dict.fromkeys(("budget", "account", "accounts", "spend"), "ledger"),
-    **dict.fromkeys(("clean", "delete", "remove"), "stores"),
-    **dict.fromkeys(("gui", "ui", "web", "dashboard"), "desk"),
-    **dict.fromkeys(("log", "logs", "history"), "audit"),
-    **dict.fromkeys(("key", "keys", "genkey"), "keygen"),
-    **dict.fromkeys(("preview", "inspect"), "data"),
     **dict.fromkeys(("compare", "estimate", "power"), "plan"),
     **dict.fromkeys(("example", "tutorial", "try"), "demo"),
-    **dict.fromkeys(("revoke",), "distrust"),
+    **dict.fromkeys(("participate", "connect", "enter"), "join"),
+    **dict.fromkeys(("contribute", "submit", "upload"), "send"),
     **dict.fromkeys(("test", "doctor", "ping"), "check"),
+    **dict.fromkeys(("init", "create", "define"), "study new"),
+    **dict.fromkeys(("preview", "inspect"), "site data"),
+    **dict.fromkeys(("sign", "consent"), "site approve"),
+    **dict.fromkeys(("ledger", "account", "accounts", "spend"), "site budget"),
+    **dict.fromkeys(("log", "logs", "history"), "site audit"),
+    **dict.fromkeys(("stores", "delete", "remove"), "site clean"),
+    **dict.fromkeys(("gui", "ui", "web", "dashboard"), "site desk"),
+    **dict.fromkeys(("certify", "validate", "prove"), "verify receipt"),
+    **dict.fromkeys(("keygen", "keys", "genkey"), "key new"),
+    **dict.fromkeys(("distrust",), "key revoke"),
 }
 
 
@@ -74,18 +74,20 @@ def in_own_words(tokens: Sequence[str]) -> list[str]:
 
 def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Sequence[str]) -> str:
     """What is wrong with a line for ``command`` of the app, and what to do."""
-    listed = f"quietmean {command} --help lists its options" if command else "quietmean --help --all lists the commands"
+    listed = "quietmean --help --all lists the commands"
+    if command is not None:
+        group = command.partition(" ")[0]
+        listed = f"quietmean {command} --help lists its options"
+        if group in GROUPS and command not in EXAMPLES:
+            listed = f"quietmean {group} --help lists its commands"
     if misspelt := _misspelt(app, command, tokens, listed):
         return misspelt
     match error:
-        case UnknownCommandError() if command in _MEANT:
-            return f"{command!r} is not a command. Write for example {EXAMPLES[_MEANT[command]]}"
-        case UnknownCommandError() if command is None and tokens:
-            instead = _FORMER.get(tokens[0], "leave it out, or name the command first")
-            return f"{tokens[0]} stands before a command: {instead}; {listed}"
+        case UnknownCommandError() if (before := _before_a_command(command, tokens)) is not None:
+            instead = _FORMER.get(before, "leave it out, or name the command first")
+            return f"{before} stands before a command: {instead}; {listed}"
         case UnknownCommandError() if command is not None:
-            near = _near(command, [name for name in app if not name.startswith("-")])
-            return f"{command!r} is not a command of quietmean{near}: quietmean --help --all lists the commands"
+            return _unknown_command(command, app, error)
         case UnknownOptionError():
             return _unknown_option(error, command, listed)
         case MissingArgumentError():
@@ -98,6 +100,33 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
             return _unused(error, app, command, tokens, listed)
         case _:
             return f"{str(error).rstrip('.')}: {listed}"
+
+
+def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
+    """What there is instead of a command that is not there: of a word, or of a group and a word."""
+    group, _, word = command.rpartition(" ")
+    if command in app:
+        # A group with something else behind it than a command.
+        wrong = str((error.unused_tokens or ("",))[0])
+        return f"{wrong} is not a command of {command}: quietmean {command} --help lists its commands"
+    where = group or "quietmean"
+    named = [line for line in EXAMPLES if line.split()[-1] == word]
+    if named and not group:
+        groups = " or ".join(line.split()[0] for line in named)
+        return f"{word!r} belongs to {groups}. Write for example {' or '.join(EXAMPLES[line] for line in named)}"
+    if meant := named[:1] or [_MEANT[word]] if named or word in _MEANT else []:
+        return f"{word!r} is not a command{f' of {group}' if group else ''}. Write for example {EXAMPLES[meant[0]]}"
+    known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
+    own = {line.split()[-1]: line for line in EXAMPLES if group and line.startswith(f"{group} ")}
+    near = _near(word, own) or _near(word, known | _MEANT)
+    lists = f"quietmean {group} --help lists its commands" if group else "quietmean --help --all lists the commands"
+    return f"{word!r} is not a command of {where}{near}: {lists}"
+
+
+def _before_a_command(command: str | None, tokens: Sequence[str]) -> str | None:
+    """The option that stands where a command has to."""
+    place = 1 if command is not None and command.split()[0] in GROUPS else 0
+    return next((token for token in tokens[place : place + 1] if token.startswith("-")), None)
 
 
 def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
@@ -139,10 +168,12 @@ def _given(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(app: App, tokens: Sequence[str]) -> list[Argument]:
-    command = next((token for token in tokens if not token.startswith("-")), None)
-    if command is None or command not in app:
-        return []
-    return list(app[command].assemble_argument_collection(parse_docstring=False))
+    own = app
+    for word in (command_of(tokens) or "").split():
+        if word not in own:
+            return []
+        own = own[word]
+    return list(own.assemble_argument_collection(parse_docstring=False)) if own is not app and own.default_command else []
 
 
 def _kinds(hint: Any) -> set[Any]:
@@ -245,9 +276,14 @@ def _plain(hint: Any) -> Any:
     return inside[0] if get_origin(hint) in (Union, UnionType) and len(inside) == 1 else hint
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    """A name that begins as this one does, or is nearly the same; hyphens, which all options have, make none alike."""
-    names, bare = {longer.lstrip("-"): longer for longer in known}, name.lstrip("-").lower()
+def _near(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
+    """A name that begins as this one does, or is nearly the same; hyphens, which all options have, make none alike.
+
+    ``known``: the names, and how each is shown unless that is as it is.
+    """
+    shown = known if isinstance(known, Mapping) else {each: each for each in known}
+    names, bare = {longer.lstrip("-"): shown[longer] for longer in shown}, name.lstrip("-").lower()
     begun = [longer for longer in names if longer.startswith(bare) and len(bare) > 1]
     matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=0.65)])
-    return f" (Did you mean {' or '.join(names[match] for match in matches)}?)" if matches else ""
+    likely = dict.fromkeys(names[match] for match in matches)
+    return f" (Did you mean {' or '.join(likely)}?)" if likely else ""

@@ -1,4 +1,4 @@
-"""``quietmean new``: write a study file, from options or by questions."""
+"""``quietmean study new``: write a study file, from options or by questions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class CommitteeOptions(CommitteeShape):
     grace
         Members list contributions so many seconds after --contribute-by; default 600.
     registrar
-        Public key of who lets in contributors that have no entry: it makes --vouchers for them, with quietmean vouchers.
+        Public key of who lets in contributors that have no entry: it makes --vouchers for them, with quietmean study vouchers.
     vouchers
         How many there are: so many contributors are admitted besides those with an entry, one contribution each.
     """
@@ -175,7 +175,7 @@ def new_command(
     else:
         if codes:
             out.print(f"{beside} has the codes of raw exports: each site keeps it beside its data as NAME.format.toml")
-        out.print(f"{save} holds the study; quietmean invite {quote(str(save))} --key YOUR.key makes the invitation")
+        out.print(f"{save} holds the study; quietmean study invite {quote(str(save))} --key YOUR.key makes the invitation")
         if proposed is not None:
             out.print(proposed)
 

@@ -101,7 +101,7 @@ class AgreementOptions:
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     key
-        This party's private key, from quietmean keygen.
+        This party's private key, from quietmean key new.
     plan
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     no_privacy

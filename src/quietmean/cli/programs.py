@@ -24,7 +24,7 @@ def schema_command(
     Parameters
     ----------
     document
-        result: what run and join print with --json. receipt: the file that certify reads.
+        result: what run and join print with --json. receipt: the file that verify receipt reads.
     save
         Write it to this file instead.
     """

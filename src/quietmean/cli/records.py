@@ -58,7 +58,7 @@ def audit_command(
         _verify(audit_log, against or (), json)
         return
     if against:
-        raise InputError("--against is for quietmean audit verify: write that, or leave it out")
+        raise InputError("--against is for quietmean site audit verify: write that, or leave it out")
     entries, rest = audit_log.read()
     if json:
         print_json(
@@ -221,7 +221,7 @@ def _state(node: dict[str, Any]) -> dict[str, Any]:
 _OVER = "finished"
 
 
-def stores_command(
+def clean_command(
     folder: Path = Path(),
     *,
     remove: list[Path] | None = None,

@@ -256,7 +256,7 @@ def drop_command(
     folder
         Where to keep contributions, for quietmean join --contributions; made if it is not there.
     key
-        The private key with which receipts are signed, from quietmean keygen.
+        The private key with which receipts are signed, from quietmean key new.
     certificate
         The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without one it
         speaks plain HTTP: on a loopback address, or behind a server that ends TLS.

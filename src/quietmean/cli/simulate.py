@@ -1,4 +1,4 @@
-"""``quietmean simulate`` and ``quietmean attack``: many runs of a plan on a simulated population, and attacks on executions."""
+"""``quietmean simulate`` and ``quietmean verify attack``: runs of a plan on a simulated population, attacks on executions."""
 
 from __future__ import annotations
 

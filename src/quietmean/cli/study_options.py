@@ -195,8 +195,8 @@ _BETWEEN = "\x1f"
 
 
 def attach(tokens: Sequence[str]) -> list[str]:
-    """The arguments of ``run`` and ``new``, with the last --column in the options that only follow one, such as --levels A B."""
-    if not tokens or tokens[0] not in ("run", "new"):
+    """The arguments of ``run`` and ``study new``, with the last --column in options that only follow one, as --levels A B."""
+    if list(tokens[:1]) != ["run"] and list(tokens[:2]) != ["study", "new"]:
         return list(tokens)
     attached: list[str] = []
     column, index = "", 0

@@ -72,7 +72,7 @@ def require_report(purpose: str) -> None:
 
 def no_report_sentence(receipt: str) -> str:
     """The sentence that stands instead of a page: how to get it."""
-    then = f"quietmean certify {quote(receipt)} --report PAGE.html"
+    then = f"quietmean verify receipt {quote(receipt)} --report PAGE.html"
     return f"no page was written, pages need an extra: {command_for('report')}, then {then}"
 
 

@@ -191,7 +191,9 @@ class Guard:
 
 def refusal(access: AccessRule) -> Response:
     """The answer to every request that is refused, the same for every reason."""
-    advice = "Start quietmean desk again, and open the link that it prints." if access.leaves else "Ask who runs these pages."
+    advice = (
+        "Start quietmean site desk again, and open the link that it prints." if access.leaves else "Ask who runs these pages."
+    )
     return PlainTextResponse(f"Refused. {advice}\n", 403)
 
 

@@ -158,7 +158,7 @@ class Desk:
             if owner.public_key in {entry.identity for entry in sealed.entries}:
                 raise InputError(
                     "this is the key of a party's node, not of the data owner: start the pages with a key of that "
-                    "person, made with quietmean keygen"
+                    "person, made with quietmean key new"
                 )
             signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
             path = self.site.sign(name, signed)

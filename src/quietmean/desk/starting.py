@@ -1,4 +1,4 @@
-"""``join`` or ``contribute``, started from the pages: a process of its own, which goes on when the pages are left."""
+"""``join`` or ``send``, started from the pages: a process of its own, which goes on when the pages are left."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Starter:
                 return ["join", "--contributions", str(self.site.folder / f"{Path(name).stem}.contributions")]
         elif own is None or own.address is not None or sealed.terms.by_folder:
             return ["join"]
-        return ["contribute", "--out", str(self.site.folder / f"{file_name(own.name)}.contribution")]
+        return ["send", "--out", str(self.site.folder / f"{file_name(own.name)}.contribution")]
 
     def started(self, part: str) -> bool:
         """Whether it was started by these pages."""

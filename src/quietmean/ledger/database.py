@@ -164,7 +164,7 @@ def _make_file(path: Path, create: bool) -> None:
     if not create and not path.exists():
         raise InputError(
             f"ledger {path} does not exist: check the path, or make it with "
-            f"quietmean ledger --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA"
+            f"quietmean site budget --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA"
         )
     try:
         # SQLite gives its side files the rights of the main file.

@@ -422,7 +422,7 @@ class Ledger:
             return inputs.digests(row[0])
 
     def _command(self, account: str) -> str:
-        return f"quietmean ledger --ledger {quote(str(self._path))} --account {quote(account)}"
+        return f"quietmean site budget --ledger {quote(str(self._path))} --account {quote(account)}"
 
 
 # Of accounts that were named, and not of those that have some of a study's persons.

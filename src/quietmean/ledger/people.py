@@ -360,7 +360,7 @@ def guests_in(
     found = []
     for guests in groups(database, "account = ? AND kind = ?", payer.name, GUESTS):
         persons = PersonsFilter(database, replace(guests.sketch, kind=PERSONS), load)
-        whose = persons.whose(payer, request, stamp, "quietmean ledger")
+        whose = persons.whose(payer, request, stamp, "quietmean site budget")
         if len(whose.silent):
             raise InputError(
                 f"study {request.name!r} does not say whose data they are. Persons of account {payer.name!r} have no room in "

@@ -217,7 +217,7 @@ class Certificate(Tabular):
         return self.terms.conversion.nats(self.adversary, self.honest, self.information, prior_sd)
 
     def to_json(self, *, epsilon: float | None = None, prior_sd: float | None = None, matrix: bool = False) -> dict[str, Any]:
-        """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what an upper bound lacks."""
+        """What ``quietmean verify receipt`` says of an adversary. Raises :class:`InputError` for what an upper bound lacks."""
         if self.numbers != EXACT and matrix:
             raise InputError(
                 "the information matrix is that of Gaussian noise in an exact certificate, and this one is an upper bound: leave "

@@ -188,8 +188,8 @@ class CertificatePage:
         named = f' --corrupt "{members}"' + (" --observed observed.json" if more else "")
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
-            f"quietmean certify execution.json{certified} --delta {self.privacy.delta:g}",
-            f"quietmean attack execution.json --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
+            f"quietmean verify receipt execution.json{certified} --delta {self.privacy.delta:g}",
+            f"quietmean verify attack execution.json --target {self.explanation.party}{named} --delta {self.privacy.delta:g}",
         ]
 
     # --- what more colluders would learn ---

@@ -70,7 +70,7 @@ class OfficerPage:
     privacy: PrivacyAnalysis
     certificate: Certificate | CoalitionCertificate
     stated: ReportFacts = field(default_factory=ReportFacts)
-    commands: Sequence[str] = ("quietmean certify receipt.json",)
+    commands: Sequence[str] = ("quietmean verify receipt receipt.json",)
 
     @property
     def mu(self) -> float:
@@ -301,7 +301,7 @@ class OfficerPage:
                 "entries": [],
                 "notes": [
                     "Every study of the same data adds to what is known about them. A ledger keeps a budget for a data "
-                    "set and refuses what goes beyond. certify --ledger --account puts it on this page.",
+                    "set and refuses what goes beyond. verify receipt --ledger --account puts it on this page.",
                     self._refund(None),
                 ],
             }

@@ -163,7 +163,9 @@ def what_is_left(account: Account | None, reason: str = "") -> SummaryCard:
     """The card of the budget that is left; ``reason``: why no ledger is known."""
     if account is None:
         return SummaryCard(
-            "What is left?", "Not known: no ledger", reason or "A ledger keeps a data set's budget (certify --ledger)."
+            "What is left?",
+            "Not known: no ledger",
+            reason or "A ledger keeps a data set's budget (quietmean verify receipt --ledger).",
         )
     frozen = " The account is frozen." if account.frozen is not None else ""
     budget = f"Of {readable.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"

@@ -351,8 +351,8 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     @public
     def save_study(self, path: str | Path, X: Any, parties: int) -> None:
-        """Write what ``parties`` parties agree on by :meth:`fit` with such data, for ``quietmean invite``: sites that fit under
-        the seal give the sealed file to their :class:`quietmean.Site`. Nothing is overwritten.
+        """Write what ``parties`` parties agree on by :meth:`fit` with such data, for ``quietmean study invite``: sites that fit
+        under the seal give the sealed file to their :class:`quietmean.Site`. Nothing is overwritten.
 
         Raises :class:`InputError`, a ValueError too, for a file that exists, and for what cannot be fitted.
         """

@@ -215,8 +215,8 @@ class ModelByRounds:
         return self.fit_of(design, newton).coefficients
 
     def save_study(self, path: str | Path, parties: int) -> None:
-        """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean invite``; ``quietmean join`` then fits it with
-        ``--data``. Nothing is overwritten. Raises :class:`InputError` for a file that exists."""
+        """Write what so many ``parties`` agree on by :meth:`fit`, for ``quietmean study invite``; ``quietmean join`` then fits it
+        with ``--data``. Nothing is overwritten. Raises :class:`InputError` for a file that exists."""
         paper = OnPaper(count=parties)
         agreed = paper.contract(self._asked(self._design_for(parties), paper))
         Output(Path(path), "the study", "").write(study_text(agreed).encode())

@@ -47,7 +47,7 @@ KEY_PREFIX = "ed25519:"
 # In the environment: a file whose first line is the passphrase, for where nobody is there to type it.
 PASSPHRASE_FILE = "QUIETMEAN_PASSPHRASE_FILE"  # noqa: S105 - a name
 KEY_BYTES = 32
-_NO_KEY = "holds no private key: name the file with yours, or make one with quietmean keygen"
+_NO_KEY = "holds no private key: name the file with yours, or make one with quietmean key new"
 _ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
 _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
@@ -134,7 +134,7 @@ class Identity:
                 file.readinto(pem)
         except FileNotFoundError:
             raise InputError(
-                f"key file {path} does not exist: check its name, or make your first one with quietmean keygen"
+                f"key file {path} does not exist: check its name, or make your first one with quietmean key new"
             ) from None
         except OSError as error:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
@@ -158,7 +158,7 @@ class Identity:
         finally:
             pem[:] = bytes(len(pem))
         if not isinstance(key, Ed25519PrivateKey):
-            raise InputError(f"key file {path} holds a key of another kind than Ed25519: make one with quietmean keygen")
+            raise InputError(f"key file {path} holds a key of another kind than Ed25519: make one with quietmean key new")
         return cls(key)
 
 
@@ -178,12 +178,14 @@ def public_key_bytes(text: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
-        raise InputError(f"key {text[:80]!r} is not a public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
+        raise InputError(f"key {text[:80]!r} is not a public key: copy the line {KEY_PREFIX}... that quietmean key new printed")
     if format_public_key(raw) != text:
         raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}: use that one spelling")
     y = int.from_bytes(raw, "little") % 2**255
     if y >= _PRIME or y in _SMALL_ORDER:
-        raise InputError(f"key {text!r} is none that keygen can make: anybody could sign for it, ask its owner for the right one")
+        raise InputError(
+            f"key {text!r} is none that quietmean key new can make: anybody could sign for it, ask its owner for the right one"
+        )
     return raw
 
 

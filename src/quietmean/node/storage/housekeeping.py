@@ -120,7 +120,7 @@ def _opened(store: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             start = file.read(len(_MAGIC))
         database = sqlite3.connect(f"file:{quote(str(store.absolute()))}?{mode}", uri=True, timeout=0, isolation_level=None)
     except FileNotFoundError:
-        raise InputError(f"store {store} does not exist: quietmean stores FOLDER lists those of a folder") from None
+        raise InputError(f"store {store} does not exist: quietmean site clean FOLDER lists those of a folder") from None
     except (OSError, sqlite3.Error) as error:
         refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: check the path and your access rights") from None

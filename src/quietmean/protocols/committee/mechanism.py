@@ -215,7 +215,7 @@ class CommitteeSharing(CommitteeFields, Mechanism):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """Make no machine. Raises :class:`InputError`: contributors send one file, and members have no value."""
         raise InputError(
-            "contributors to a committee send one file each, and its members open the sum: take part with quietmean contribute "
+            "contributors to a committee send one file each, and its members open the sum: take part with quietmean send "
             "and quietmean join --contributions FOLDER"
         )
 

@@ -128,7 +128,8 @@ class Registrar:
         vouching = vouching_of(invitation)
         if vouching is None:
             raise InputError(
-                f"this study has no vouchers: its convener writes {named('registrar')} and {named('vouchers')} into quietmean new"
+                f"this study has no vouchers: its convener writes {named('registrar')} and {named('vouchers')} into "
+                "quietmean study new"
             )
         if vouching.registrar != identity.public_key:
             raise InputError(

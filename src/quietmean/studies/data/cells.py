@@ -92,7 +92,9 @@ class ColumnReader:
             words = words.replace("count", "counts")
         tell(f"{place}, column {self.column.name!r}: {count} {many} {words} ({self.strange.where(word)})")
         if self.unclear:
-            remedy = f"quietmean data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
+            remedy = (
+                f"quietmean site data shows them, and {place}#{'dates' if self.column.since else 'decimal'}= says which is meant"
+            )
             if self.location.is_frame:
                 remedy = f"make {'dates' if self.column.since else 'numbers'} of its cells in the data frame"
             tell(f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: {remedy}")

@@ -392,7 +392,7 @@ def _with_format_file(settings: dict[str, str], path: Path | None) -> _Said:
 def _in_format_file(beside: Path, must_be: bool) -> _Said:
     """What it says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
     unreadable = InputError(
-        f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
+        f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean site data proposes them'
     )
     try:
         raw = decode_toml(short_bytes(beside), lambda reason: unreadable)

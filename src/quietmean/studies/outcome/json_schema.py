@@ -97,7 +97,7 @@ _INTERVAL = nullable(array(_END, least=2, most=2))
 
 
 def result_schema() -> Schema:
-    """Return the schema of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
+    """Return the schema of the one JSON document that ``run --json``, ``join --json`` and ``study combine --json`` print."""
     local = {"true_mean", "killed"}
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger", "not_in_at_start"}
     node |= {"impossible_releases", "equivocating"}
@@ -108,7 +108,7 @@ def result_schema() -> Schema:
         "messages": described(COUNT, "messages sent"),
         "bytes": described(COUNT, "bytes sent"),
         "seconds": described(NUMBER, "from the start to the result"),
-        "receipt": described(TEXT, "the file that quietmean certify reads"),
+        "receipt": described(TEXT, "the file that quietmean verify receipt reads"),
         "report": described(nullable(TEXT), "the page for who reads the result; null without the extra for pages"),
         "privacy_page": described(nullable(TEXT), "the privacy page; null without pages"),
         "protocol": TEXT,
@@ -128,10 +128,12 @@ def result_schema() -> Schema:
         "notes": described(array(TEXT), "join only: what could not be settled, in words"),
         "not_in_at_start": described(array(TEXT), "join only: of a study with start_by, the parties without whom it started"),
         "ledger": described({"type": "object"}, "join only: what is left of the budget"),
-        "headline": described(TEXT, "combine only: how many parties are in the result, and who is not"),
-        "contributions": described(by_name(TEXT), "combine only: the digests of the contributions that went in, by party"),
-        "left_out": described(array(record({"file": TEXT, "reason": TEXT})), "combine only: files that did not go in, and why"),
-        "twice": described(array(TEXT), "combine only: files that hold the same as another one"),
+        "headline": described(TEXT, "study combine only: how many parties are in the result, and who is not"),
+        "contributions": described(by_name(TEXT), "study combine only: the digests of the contributions that went in, by party"),
+        "left_out": described(
+            array(record({"file": TEXT, "reason": TEXT})), "study combine only: files that did not go in, and why"
+        ),
+        "twice": described(array(TEXT), "study combine only: files that hold the same as another one"),
     }
     return {
         "$schema": DIALECT,

@@ -153,7 +153,7 @@ class Agreement(ABC):
         return [(fact.name, sentence) for fact in self.facts() for sentence in fact.sentences]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``quietmean contract --json`` prints."""
+        """Return what ``quietmean site contract --json`` prints."""
         return {name: value for fact in self.facts() for name, value in fact.fields.items()}
 
     def __str__(self) -> str:

@@ -210,7 +210,7 @@ def require_approvals(
     if len(signed) < least and not begun:
         raise InputError(
             f"{least} of the approvers of {policy.place} must sign this study, {len(signed)} did; nothing has left this machine: "
-            f"give {named('approval', 'FILE')}, from quietmean approve"
+            f"give {named('approval', 'FILE')}, from quietmean site approve"
         )
     return {"approvers": list(signed), "approvals": list(signed.values())} if signed else {}
 
@@ -378,7 +378,7 @@ def _said_before(answer: ConsentInAdvance, begun: bool) -> str:
 def require_digest(accept: str, contract: Agreement) -> None:
     """Raises :class:`InputError` unless ``accept`` names the contract by enough of its digest."""
     if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
-        read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
+        read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean site contract"
         raise InputError(
             f"{named('accept', accept)} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of "
             f"{contract.digest}, "
@@ -410,7 +410,7 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
     raise InputError(
         "nobody said yes to this study, nothing has left this machine: give "
         f"{named('accept', contract.digest[:_FEWEST_DIGITS])} after "
-        "you read quietmean contract, or join at a terminal"
+        "you read quietmean site contract, or join at a terminal"
     )
 
 

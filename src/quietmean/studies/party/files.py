@@ -320,7 +320,7 @@ class PartyContext:
         if study.committee is not None:
             raise InputError(
                 f"{study.name!r} has a committee: its members take part with quietmean join --contributions FOLDER, and "
-                "everybody else with quietmean contribute"
+                "everybody else with quietmean send"
             )
         if path is None:
             return feasible(study, parties, no_privacy=no_privacy)

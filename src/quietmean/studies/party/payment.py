@@ -274,7 +274,7 @@ class Payer:
             epsilon = plan.epsilon_a_priori if wanted is None else wanted.charged.epsilon(plan.target.delta)
             raise InputError(
                 f"epsilon {epsilon_text(epsilon)} at delta {plan.target.delta:g} is more than {new} allows: set another with "
-                "quietmean ledger --budget"
+                "quietmean site budget --budget"
             )
         return f"{new} will be made in {self.ledger}"
 
