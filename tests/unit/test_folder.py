@@ -338,6 +338,19 @@ async def test_a_round_is_closed_by_the_timetable_once_all_that_is_there_is_read
     await early.stop()
 
 
+async def test_a_process_that_ends_answers_all_that_came(tmp_path: Path) -> None:
+    """Of each party, a look reads one request."""
+    async with parties(tmp_path, 0) as (asking,):
+        asked = [asyncio.create_task(asking.post.links[1].ask(share(), bytes([number]) * 64)) for number in range(5)]
+        while len(files(tmp_path)) < len(asked):
+            await asyncio.sleep(0.01)
+        leaving = Party(1, tmp_path)
+        await leaving.stop()
+        assert len(leaving.handled) == len(files(tmp_path, "a")) == len(asked)
+        async with asyncio.timeout(20.0):
+            assert {answer.status for answer in await asyncio.gather(*asked)} == {ACCEPTED}
+
+
 async def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) -> None:
     class Flood:
         """In each look another file that could be the one that is due."""

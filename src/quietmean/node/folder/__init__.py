@@ -52,7 +52,7 @@ WINDOW: Final = 16
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 2.0
 # A process that is to end soon looks so often in vain before; on a slow share that is long.
 _QUIET_LOOKS: Final = 3
-# Before a round is closed, what is there is read; who shows something new for ever is not waited for.
+# Before a round is closed, or all, what is there is read; who shows something new for ever is not waited for.
 _LAST_LOOKS: Final = 64
 # The clock may be set while nobody looks at it; a time shorter than the least may be none (s).
 _LEAST_NAP, _LONGEST_NAP = 0.01, 30.0
@@ -351,13 +351,15 @@ class FolderTransport:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self, *, answering: bool = True) -> None:
-        """End; before that answer what came, and put what waits."""
+        """End; before that answer what came, and put what waits: of each party, a look reads one request."""
         with contextlib.suppress(OSError, InputError, StorageError):
-            if answering:
-                await self._once()
+            for _ in range(_LAST_LOOKS if answering else 0):
+                put = set(self._outgoing)
+                news = await self._once()
                 if self._tasks:
                     await asyncio.wait(list(self._tasks), timeout=_FIRST_PAUSE)
-                await self._once()
+                if not news and self._outgoing.keys() <= put:
+                    break
         await self._tasks.stop()
 
 
