@@ -51,8 +51,8 @@ async def run_party(settings: NodeSettings, on_start: OnStart = ignore_start) ->
         # Only once this process holds the store: the status file of another process must stay.
         stack.enter_context(party.monitor)
         over = party.store.result() is not None
-        if over and settings.folder is not None and settings.folder.mailbox is not None:
-            await _put_what_waits(party, settings.folder)
+        if over and settings.folder is not None:
+            await put_what_waits(settings, settings.folder, party, party.monitor)
         if over and (before := await party.open()) is not None:
             party.monitor.event(AlreadyOver())
             result = before
@@ -126,6 +126,17 @@ async def over_folder(
             yield post, watching
 
 
+async def put_what_waits(settings: NodeSettings, folder: FolderSettings, member: Member, monitor: Monitor) -> None:
+    """Put the last messages of what is over here, a study or a round: a process that died at its end may have left them in the
+    outbox.
+    """
+    if folder.mailbox is not None and outbox_path(settings.store).exists():
+        # There is a result, whatever becomes of this: the others wait for its answers until their time.
+        with contextlib.suppress(InputError, StorageError):
+            async with over_folder(settings, folder, member, monitor):
+                pass
+
+
 def endpoint_of(settings: NodeSettings, member: Member, traffic: Traffic, fields: Mapping[str, bytes]) -> Endpoint:
     """The endpoint of a party, as which ``member`` answers; ``fields``: what both ends of a connection compare first."""
     credentials = Credentials(settings.identity, settings.roster, settings.study)
@@ -178,15 +189,6 @@ async def _by_folder(party: Participant, folder: FolderSettings) -> NodeResult:
                 await party.stop()
 
     return await retry(attempt, party.store.path, RetryPolicy(party.monitor.event, party.settings))
-
-
-async def _put_what_waits(party: Participant, folder: FolderSettings) -> None:
-    """Put the last messages of a party that is over: a process that died at its end may have left them in the outbox."""
-    if outbox_path(party.store.path).exists():
-        # There is a result, whatever becomes of this: the others wait for its answers until their time.
-        with contextlib.suppress(InputError, StorageError):
-            async with over_folder(party.settings, folder, party, party.monitor):
-                pass
 
 
 def remarked(result: NodeResult, settings: NodeSettings, monitor: Monitor) -> NodeResult:

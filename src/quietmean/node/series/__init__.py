@@ -28,7 +28,9 @@ class RoundCarrier(Protocol):
     """What carries the messages of all rounds."""
 
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
-        """Reach the others, and agree with them who is in; what is opened is closed with ``stack``."""
+        """Reach the others, and agree with them who is in; what is opened is closed with ``stack``. Where the series is over
+        here, only what they may still wait for is put.
+        """
 
     async def catch_up(self) -> None:
         """Learn where the others are, if this party may not know it."""
@@ -95,7 +97,7 @@ class Series(SeriesParty):
         self.load()
         self.restore()
         if self.over:
-            # Nothing is left to do with the others.
+            await self._transport.open(stack)
             return
         stack.enter_context(self.monitor)
         await self._transport.open(stack)

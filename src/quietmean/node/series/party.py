@@ -261,6 +261,11 @@ class SeriesParty(Party):
     def settings_of(self, number: int, value: Admitted) -> NodeSettings:
         return self._of_round(number, PlannedValue(self.inside.plan, value, wiped=True))
 
+    @property
+    def kept_settings(self) -> NodeSettings:
+        """Those of the round that was begun last, whatever it was begun with."""
+        return self._of_round(self.number, self.inside.brought)
+
     def _of_round(self, number: int, brought: Brought) -> NodeSettings:
         settings = self.inside
         label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
@@ -281,7 +286,7 @@ class SeriesParty(Party):
         if not self.round_store.stat().st_size:
             return True
         with contextlib.closing(self._kept()) as store:
-            return store.study != self._of_round(self.number, self.inside.brought).study
+            return store.study != self.kept_settings.study
 
     def goes_on(self, value: Admitted) -> bool:
         """Whether what is kept of the round that was begun last is of this value, or nothing of it has left yet."""

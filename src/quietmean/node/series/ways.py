@@ -20,7 +20,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.driver import over_connections, over_folder
+from quietmean.node.driver import over_connections, over_folder, put_what_waits
 from quietmean.node.folder import FolderSettings, Outbox
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, AnyRequest, Heartbeat, InRound, Payload, inner_request
@@ -106,6 +106,9 @@ class RoundsOverConnections:
 
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         party = self._party
+        if party.over:
+            # Nothing is left to do with the others.
+            return
         self._may_know_more = party.restarted
         self._mesh = await stack.enter_async_context(over_connections(party, self))
         party.attach(Carrier(self._round_links(0)))
@@ -312,6 +315,12 @@ class RoundsByFolder:
 
     async def open(self, stack: contextlib.AsyncExitStack) -> None:
         party = self._party
+        if party.ended and party.number:
+            # Before the next round takes the place of its outbox.
+            await put_what_waits(party.kept_settings, self._folder_of(party.number), _Round(party), party.monitor)
+        if party.over:
+            await put_what_waits(party.settings, self._folder, party, party.monitor)
+            return
         if party.started is not None and not self._is_in_time(1):
             # Anyone who is in knows it by now.
             party.attach(Carrier({}))

@@ -14,7 +14,7 @@ The order of durability, from the first connection to the end; a process that di
 6. End: a log of another party before it is acknowledged; the result, with which the secrets are deleted, before this party leaves
    (``exchange_logs``, ``keep_result``). Then the journal is emptied.
 7. Folder: a message is in the outbox before it is put, and what answers it before it counts (``FolderTransport``). What waits
-   there is put also by a process that finds the result in its store (``run_party``).
+   there is put also by a process that finds the result in its store, before the next round takes its place (``put_what_waits``).
 
 A party that hands in one file keeps ledger, register and keys instead: :mod:`quietmean.studies.party.by_file` has their order. A
 member of a committee has what it took in a file before it lists it, and the opened sum in another before the state that has it.
