@@ -68,8 +68,6 @@ ASKED: dict[str, dict[str, Any]] = {
     "clip": {"clip": 1.0},
 }
 _TRIES = 4
-# Who is killed later in a join, and is long in coming, can find that all others have ended, and waits for them.
-_DRAWN = {"join": 500}
 # What a run says that lost a party which it cannot do without.
 _FAILED = "ProtocolFailure"
 # What parties import on their way, once for all of them.
@@ -78,7 +76,8 @@ _IMPORTED = ("api.joining", "api.sessions", "sessions.joined", "sessions.receipt
 _LATE = 3.0
 # In seconds: far enough for a busy machine.
 _CONTRIBUTE_IN = 600.0
-_PATIENCE = 120.0
+# A party that was killed at the last of its writes finds that all others have ended, and answers them for the length of a round.
+_PATIENCE = 240.0
 
 
 def feature_cells() -> Iterator[tuple[str, Cell]]:
@@ -111,9 +110,8 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def changes_of(feature: str) -> dict[str, int]:
-    """Of how many changes of a party one is drawn, by what it does: of all that it makes, but for the last of a long ``join``."""
-    made = tomllib.loads(CHANGES.read_text("utf-8")).get(feature, {})
-    return {what: min(count, _DRAWN.get(what, count)) for what, count in made.items()}
+    """Of how many changes of a party one is drawn, by what it does: of all that it makes."""
+    return dict(tomllib.loads(CHANGES.read_text("utf-8")).get(feature, {}))
 
 
 @contextmanager

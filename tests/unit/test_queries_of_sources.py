@@ -209,6 +209,6 @@ def test_what_is_declared_stands_in_receipt_and_pages(
     receipt = Path(document["receipt"])
     assert json.loads(receipt.read_text())["origin"]["query"] == {"mixes_rows": True, "codes": []}
     for page in receipt.parent.glob("*.html"):
-        assert "lets rows decide about other rows" in page.read_text()
+        assert "declares that the query mixes rows" in page.read_text()
     main(["verify", "receipt", str(receipt)])
-    assert "lets rows decide about other rows" in capsys.readouterr().out
+    assert "declares that the query mixes rows" in capsys.readouterr().out
