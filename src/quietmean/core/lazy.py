@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scipy.sparse import linalg as sparse_linalg
 else:
 
-    class _Part:
+    class LazyModule:
         """A module that is imported with the first of its names; each name is looked up once."""
 
         def __init__(self, name: str) -> None:
@@ -37,13 +37,13 @@ else:
             return attribute
 
     narwhals, polars, pyarrow, pyreadstat, python_calamine = map(
-        _Part, ["narwhals", "polars", "pyarrow", "pyreadstat", "python_calamine"]
+        LazyModule, ["narwhals", "polars", "pyarrow", "pyreadstat", "python_calamine"]
     )
-    mpl, figures, lines = map(_Part, ["matplotlib", "matplotlib.figure", "matplotlib.lines"])
-    patches, outlines, ticker = map(_Part, ["matplotlib.patches", "matplotlib.path", "matplotlib.ticker"])
-    feather, ipc, parquet = map(_Part, ["pyarrow.feather", "pyarrow.ipc", "pyarrow.parquet"])
-    linalg, optimize, sparse, special = map(_Part, ["scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"])
-    csgraph, sparse_linalg = map(_Part, ["scipy.sparse.csgraph", "scipy.sparse.linalg"])
+    mpl, figures, lines = map(LazyModule, ["matplotlib", "matplotlib.figure", "matplotlib.lines"])
+    patches, outlines, ticker = map(LazyModule, ["matplotlib.patches", "matplotlib.path", "matplotlib.ticker"])
+    feather, ipc, parquet = map(LazyModule, ["pyarrow.feather", "pyarrow.ipc", "pyarrow.parquet"])
+    linalg, optimize, sparse, special = map(LazyModule, ["scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"])
+    csgraph, sparse_linalg = map(LazyModule, ["scipy.sparse.csgraph", "scipy.sparse.linalg"])
 
 
 def importer(package: str, names: Mapping[str, str], modules: Mapping[str, str] | None = None) -> Callable[[str], Any]:

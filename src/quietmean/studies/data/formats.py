@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from quietmean.core.cells import plain_name
 from quietmean.core.columnar import ARROW, PARQUET
@@ -20,10 +20,17 @@ from quietmean.core.foreign import KINDS as FOREIGN
 from quietmean.studies.data.database import CLOSED, Listed, Tables, failing, literal, open_database, query_of, type_declared
 from quietmean.studies.data.isolated import read_columnar, read_foreign, read_workbook
 from quietmean.studies.data.location import Location, is_plain
-from quietmean.studies.data.postgresql import transaction
-from quietmean.studies.data.query import check_query, read_mixed, read_query
 from quietmean.studies.data.table import MOST_UNPACKED, Notify, Pieces
 from quietmean.studies.data.text_files import read_delimited, read_json_lines
+
+if TYPE_CHECKING:
+    from quietmean.studies.data import postgresql
+    from quietmean.studies.data import query as queries
+else:
+    from quietmean.core.lazy import LazyModule
+
+    # Most sources are files without a query.
+    postgresql, queries = map(LazyModule, ["quietmean.studies.data.postgresql", "quietmean.studies.data.query"])
 
 # Signs of a pattern in a path, as DuckDB has them.
 _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
@@ -55,7 +62,7 @@ class FileTables(Tables):
         return Listed("main", "data")
 
     def selected(self, query: str, column_names: Collection[str]) -> Pieces:
-        return read_mixed(self._location, self, query, column_names)
+        return queries.read_mixed(self._location, self, query, column_names)
 
 
 def _types_of_parquet(location: Location) -> dict[str, str]:
@@ -123,7 +130,7 @@ def read_file(
     with _opened(location, tell) as tables:
         query = _query(location, tables, column_names)
         if query and not location.mixes_rows:
-            yield from read_query(location, tables, query, column_names, unit, tell)
+            yield from queries.read_query(location, tables, query, column_names, unit, tell)
         elif written := query_of(location):
             yield from tables.selected(written, column_names)
         else:
@@ -137,7 +144,7 @@ def digests_of_codes(location: Location, column_names: Collection[str], unit: Pr
     """
     with _opened(location, lambda sentence: None) as tables:
         query = _query(location, tables, column_names)
-        return check_query(location, tables, query, unit) if query and not location.mixes_rows else {}
+        return queries.check_query(location, tables, query, unit) if query and not location.mixes_rows else {}
 
 
 def _query(location: Location, tables: Tables, column_names: Collection[str]) -> str:
@@ -155,7 +162,7 @@ def _opened(location: Location, tell: Notify) -> Iterator[Tables]:
     Raises :class:`InputError` where it cannot be read, and for a file that changes meanwhile.
     """
     if location.database:
-        with transaction(location) as tables:
+        with postgresql.transaction(location) as tables:
             yield tables
         return
     if location.path.is_dir():
