@@ -293,7 +293,7 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
         written(b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!" + b"0" * 90, "t.xpt"),
         "t.xpt cannot be read as a table: it is a damaged",
     ),
-    "no file of SAS": (written(bytes(99), "t.sas7bdat"), "t.sas7bdat cannot be read as a table: it is no SAS file"),
+    "no file of SAS": (written(bytes(99), "t.sas7bdat"), "t.sas7bdat cannot be read as a table: it is damaged or not a SAS file"),
     "a damaged archive": (written(gzip.compress(text().encode())[:40], "t.csv.gz"), "t.csv.gz is compressed by gzip and damaged"),
     "a damaged Parquet file": (written(b"PAR1 and then nothing", "t.parquet"), "t.parquet cannot be read as a table"),
     "a damaged workbook": (
