@@ -187,7 +187,7 @@ def test_a_document_of_a_later_version_is_told_from_one_of_another_kind(
 ) -> None:
     later = site.folder / "changed"
     later.write_bytes(CHANGES["of a later version"]((site.folder / studies[0]["sealed"]).read_bytes()))
-    _, errors, _ = ends(site, f"words changed --key {studies[0]['key']}", capsys)
+    _, errors, _ = ends(site, f"verify words changed --key {studies[0]['key']}", capsys)
     assert "changed was written by another version of quietmean (quietmean " in errors
     later.write_bytes(b"")
     _, errors, _ = ends(site, f"verify words {studies[0]['sealed']} --key changed", capsys)

@@ -234,7 +234,7 @@ def make_app(command: str | None, *, every: bool = True) -> App:
 
 def _group(word: str, heading: Group) -> App:
     """A group of commands, which alone lists them."""
-    group = App(name=word, group=heading, help=GROUPS[word], help_epilogue=f"quietmean help {word} COMMAND shows its options")
+    group = App(name=word, group=heading, help=GROUPS[word], help_epilogue=f"quietmean {word} COMMAND --help shows its options")
     group["--help"].group = group["--version"].group = Group("Options", sort_key=1)
     return group
 
