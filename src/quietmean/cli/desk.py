@@ -99,7 +99,7 @@ def desk_command(
     ledger
         By default the policy's, or this user's own.
     owner_key
-        The private key of the data owner: studies can be signed on their pages, as approve does.
+        The private key of the data owner: studies can be signed on their pages, as site approve does.
     """
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")

@@ -56,7 +56,7 @@ class ConsentOptions(PaymentOptions):
     yes
         Say yes without naming the digest: only for a site whose policy says unattended = true.
     approval
-        A yes that was signed by the data owner, from approve; repeat for several.
+        A yes that was signed by the data owner, from site approve; repeat for several.
     compared
         A party with whom the words of the sealed study were compared; repeat for several, or separate them by commas. The
         others count as colluders.

@@ -131,13 +131,13 @@ class JointTerms(BaseModel):
         """Raises :class:`InputError` for what cannot be done with a roster alone."""
         if self.by_folder:
             raise InputError(
-                f"a {self.called} through a folder has to be sealed, as its messages need keys of their own: use invite, accept "
-                "and seal"
+                f"a {self.called} through a folder has to be sealed, as its messages need keys of their own: use study invite, "
+                "accept and study seal"
             )
         if self.keyed_by == Links.HYBRID:
             raise InputError(
                 f'a {self.called} with links = "hybrid" has to be sealed, as the ML-KEM keys of its parties are in their '
-                'entries: use invite, accept and seal, or give links = "x25519"'
+                'entries: use study invite, accept and study seal, or give links = "x25519"'
             )
 
     def _require_possible_transport(self) -> None:

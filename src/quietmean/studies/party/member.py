@@ -63,7 +63,7 @@ class MemberFiles:
     @property
     def sealed(self) -> Sealed:
         if self.files.sealed is None:
-            raise InputError("a study with a committee has to be sealed: use invite, accept and seal")
+            raise InputError("a study with a committee has to be sealed: use study invite, accept and study seal")
         return self.files.sealed
 
     @property
