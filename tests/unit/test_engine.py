@@ -342,7 +342,7 @@ def test_sentences_for_the_easy_ends() -> None:
     ]
     crowd = diagnose(transcript, Adversary())
     assert crowd.full_rank
-    assert "the 8 honest parties hide in one crowd" in crowd.sentences()[0]
+    assert "protects all 8 honest parties as one group" in crowd.sentences()[0]
 
 
 def test_protocols_without_exchange() -> None:

@@ -161,7 +161,7 @@ async def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, 
 def test_files_that_are_no_certificate(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
-    refused("no certificate", outer_tls, wrong, wrong)
+    refused("are not a certificate and its key", outer_tls, wrong, wrong)
     refused("cannot be read", outer_tls, tmp_path / "missing.pem", wrong)
 
 
