@@ -25,7 +25,7 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.push_sum import PushSumParty, PushSumState
 from quietmean.randomness.insecure import InsecureSilence
 from quietmean.simulation import attack
-from quietmean.simulation.audit import FLAG_BELOW, _Counts, _p_gaussian
+from quietmean.simulation.audit import FLAG_BELOW, _Counts, _noticed, _p_gaussian
 from quietmean.testing import example_execution
 
 TRIALS, SEED = 100_000, 20_261_122
@@ -101,6 +101,29 @@ def test_bounds_hold_as_often_as_they_say() -> None:
     # The test proper, without its factor of two, is uniform: Kolmogorov-Smirnov, error rate 1e-6.
     exact = [_p_gaussian(result.mu_estimate, 1.0, 1000) for result in results]
     assert stats.kstest(exact, "uniform").pvalue > 1e-6
+
+
+@pytest.mark.slow
+def test_the_power_is_what_it_says() -> None:
+    """200 attacks of 1000 trials: a leak as large as "would be noticed" is flagged in 90 %; a right build shows what it can."""
+    execution = example_execution("local-dp", 2, sigma=1.0)
+    real = _noticed(1.0, 1000)
+    leaky = [
+        attack(execution, 0, Adversary(), trials=1000, seed=seed, delta=1e-3, machine=scaled(execution, 1 / real))
+        for seed in range(200)
+    ]
+    flagged = sum(result.flagged for result in leaky)
+    # Both ends with an error rate of 1e-6.
+    assert stats.binom.ppf(1e-6, len(leaky), 0.9) <= flagged <= stats.binom.isf(1e-6, len(leaky), 0.9)
+    assert leaky[0].power.epsilon_noticed == pytest.approx(execution.privacy(1e-3).epsilon(real), rel=1e-6)
+    right = [attack(execution, 0, Adversary(), trials=1000, seed=seed, delta=1e-3) for seed in range(40)]
+    # At most about that much: never by more than a tenth, and half of it is usual.
+    found = np.array([result.epsilon_lower for result in right]) / right[0].power.epsilon_found
+    print(np.sort(found))
+    assert found.max() <= 1.1
+    assert np.median(found) >= 0.5
+    assert right[0].power.epsilon_found < right[0].closer.epsilon_found < right[0].epsilon_certified
+    assert right[0].epsilon_certified < right[0].closer.epsilon_noticed < right[0].power.epsilon_noticed
 
 
 def test_the_gaussian_test_agrees_with_the_noncentral_t_distribution() -> None:
@@ -249,8 +272,12 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert not document["flagged"]
     main(common)
     words = capsys.readouterr().out
-    assert words.count("\n") == 3
-    assert "nothing contradicts the certificate" in words
+    assert words.count("\n") <= 7
+    assert max(map(len, words.splitlines())) <= 80
+    assert "OK  no contradiction" in words
+    assert f"{document['power']['trials']:,} runs can find at most about epsilon" in words
+    main([*common, "--details"])
+    assert "nothing contradicts the certificate" in capsys.readouterr().out
     for extra, word in (
         (["--target", "0", "--corrupt", "0"], "target 0 is corrupt"),
         (["--target", "3", "--trials", "9"], "9 trials"),

@@ -52,8 +52,8 @@ def test_certify_and_attack_take_and_show_names(tmp_path: Path, capsys: pytest.C
         "verify", "receipt", str(receipt), "--corrupt", "0,3"
     )
     assert json.loads(told("verify", "receipt", str(receipt), "--corrupt", "east", "--json"))["honest"] == [0, 1, 2]
-    lines = told("verify", "receipt", str(receipt)).splitlines()
+    lines = told("verify", "receipt", str(receipt), "--details").splitlines()
     assert [name for name in ("north", "south", "west", "east") if any(line.split()[:1] == [name] for line in lines)]
     attacked = told("verify", "attack", str(receipt), "--target", "south", "--corrupt", "north", "--trials", "200")
-    assert attacked.startswith("south against ")
+    assert attacked.startswith("Attacked south with what north saw, 200 runs")
     fails(["verify", "attack", str(receipt), "--target", "sout"], capsys, "south")

@@ -24,6 +24,7 @@ from quietmean.cli.console import (
     progress,
     warn,
 )
+from quietmean.cli.screens import BELOW, OK, ReceiptScreen, print_lines
 from quietmean.cli.simulate import DELTA, AdversaryOptions, names_in
 from quietmean.core.assumptions import QueryStatement, assumptions_json, usual_colluders
 from quietmean.core.domain import half_range
@@ -31,7 +32,7 @@ from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import require_report
 from quietmean.core.file_kinds import SESSION_RECEIPT, FileKind, read_json
 from quietmean.core.output import Output, require_version
-from quietmean.core.readable import count_of, epsilon_text, nats_promised, nats_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, nats_promised, nats_text
 from quietmean.core.schema import require_delta
 from quietmean.ledger import Ledger
 from quietmean.planning.gate import GateRecord, kept_at_gate
@@ -69,12 +70,15 @@ class ShownOptions:
         Show on that page what is left of a budget in this ledger.
     account
         The ledger's account.
+    details
+        Also show each party's figure, all adversaries and every assumption.
     """
 
     report: Path | None = None
     table: Path | None = None
     ledger: Path | None = None
     account: str | None = None
+    details: bool = False
 
     def balance(self) -> Account | None:
         """What the page says of a ledger.
@@ -178,7 +182,10 @@ def receipt_command(
     if json:
         print_json(document)
     else:
-        _show(document, privacy_facts(analysis, certificate), delta, str(analysis.terms.relation), names_in(raw))
+        print_lines([*ReceiptScreen(execution, raw, hints, analysis, certificate, document, names_in(raw)).lines()])
+        if shown.details:
+            out.print()
+            _show(document, privacy_facts(analysis, certificate), delta, str(analysis.terms.relation), names_in(raw))
     if report is not None and isinstance(happened, Execution):
         # The answer first: the page only shows it.
         with only_shown(f"page {report}", warn):
@@ -229,12 +236,15 @@ def _certify_session(raw: Mapping[str, Any], delta: float | None, options: Mappi
         print_json(document)
         return
     rounds = document["rounds"]
-    spent = f"epsilon {epsilon_text(document['epsilon'])} at delta {document['delta']:g}"
-    out.print(
-        f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began",
+    spent = f"epsilon {epsilon_shown(document['epsilon'])} (delta {delta_shown(document['delta'])})"
+    print_lines(
+        [
+            f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began",
+            f"{OK}all rounds together: at most {spent} for one {document['unit']}, guaranteed",
+            f"{BELOW}against {document['adversary']}",
+            f"{BELOW}enforced by {document['enforced_by']}; neighbouring data: {document['neighbouring']}",
+        ]
     )
-    out.print(f"one {document['unit']}, under {document['neighbouring']}: at most {spent}, guaranteed")
-    out.print(f"against {document['adversary']}; enforced by {document['enforced_by']}")
 
 
 def _tables(table: Path, raw: Mapping[str, Any], report: Path | None) -> tuple[Output, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from cyclopts import Parameter
 
 from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
+from quietmean.cli.screens import BELOW, NO, OK, print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import FileKind, read_as, read_json
 from quietmean.core.party import PartyId
-from quietmean.core.readable import epsilon_text, some_of
+from quietmean.core.readable import count_of, epsilon_shown, epsilon_text, some_of
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary
 from quietmean.privacy.coalitions import Effort
@@ -235,6 +237,7 @@ def attack_command(
     observed: Path | None = None,
     how: TrialOptions = TrialOptions(),
     delta: float | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
@@ -254,6 +257,8 @@ def attack_command(
         JSON file with intercepted messages, a list of [party, round].
     delta
         Bound the epsilon at this delta; default from the receipt, or 1e-6.
+    details
+        Also show both bounds as mu, and how sure they are.
     json
         One JSON document on standard output.
     """
@@ -263,6 +268,7 @@ def attack_command(
     read = happened.eavesdropper.observed if observed is None else read_observations(observed)
     names = names_in(raw)
     adversary, attacked = Adversary(parse_parties(corrupt, names), read), parse_party(target, names)
+    began = time.monotonic()
     with progress(f"attacking {party_text(attacked, names)}"):
         result = attack(
             happened,
@@ -275,8 +281,47 @@ def attack_command(
         )
     if json:
         print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
-    else:
+        return
+    print_lines(_attacked(result, adversary, names, time.monotonic() - began))
+    if details:
+        out.print()
         _show(result, names)
+
+
+def _attacked(result: AttackResult, adversary: Adversary, names: Sequence[str], seconds: float) -> list[str]:
+    """The first screen of an attack: what it found, what is promised, and what so many trials could have found."""
+    saw = [" and ".join(party_text(party, names) for party in sorted(adversary.corrupt))] if adversary.corrupt else []
+    saw += [count_of(len(adversary.observed), "intercepted message")] if adversary.observed else []
+    seen = f"{saw[0]} saw{f' and {saw[1]}' if saw[1:] else ''}" if adversary.corrupt else (saw or ["is published"])[0]
+    power, closer = result.power, result.closer
+    lines = [
+        f"Attacked {party_text(result.target, names)} with what {seen}, {power.trials:,} runs of the real code, {seconds:.0f} s.",
+        f"  found     epsilon >= {_short(result.epsilon_lower):<12} promised  epsilon <= "
+        + epsilon_shown(result.epsilon_certified),
+    ]
+    p = f"p = {result.p_value_exceeds:.2g}"
+    if result.flagged:
+        lines.append(f"{NO}This build leaks more than its certificate says ({p}).")
+    elif math.isinf(result.epsilon_certified):
+        lines.append(f"{NO}The certificate promises nothing here, so nothing can contradict it.")
+    else:
+        lines.append(f"{OK}no contradiction ({p})")
+    about = f"{power.trials:,} runs can find at most about epsilon {_short(power.epsilon_found)}"
+    noticed = "" if math.isinf(power.epsilon_noticed) else f" and notice a leak from {epsilon_shown(power.epsilon_noticed)}"
+    more = "" if math.isinf(closer.epsilon_noticed) else f", a leak from {epsilon_shown(closer.epsilon_noticed)}"
+    lines += [
+        f"{BELOW}{about}{noticed}.",
+        f"{BELOW}--trials {closer.trials} looks closer: epsilon {_short(closer.epsilon_found)}{more}.",
+    ]
+    return lines
+
+
+def _short(bound: float) -> str:
+    """A lower bound to two significant digits, rounded down."""
+    if not 0 < bound < math.inf:
+        return "inf" if bound > 0 else "0"
+    unit = 10.0 ** (math.floor(math.log10(bound)) - 1)
+    return f"{math.floor(bound / unit + 1e-9) * unit:.2g}"
 
 
 def _show(result: AttackResult, names: Sequence[str]) -> None:

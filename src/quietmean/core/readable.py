@@ -138,6 +138,20 @@ def epsilon_text(epsilon: float) -> str:
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
+def epsilon_shown(epsilon: float) -> str:
+    """An epsilon on a first screen: two decimals, below 0.1 two significant digits, rounded up as :func:`epsilon_text`."""
+    if math.isinf(epsilon) or epsilon <= 0:
+        return "inf" if epsilon > 0 else "0"
+    decimals = min(max(2, 1 - math.floor(math.log10(epsilon))), _MOST_DECIMALS)
+    unit = 10.0**decimals
+    return f"{math.ceil(epsilon * unit - 1e-9) / unit:.{decimals}f}"
+
+
+def delta_shown(delta: float) -> str:
+    """A delta as people write it: "1e-6"."""
+    return re.sub(r"e([+-])0+(?=\d)", r"e\1", f"{delta:g}")
+
+
 def a_coordinate(coordinates: int | None) -> str:
     """Return what a figure in nats is of: one of the ``coordinates`` of a party's value, which holds its part of all answers."""
     return "a coordinate" if coordinates is None else f"a coordinate (a party's value has {coordinates})"

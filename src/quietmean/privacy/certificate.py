@@ -361,6 +361,18 @@ class CoalitionCertificate(Tabular):
         trusted = f", party {min(self.trusted)} trusted never to collude" if self.trusted else ""
         return self._coalition() + trusted + self.terms.eavesdropper.describe()
 
+    def in_short(self) -> str:
+        """The adversary in a few words: "any 2 of 20 colluding parties (all 190 tried)"."""
+        if self.size == 0 or self.terms.conversion.coalition is not None:
+            return self.describe()
+        how = f"all {self.tried:,} {'pairs ' if self.size == 2 else ''}tried"
+        if self.scope == Scope.FOUND:
+            how = f"the worst found of {self.tried:,} tried"
+        elif not self.exhaustive:
+            how = "a bound for all of them"
+        trusted = f", party {min(self.trusted)} trusted never to collude" if self.trusted else ""
+        return f"any {self.size} of {len(self.mu)} colluding parties ({how}){trusted}{self.terms.eavesdropper.describe()}"
+
     @property
     def worst_adversary(self) -> Adversary:
         """The worst coalition that was tried, with who reads messages besides."""

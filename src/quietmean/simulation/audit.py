@@ -24,7 +24,7 @@ from quietmean.core.lazy import special
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.schema import require_delta
 from quietmean.core.workers import Workers
-from quietmean.privacy import Adversary
+from quietmean.privacy import Adversary, Certificate
 from quietmean.protocols.execution import Execution
 from quietmean.simulation.adversary_view import AdversaryView, OpenedView
 from quietmean.transcript import MachineMaker
@@ -35,11 +35,39 @@ FLAG_BELOW = 1e-6
 FEWEST_TRIALS = 100
 # The most trials: the statistics of all are kept, 1.6 GB.
 MOST_TRIALS = 10**8
+# The chance with which a leak that "would be noticed" is, in standard deviations: 90 %.
+_POWER = 1.2816
+# How many trials look closer than fewer.
+_CLOSER = 100_000
 # Epsilon's thresholds, in standard deviations from either mean. Fixed beforehand: no trial is spent on choosing them.
 _TAILS = (2.0, 2.5, 3.0, 3.5)
 _RANK = 1e-11
+# Beyond this distance of two worlds no leak is told from a larger one.
+_MOST_MU = 1e6
 # The first messages that have this part of the information of all are enough.
 _TOLD = 1.0 - 1e-6
+
+
+@dataclass(frozen=True)
+class AttackPower:
+    """What ``trials`` can show, if the certificate is right and the noise Gaussian.
+
+    ``epsilon_found``: about the most that they find in a build that leaks all that is certified. ``epsilon_noticed``: a build
+    that leaks at least this is flagged in 9 of 10 attacks; infinite where nothing is certified.
+    """
+
+    trials: int
+    epsilon_found: float
+    epsilon_noticed: float
+
+    @classmethod
+    def of(cls, certified: Certificate, mu: float, thresholds: Vector, trials: int) -> AttackPower:
+        rates = [special.ndtr(-thresholds), special.ndtr(thresholds - mu)]
+        # Both kinds of errors are fewer than expected by two standard deviations.
+        few = [trials * rate - 2 * np.sqrt(trials * rate * (1 - rate)) for rate in rates]
+        errors = [np.rint(np.maximum(count, 0)).astype(np.int64) for count in few]
+        found = _Counts(trials, *errors).lower_bounds(1.0 - CONFIDENCE, certified.delta)[1]
+        return cls(trials, found, math.inf if math.isinf(mu) else certified.terms.epsilon(_noticed(mu, trials)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +76,8 @@ class AttackResult:
 
     ``mu_lower`` and ``epsilon_lower`` (at ``delta``) hold together with ``confidence`` for every mechanism, Gaussian or not.
     ``mu_estimate`` is the distance between the two worlds in standard deviations, with its standard error. ``p_value_exceeds``:
-    how likely leakage as large as observed is if the certificate is right.
+    how likely leakage as large as observed is if the certificate is right. ``power``: what these trials can show, and what
+    ``closer`` ones would.
     """
 
     target: PartyId
@@ -65,6 +94,8 @@ class AttackResult:
     false_positive_rate: float
     false_negative_rate: float
     p_value_exceeds: float
+    power: AttackPower
+    closer: AttackPower
 
     @property
     def flagged(self) -> bool:
@@ -126,6 +157,8 @@ def attack(
         false_positive_rate=float(counts.false_positives[0]) / trials,
         false_negative_rate=float(counts.false_negatives[0]) / trials,
         p_value_exceeds=min(1.0, p_value),
+        power=AttackPower.of(certified, mu, thresholds, trials),
+        closer=AttackPower.of(certified, mu, thresholds, _CLOSER if trials < _CLOSER else min(10 * trials, MOST_TRIALS)),
     )
 
 
@@ -308,3 +341,19 @@ def _p_gaussian(estimate: float, mu: float, trials: int) -> float:
     distance = estimate * scale
     z = (distance * (1 - 1 / (4 * freedom)) - mu * scale) / math.sqrt(1 + distance * distance / (2 * freedom))
     return math.exp(float(special.log_ndtr(-z)))
+
+
+def _noticed(mu: float, trials: int) -> float:
+    """The least distance of two Gaussian worlds at which 9 of 10 estimates contradict ``mu``."""
+
+    def flagged(real: float) -> bool:
+        error = math.sqrt(2 / trials + real * real / (4 * trials))
+        return 2 * _p_gaussian(real - _POWER * error, mu, trials) < FLAG_BELOW
+
+    low, high = mu, mu + 1.0
+    while not flagged(high) and high < _MOST_MU:
+        high = mu + 2 * (high - mu)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if flagged(middle) else (middle, high)
+    return high if flagged(high) else math.inf

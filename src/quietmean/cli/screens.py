@@ -1,0 +1,202 @@
+"""First screens: lines of 80 columns, the answer first, and those of ``quietmean verify``."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.console import gate_sentence, out, printable
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, listed
+from quietmean.privacy import CoalitionCertificate
+from quietmean.privacy.loss import EXACT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from quietmean.core.party import PartyId
+    from quietmean.privacy import Certificate, PrivacyAnalysis
+    from quietmean.protocols.fields import Hints
+
+WIDTH = 80
+# A verdict, or the blank below it.
+OK, NO, BELOW = "OK  ", "NO  ", "    "
+# So many parties, and so many warnings, of more.
+_WORST, _WARNINGS = 5, 3
+# What two computations of one figure may differ by.
+_ROUNDING = 1e-9
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines, of which one longer than the screen goes on below, behind the blanks or the verdict that it begins with."""
+    for line in lines:
+        text = line if line.isprintable() else printable(line)
+        head = len(text) - len(text[len(OK) :].lstrip()) if text.startswith((OK, NO, BELOW)) else 0
+        for part in textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False) or [
+            ""
+        ]:
+            out.print(part)
+
+
+@dataclass(frozen=True)
+class ReceiptScreen:
+    """What was recomputed of an execution file: ``document``, as for --json, and what its ``raw`` receipt says itself."""
+
+    path: Path
+    raw: Mapping[str, Any]
+    hints: Hints
+    analysis: PrivacyAnalysis
+    certificate: Certificate | CoalitionCertificate
+    document: Mapping[str, Any]
+    names: Sequence[str]
+
+    def lines(self) -> Iterator[str]:
+        """The first screen."""
+        document = self.document
+        yield self._what()
+        yield from self._verdict()
+        certificate = self.certificate
+        yield f"{BELOW}against {self._against()}"
+        yield from self._worst_off()
+        if isinstance(certificate, CoalitionCertificate):
+            if certificate.found is not None:
+                yield f"{BELOW}The worst of {certificate.found.tried:,} that were tried learns at least epsilon " + epsilon_shown(
+                    certificate.at_least
+                )
+            yield f"{BELOW}{_if_all_others(self.analysis.alone)}"
+        yield from self._whole_party()
+        if "gate" in document:
+            yield f"{BELOW}{gate_sentence(document['gate'])}"
+        if "at_epsilon" in document:
+            worst = max((float(delta) for delta in document["delta"]), default=0.0)
+            yield f"{BELOW}delta at epsilon {document['at_epsilon']:g}: {worst:.3g} for the worst party"
+        disclosures = document["disclosures"]
+        yield from (f"!   {sentence}" for sentence in disclosures[:_WARNINGS])
+        if len(disclosures) > _WARNINGS:
+            yield f"!   {len(disclosures) - _WARNINGS} more of these: --details"
+        yield "Not visible in a receipt: false values, false logs."
+        yield f"{count_of(len(document['assumptions']), 'assumption')}, each party: --details"
+
+    def _against(self) -> str:
+        if isinstance(self.certificate, CoalitionCertificate):
+            return self.certificate.in_short()
+        adversary = self.certificate.adversary
+        if adversary.observed or not adversary.corrupt:
+            return adversary.describe()
+        names = [self._name(party) for party in sorted(adversary.corrupt)]
+        return f"{names[0]} alone" if len(names) == 1 else f"{listed(names)} together"
+
+    def _name(self, party: PartyId) -> str:
+        return self.names[party] if self.names else f"party {party}"
+
+    def _what(self) -> str:
+        origin = self.raw.get("origin")
+        finished = origin.get("finished") if isinstance(origin, Mapping) else None
+        date = f", {finished[:10]}" if isinstance(finished, str) else ""
+        protocol = f", {self.raw['protocol']}" if isinstance(self.raw.get("protocol"), str) else ""
+        return f"{self.path}: {count_of(self.analysis.transcript.parties, 'party', 'parties')}{protocol}{date}"
+
+    def _verdict(self) -> Iterator[str]:
+        """What holds of what was promised, or what does not."""
+        found, promised = self.certificate.max_epsilon, self.document.get("epsilon_a_priori")
+        shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta)})"
+        who = "for every party" if self._equal else "for the worst party"
+        again = f"recomputed from the receipt alone: {shown} {who}"
+        if self.hints.nats is not None or "mutual_information_nats" in self.document:
+            yield from self._nats()
+            if math.isinf(found):
+                return
+        target = self.hints.epsilon if self._of_target and self.hints.nats is None else None
+        if math.isinf(found):
+            yield f"{NO}No privacy: nothing bounds what they learn of a party ({shown})."
+        elif promised is not None and _above(found, promised):
+            yield f"{NO}{again}. That is above the guaranteed epsilon {epsilon_shown(promised)}."
+        elif target is not None and _above(found, target):
+            yield f"{NO}{again}. That is above the target epsilon {epsilon_shown(target)}."
+        elif promised is not None and not math.isinf(promised):
+            yield f"{OK}{again}, as promised (<= {epsilon_shown(promised)})"
+        else:
+            within = f", within the target epsilon {epsilon_shown(target)}" if target is not None else ""
+            yield f"{OK}{again}{within}. This is realised: nothing was guaranteed beforehand."
+        yield from self._as_stated(found)
+
+    def _as_stated(self, found: float) -> Iterator[str]:
+        """A receipt that states less than what is recomputed of the same adversary."""
+        result = self.raw.get("result")
+        if not (self._of_target and isinstance(result, Mapping) and isinstance(self.certificate, CoalitionCertificate)):
+            return
+        stated = result.get("epsilon")
+        if not isinstance(stated, int | float) or result.get("delta") != self.analysis.delta:
+            return
+        if not _above(found, stated):
+            yield f"{OK}the receipt states epsilon {epsilon_shown(stated)} for this execution, too"
+            return
+        least = self.certificate.exhaustive or self.document["numbers"] == EXACT or _above(self.certificate.at_least, stated)
+        yield (
+            f"{NO}The receipt states epsilon {epsilon_shown(stated)}, which is less than what it shows."
+            if least and self.certificate.found is None
+            else f"{BELOW}The receipt states epsilon {epsilon_shown(stated)}. The bound here is not as close."
+        )
+
+    @property
+    def _of_target(self) -> bool:
+        """Is this the adversary, and the delta, of which the receipt's target is?"""
+        size = self.certificate.size if isinstance(self.certificate, CoalitionCertificate) else None
+        return size == self.hints.colluding and self.analysis.delta == self.hints.delta
+
+    def _nats(self) -> Iterator[str]:
+        """Mutual information of the worst party, and what was asked for."""
+        document = self.document
+        worst = max((float(nats) for nats in document.get("mutual_information_nats", ())), default=math.inf)
+        target = self.hints.nats
+        within = "" if target is None else f", target {target:g}"
+        if target is not None and _above(worst, target):
+            yield f"{NO}at most {epsilon_shown(worst)} nats a coordinate for every party. That is above the target {target:g}."
+        else:
+            yield f"{OK}at most {epsilon_shown(worst)} nats a coordinate for every party{within}"
+        if target is not None:
+            yield f"{BELOW}This is an average over values, not differential privacy (epsilon is infinite)."
+
+    @property
+    def _equal(self) -> bool:
+        """Do all parties have the figure that is shown?"""
+        return len({epsilon_shown(float(epsilon)) for epsilon in self.document["epsilon"]}) <= 1
+
+    def _worst_off(self) -> Iterator[str]:
+        if self._equal:
+            return
+        document = self.document
+        order = sorted(range(len(document["honest"])), key=lambda row: -float(document["epsilon"][row]))
+        shown = [
+            f"{self._name(document['honest'][row])} {epsilon_shown(float(document['epsilon'][row]))}" for row in order[:_WORST]
+        ]
+        more = f" and {len(order) - _WORST} more with no more than that" if len(order) > _WORST else ""
+        yield f"{BELOW}{', '.join(shown)}{more}"
+
+    def _whole_party(self) -> Iterator[str]:
+        """What the receipt says of all records of a party together, where one of them is protected."""
+        result = self.raw.get("result")
+        stated = result.get("certificate") if isinstance(result, Mapping) else None
+        if not isinstance(stated, Mapping) or "whole_party_epsilon" not in stated or stated.get("unit") == PrivacyUnit.PARTY:
+            return
+        try:
+            whole = float(stated["whole_party_epsilon"])
+        except (TypeError, ValueError):
+            return
+        if math.isinf(whole):
+            yield f"{BELOW}A party's records together are not protected (use --unit party)."
+        else:
+            yield f"{BELOW}all the records of one party together: epsilon {epsilon_shown(whole)}, as the receipt states"
+
+
+def _above(found: float, limit: float) -> bool:
+    return found > limit * (1 + _ROUNDING) + _ROUNDING
+
+
+def _if_all_others(alone: float) -> str:
+    if math.isinf(alone):
+        return "If all others collude, nothing bounds what they learn."
+    return f"If all others collude: epsilon {epsilon_shown(alone)}"

@@ -1,0 +1,114 @@
+"""What ``verify receipt`` and ``verify attack`` print first: the verdict, in at most 12 lines of 80 columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.protocols.execution import Execution
+from quietmean.testing import example_execution
+from support.outcomes import studied
+
+NAMES = [f"site {number}" for number in range(9)]
+Shown = Callable[..., list[str]]
+
+
+@pytest.fixture
+def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shown:
+    """The lines that a command prints of an execution, with ``changes`` made to its receipt."""
+
+    def lines(execution: Execution, colluding: int, *options: str, what: str = "receipt", **changes: Any) -> list[str]:
+        path = tmp_path / "r.json"
+        path.unlink(missing_ok=True)
+        studied(execution, colluding).save_receipt(path, {"names": NAMES[: execution.parties]})
+        raw = json.loads(path.read_text())
+        for key, value in changes.items():
+            raw[key] = {**raw[key], **value}
+        path.write_text(json.dumps(raw))
+        capsys.readouterr()
+        main(["verify", what, str(path), *options])
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+LOCAL = example_execution("local-dp", 4, sigma=2.0)
+SUMS = example_execution("central-dp", 6, sigma=1.0)
+LATE = example_execution("inca", 9, 2, rounds=5, sigma_star=0.4, sigma_delta=1.5, injection="early", out_degree=2)
+
+
+def text(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("execution", [LOCAL, SUMS, LATE], ids=["local-dp", "central-dp", "inca"])
+@pytest.mark.parametrize("options", [(), ("--corrupt", "1"), ("--colluding", "2"), ("--epsilon", "1"), ("--delta", "1e-4")])
+def test_a_screen_is_short_and_details_have_all(shown: Shown, execution: Execution, options: tuple[str, ...]) -> None:
+    first, details = shown(execution, 1, *options), shown(execution, 1, *options, "--details")
+    assert len(first) <= 12
+    assert max(map(len, first)) <= 80
+    assert details[: len(first)] == first
+    assert "false values, false logs" in text(first)
+    told = text(details[len(first) :])
+    facts = ["realised (given who took part)", "realised cost of each party; sensitivity", "claim: ", "these figures assume:"]
+    assert [fact for fact in facts if fact not in told] == []
+    # A row for each party, and every assumption.
+    assert [name for name in NAMES[: execution.parties] if name not in told and options != ("--corrupt", "1")] == []
+    assert sum(line.startswith("- ") for line in details) == int(text(first).split(" assumptions, each party")[0].split()[-1])
+
+
+def test_what_holds_is_ok_and_what_does_not_is_as_plain(shown: Shown) -> None:
+    epsilon = LOCAL.privacy(1e-6).coalitions(1).max_epsilon
+    for target, verdict in ((epsilon, "OK"), (epsilon / 2, "NO")):
+        lines = shown(LOCAL, 1, certify={"epsilon": target, "delta": 1e-6, "colluding": 1})
+        assert next(line[:4] for line in lines if line[:2] in ("OK", "NO")) == f"{verdict}  "
+        assert ("above the target epsilon" in text(lines)) == (verdict == "NO")
+
+
+def test_a_receipt_that_states_less_than_it_shows_is_not_ok(shown: Shown) -> None:
+    target = {"epsilon": 100.0, "delta": 1e-6, "colluding": 1}
+    epsilon = LOCAL.privacy(1e-6).coalitions(1).max_epsilon
+    honest = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon, "delta": 1e-6}))
+    forged = text(shown(LOCAL, 1, certify=target, result={"epsilon": epsilon * 0.9, "delta": 1e-6}))
+    assert "NO " not in honest
+    assert "OK the receipt states epsilon" in honest
+    assert "NO The receipt states epsilon" in forged
+    # Of another adversary, or another delta, it states nothing.
+    for options in (("--colluding", "2"), ("--delta", "1e-4")):
+        assert "states epsilon" not in text(shown(LOCAL, 1, *options, certify=target, result={"epsilon": 0.1, "delta": 1e-6}))
+
+
+def test_equal_parties_are_one_line_and_different_ones_the_worst_five(shown: Shown) -> None:
+    assert "for every party" in text(shown(LOCAL, 1))
+    lines = shown(LATE, 1)
+    assert "for the worst party" in text(lines)
+    epsilons = LATE.privacy(1e-6).coalitions(1).epsilon
+    worst = sorted(range(9), key=lambda party: -epsilons[party])
+    assert f"{NAMES[worst[0]]} " in text(lines)
+    assert sum(text(lines).count(name) for name in NAMES) == 5
+    assert "and 4 more with no more than that" in text(lines)
+
+
+def test_nothing_hidden_is_said_first(shown: Shown) -> None:
+    lines = shown(example_execution("gossip", 4, rounds=4), 1)
+    assert any(line.startswith("NO  No privacy") for line in lines)
+
+
+def test_an_attack_says_what_it_could_have_found(shown: Shown) -> None:
+    common = ("--target", "site 1", "--corrupt", "site 0,3", "--trials", "500")
+    lines = shown(LOCAL, 1, *common, what="attack")
+    assert len(lines) <= 8
+    assert max(map(len, lines)) <= 80
+    assert text(lines).startswith("Attacked site 1 with what site 0 and site 3 saw, 500 runs of the real code")
+    assert "OK  no contradiction (p = " in "\n".join(lines)
+    assert "500 runs can find at most about epsilon" in text(lines)
+    assert "--trials 100000 looks closer" in text(lines)
+    details = text(shown(LOCAL, 1, *common, "--details", what="attack"))
+    assert "mu is at least" in details
+    assert "95% confidence" in details
+    assert "nothing contradicts the certificate" in details
