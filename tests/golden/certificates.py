@@ -119,7 +119,7 @@ def execution_of(case: dict[str, Any]) -> dict[str, Any]:
 
 def certified(case: dict[str, Any]) -> dict[str, Any]:
     """Exit code, and the command's document but for the words in it."""
-    code, text, _ = command(["certify", "execution.json", *case["arguments"]], {"execution.json": execution_of(case)})
+    code, text, _ = command(["verify", "receipt", "execution.json", *case["arguments"]], {"execution.json": execution_of(case)})
     document = _without_words(json.loads(text)) if text else None
     if code and document is not None:
         # Since then an error is a document, too: one that says no more than that.
