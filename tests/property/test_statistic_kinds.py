@@ -233,7 +233,7 @@ def test_a_party_counts_once() -> None:
         ("linear-regression(weight)", "is not of the form outcome ~ column"),
         ("linear-regression(weight ~ age + )", "is not of the form outcome ~ column"),
         ("linear-regression(weight ~ age + age)", "names a column twice"),
-        ("linear-regression(weight ~ agee)", r"'agee' is not declared \(did you mean 'age'"),
+        ("linear-regression(weight ~ agee)", r"agee has no bounds \(did you mean 'age'"),
         ("linear-regression(sex ~ age)", "has levels and no bounds"),
         ("survival(age, sex)", "declare it as boolean"),
         ("table-1(sex, by=sex)", "needs columns beside the one that divides them"),

@@ -100,7 +100,7 @@ def paule_mandel(values: Array, variances: Array) -> float:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("meta-analysis(mean(z), by=site)", "'z' is not declared"),
+        ("meta-analysis(mean(z), by=site)", "z has no bounds"),
         ("meta-analysis(mean, by=site)", "is not of the form kind"),
         ("meta-analysis(mean(x), by=y)", "has bounds and no levels"),
         ("meta-analysis(mean(x), by=site, term=median)", "term 'median' is unknown"),

@@ -59,10 +59,8 @@ def test_a_misspelt_option_is_told_whatever_stands_behind_it(command: str, capsy
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("run --data d.csv --column age --bound 0 110 --parties 4", "Did you mean --bounds?"),
-        ("run --data d.csv --column age bmi --bounds 0 110", "Write --column age --column bmi"),
-        ("run --data d.csv --column age --statistic 'mean(age)' 'sum(age)'", "Write --statistic mean(age) --statistic sum(age)"),
-        ("run --data d.csv --column age --bounds 0 110 120", "stands behind --bounds"),
+        ("run d.csv age --parties 4", "Write for example mean(age in 0..110)"),
+        ("run 'mean(age in 0..110)' d.csv --parties 4", "Write quietmean run FILE 'mean(age in 0..110)'"),
         ("run --data d.csv -v", "quietmean --version shows the version"),
         ("--verbose", "--log-file FILE keeps what happens"),
         ("--foo", "name the command first"),

@@ -185,7 +185,7 @@ def test_bounds_that_are_none(bounds: tuple[float, float]) -> None:
 def test_columns_by_name() -> None:
     assert [COLUMNS[name].width for name in COLUMNS.names] == [100.0, 100.0]
     assert len(COLUMNS) == 2
-    with pytest.raises(InputError, match=r"'wheight' is not declared \(did you mean 'weight'\?\)"):
+    with pytest.raises(InputError, match=r"wheight has no bounds \(did you mean 'weight'\?\)"):
         COLUMNS["wheight"]
     refused("named twice in age, age", Columns, [COLUMNS["age"], COLUMNS["age"]])
     refused("no column is named", Columns, [])

@@ -49,9 +49,10 @@ class StudyFields(TypedDict, total=False):
 class Study:
     """What several parties want to know together: columns, statistics, privacy unit, budget, whom it protects against.
 
-    ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
+    The questions come first, as on the command line: ``qm.Study(["mean(age in 0..110)"], epsilon=1)``. Or ``columns`` by name:
+    ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
     :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
-    texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
+    texts such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
     ``nats``: instead of epsilon, of protocol adqsp; see :class:`~quietmean.protocols.Target`.
     ``epsilon`` and ``delta`` (by default 1e-6): the budget for one ``unit``, a record (as by default), a person or a whole party,
     under replacement. ``rows``:
@@ -72,7 +73,7 @@ class Study:
     @python_call
     def __init__(
         self,
-        columns: Mapping[str, Declared],
+        columns: Mapping[str, Declared] | str | Iterable[str],
         statistics: str | rooms.statistics.Statistic | Iterable[str | rooms.statistics.Statistic] = (),
         *,
         committee: Committee | None = None,
@@ -87,13 +88,13 @@ class Study:
             raise InputError("the study has no budget: give epsilon, or with protocol adqsp nats")
         if not columns:
             raise InputError(f"no column is named: give at least one in {named('column')}")
+        declared = columns if isinstance(columns, Mapping) else {}
+        questions = [columns] if isinstance(columns, str) else [] if isinstance(columns, Mapping) else list(columns)
+        ask = [*questions, *(asked if isinstance(asked, str) else asked.describe() for asked in statistics)]
         self._terms = rooms.study.StudyTerms.parse(
             {
-                "column": [_column(column, declared) for column, declared in columns.items()],
-                "statistic": [
-                    rooms.statistics.read_text(statistic) if isinstance(statistic, str) else statistic.describe()
-                    for statistic in statistics
-                ],
+                "column": [_column(name, said) for name, said in declared.items()],
+                **({"ask": ask} if ask else {}),
                 **given,
                 **_committee_terms(committee, contribute_by, grace),
             }

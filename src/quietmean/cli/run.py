@@ -49,6 +49,7 @@ from quietmean.node.monitor import now, sentence, until
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
+from quietmean.statistics.registry import is_statistic
 from quietmean.studies import save_impossible, save_refusal
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
@@ -90,9 +91,9 @@ class RehearsalOptions:
 
 
 def run_command(
-    *,
     data: str | Path,
-    column: list[str],
+    *ask: str,
+    column: list[str] | None = None,
     columns: ColumnOptions = NO_COLUMN_OPTIONS,
     target: TargetOptions = NO_TARGET_OPTIONS,
     committee: CommitteeShape = NO_COMMITTEE,
@@ -111,6 +112,9 @@ def run_command(
     data
         A file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). Its rows are split
         evenly over the parties, or by --party-column.
+    ask
+        Questions with the domains of their columns, such as "mean(age in 0..110)" "crosstab(sex in {f, m}, ill in yes/no)".
+        Other columns are not read.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
     out
@@ -118,10 +122,13 @@ def run_command(
     json
         One JSON document on standard output.
     """
+    if is_statistic(str(data)) and not Path(data).exists():
+        raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
     study = StudyTerms.parse(
         {
             "name": account_name(data),
-            **columns.fields(column),
+            **columns.fields(column or ()),
+            **({} if column else {"ask": ask}),
             **committee.fields({**target.fields(), "options": options.chosen()}),
             **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }

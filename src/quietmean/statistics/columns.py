@@ -40,6 +40,19 @@ _BOOLEAN = named("boolean", file="boolean = true")
 LARGEST_BOUND = 1e30
 
 
+class UndeclaredColumn(InputError):
+    """A statistic needs a column that nothing is said of: its ``name``, the ``known`` ones, and what it lacks."""
+
+    def __init__(self, name: str, known: tuple[str, ...], lacks: str = "bounds", asked: str = "") -> None:
+        self.name, self.known, self.lacks = name, known, lacks
+        super().__init__(f"{name} has no {lacks}{nearest(name, known)}. Write {asked or f'{name} in {self.form}'}.")
+
+    @property
+    def form(self) -> str:
+        """What to write behind its name."""
+        return "{A, B}" if self.lacks == "levels" else "LOW..HIGH"
+
+
 class Column(BaseModel):
     """A column and what is public about it: a number between bounds in its own units, one of ``levels``, or ``boolean``.
 
@@ -323,13 +336,11 @@ class Columns:
 
     def __getitem__(self, name: str) -> Column:
         """The column of a name. Raises :class:`InputError` for a column that is not declared, with the nearest one that is."""
+        return self._of(name, "bounds")
+
+    def _of(self, name: str, lacks: str) -> Column:
         if name not in self.names:
-            near, declared = nearest(name, self.names), ", ".join(self.names)
-            with declared_in_python():
-                raise InputError(
-                    f"column {name!r} is not declared{near}: declare it with {named('column')} and {named('bounds')} beside "
-                    f"{declared}"
-                )
+            raise UndeclaredColumn(name, self.names, lacks)
         return self._all[self.names.index(name)]
 
     def number(self, name: str) -> Column:
@@ -341,7 +352,7 @@ class Columns:
 
     def category(self, name: str) -> Column:
         """A column with levels, or a boolean one. Raises :class:`InputError` for any other."""
-        column = self[name]
+        column = self._of(name, "levels")
         if column.numeric:
             raise InputError(f"column {name!r} has bounds and no levels: choose one declared with levels or boolean")
         return column

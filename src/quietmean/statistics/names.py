@@ -6,7 +6,7 @@ A backquote inside of such a name is written twice. Levels and dates stand betwe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 # Fields of statistics whose text has a grammar of its own: names in it keep their backquotes until it is read.
 READ_LATER = ("where", "formula", "of")
@@ -16,9 +16,9 @@ _TOKEN = re.compile(
     r"""(?P<name>`(?:[^`]|``)+`)|(?P<text>(?<!\w)'[^']*'|(?<!\w)"[^"]*")|(?P<word>(?:[^\W\d]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*)|(?P<number>\d\w*)|(?P<sign>.)""",
     re.DOTALL,
 )
-_CLOSING = {"(": ")", "[": "]"}
-# What would be read as the begin of something else: quotes, and the name of a field.
-_SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|^\s|\s$|^$""")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+# What would be read as the begin of something else: quotes, the name of a field, and the domain of a column.
+_SPECIAL = re.compile(r"""[`"]|(?<!\w)'|^\s*[\w-]+\s*=|\sin\s+(?:[-+.\d{(\[]|(?:yes/no)\b)|^\s|\s$|^$""")
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -34,6 +34,41 @@ def split(text: str, separator: str) -> list[str]:
     return [part for part in parts if part] if separator == " " else parts
 
 
+def cut(text: str, word: str) -> list[tuple[str, str]]:
+    """What stands before and behind each such word that is outside of quotes and brackets, with blanks around it."""
+    tokens, depth, places = list(_in_brackets(text)), 0, []
+    for place, (kind, token, change) in enumerate(tokens):
+        depth += change
+        around = [tokens[beside][1] for beside in (place - 1, place + 1) if 0 <= beside < len(tokens)]
+        if kind == "word" and token == word and depth == 0 and len(around) == 2 and all(map(str.isspace, around)):
+            places.append(place)
+    texts = [token for _, token, _ in tokens]
+    return [("".join(texts[:place]).strip(), "".join(texts[place + 1 :]).strip()) for place in places]
+
+
+def one_blank(text: str) -> str:
+    """The text with one blank where several signs are blank outside of quotes, and with none around it."""
+    words = [" " if match[0].isspace() else match[0] for match in _TOKEN.finditer(text.strip())]
+    return "".join(word for place, word in enumerate(words) if word != " " or words[place - 1] != " ")
+
+
+def in_brackets(text: str, change: Callable[[str, str], str]) -> str:
+    """The text with what ``change`` makes of the inside of each of its outermost brackets, which it is given with the first."""
+    parts, depth, inside, opened = [""], 0, "", ""
+    for _, token, closed in _in_brackets(text):
+        depth += closed
+        if closed == 1 and depth == 1:
+            parts.append(token)
+            inside, opened = "", token
+        elif closed == -1 and depth == 0:
+            parts += [change(opened, inside), token]
+        elif depth:
+            inside += token
+        else:
+            parts.append(token)
+    return "".join(parts)
+
+
 def unquoted(text: str) -> str:
     """The name or level that a text is: what stands between its quotes, or the text itself without blanks around it."""
     stripped = text.strip()
@@ -45,7 +80,7 @@ def unquoted(text: str) -> str:
 
 def quoted(name: str, separators: str = ",~") -> str:
     """A name as :func:`unquoted` reads it between such separators: between backquotes only where it needs them."""
-    brackets = [sign for sign in name if sign in "()[]"]
+    brackets = [sign for sign in name if sign in "()[]{}"]
     is_open = len(brackets) != sum(abs(change) for _, _, change in _in_brackets(name))
     special = _SPECIAL.search(name) or is_open or any(split(name, separator) != [name] for separator in separators)
     return f"`{name.replace('`', '``')}`" if special else name

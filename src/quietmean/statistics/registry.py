@@ -198,19 +198,26 @@ def with_own_name(raw: Mapping[str, Any]) -> dict[str, Any]:
     return dict(raw) if not isinstance(kind, str) or kind in known else {**said_by(kind), **raw, "kind": own_name(kind, known)}
 
 
+def is_statistic(text: str) -> bool:
+    """Is it of the form ``kind(values)``?"""
+    return _TEXT.fullmatch(text) is not None
+
+
 def read_text(text: str) -> dict[str, Any]:
     """The table that ``kind(value, ..., name=value, ...)`` means. Raises :class:`InputError`."""
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise InputError(f"statistic {text!r} is not of the form kind(column, name=value): write for example mean(age)")
+        raise InputError(
+            f"statistic {text!r} is not of the form kind(column, name=value). Write for example mean(age in 0..110)."
+        )
     parts = [part.strip() for part in split(match[2], ",") if part.strip()]
-    kind = get_statistic(match[1], [part.partition("=")[2].strip() if _field_of(part) else part for part in parts])
+    kind = get_statistic(match[1], [part.partition("=")[2].strip() if field_of(part) else part for part in parts])
     raw: dict[str, Any] = {"kind": kind.name, **said_by(match[1])}
     places = [name for name in kind.by_place if name not in raw]
     if "formula" not in kind.by_place:
         parts = [value for part in parts for value in values_of(part)]
     for part in parts:
-        name = _field_of(part)
+        name = field_of(part)
         value = part.partition("=")[2].strip() if name is not None else part
         if name is None:
             if kind.takes_all and len(places) <= 1:
@@ -226,7 +233,7 @@ def read_text(text: str) -> dict[str, Any]:
     return kind.meant_in_words(raw) | raw
 
 
-def _field_of(part: str) -> str | None:
+def field_of(part: str) -> str | None:
     """The name before =; a statistic within another one has names of its own, and a name between backquotes is a value."""
     name, equals, _ = (word.strip() for word in part.partition("="))
     return name if equals and _NAME.fullmatch(name) else None
@@ -234,7 +241,7 @@ def _field_of(part: str) -> str | None:
 
 def _too_many(text: str, kind: type[Statistic], parts: Sequence[str]) -> InputError:
     if kind.by_place == ("formula",):
-        outcome, *others = [part for part in parts if _field_of(part) is None]
+        outcome, *others = [part for part in parts if field_of(part) is None]
         formula = f"{outcome} ~ {' + '.join(others)}"
         return InputError(f"statistic {text!r} has no formula. Write {kind.name}({formula}), the outcome first.")
     listed = ", ".join(kind.by_place) or "none"

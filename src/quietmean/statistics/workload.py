@@ -20,6 +20,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimate import Flag, merged
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.persons import Grouped
+from quietmean.statistics.questions import asked_in
 from quietmean.statistics.statistic import (
     Feature,
     Records,
@@ -162,9 +163,11 @@ class Workload:
         A statistic's share is that of all its features together; features that several ask for have the sum.
         """
         shares: dict[Feature, float] = {}
-        allocated = self.allocated or tuple(self.with_columns(statistic).total_share for statistic in self.statistics)
-        for statistic, share in zip(self.statistics, allocated, strict=True):
-            features = dict.fromkeys(self.with_columns(statistic).features)
+        for place, statistic in enumerate(self.statistics):
+            with asked_in(statistic):
+                declared = self.with_columns(statistic)
+                share = self.allocated[place] if self.allocated else declared.total_share
+                features = dict.fromkeys(declared.features)
             for feature in features:
                 shares[feature] = shares.get(feature, 0.0) + share / len(features)
         return shares

@@ -73,7 +73,9 @@ def is_study(content: bytes) -> bool:
         tables = decode_toml(content, InputError)
     except InputError:
         return False
-    return "column" in tables and not set(tables) - {"study", "column", "statistic"}
+    general = tables.get("study", {})
+    asks = "column" in tables or (isinstance(general, Mapping) and "ask" in general)
+    return asks and not set(tables) - {"study", "column", "statistic"}
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:

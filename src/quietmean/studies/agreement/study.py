@@ -29,6 +29,7 @@ from quietmean.statistics.formulas import written_out
 from quietmean.statistics.kinds.counts import Proportion
 from quietmean.statistics.kinds.means import Mean
 from quietmean.statistics.persons import Persons
+from quietmean.statistics.questions import read_questions
 from quietmean.studies.agreement.deadlines import (
     CommitteeTerms,
     Deadlines,
@@ -84,6 +85,22 @@ class StudyTerms(JointTerms):
     eavesdropping: float | str | None = None
     # Whose members open the sum of what all contribute, in one message each.
     committee: CommitteeTerms | None = None
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Read plain data. ``ask``: questions as texts, with the domains of their columns, beside tables or in their place.
+
+        Raises :class:`InputError` that lists all wrong fields at once.
+        """
+        if "ask" not in raw:
+            return super().parse(raw)
+        texts, beside = raw["ask"], {name: value for name, value in raw.items() if name != "ask"}
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str | Mapping) for text in texts):
+            raise InputError('ask is not a list of texts. Write ask = ["mean(age in 0..110)"].')
+        if not texts:
+            raise InputError("nothing is asked. Write for example mean(age in 0..110), with bounds chosen without the data.")
+        columns, statistics = read_questions(texts, raw.get("column", ()))
+        return super().parse({**beside, "column": columns, "statistic": [*raw.get("statistic", ()), *statistics]})
 
     @model_validator(mode="before")
     @classmethod

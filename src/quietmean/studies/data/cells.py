@@ -18,6 +18,7 @@ from quietmean.core.cells import STRANGE, in_single, plain, plain_name
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
+from quietmean.statistics.names import quoted
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.spellings import Numerals, date_of, days_of, is_unclear_date, stated_order
 from quietmean.studies.data.table import Cells, NoticedRows, Notify, Table
@@ -37,10 +38,14 @@ _LARGEST, _SMALLEST = 1e300, 1e-30
 Value = TypeVar("Value")
 # What is said of cells that cannot be read; and of a column of which none can: what no cell holds, and a remedy.
 _SAID = {
-    "numbers": ("no number and count as missing", "a number", "Declare its levels if it holds names (--levels)"),
+    "numbers": ("no number and count as missing", "a number", "Is it levels? Write {name} in {{A, B}}"),
     "dates": ("no date and count as missing", "a date", "Say how its dates are written, or declare something else"),
-    "truth": ("neither true nor false", "a truth value", "Declare its levels (--levels)"),
-    "levels": ("none of the declared levels", "a declared level", "Declare the levels as they are spelled (--levels)"),
+    "truth": ("neither true nor false", "a truth value", "Is it levels? Write {name} in {{A, B}}"),
+    "levels": (
+        "none of the declared levels",
+        "a declared level",
+        "Write the levels as they are spelled there, {name} in {{A, B}}",
+    ),
 }
 # Reads one cell: its value, NaN where it is missing, None where it is not understood.
 CellReader: TypeAlias = Callable[[Any], float | None]
@@ -57,8 +62,9 @@ class ColumnReader:
     location: Location
     strange: NoticedRows = field(default_factory=NoticedRows)
     unclear: int = 0
-    # Does any cell hold a value?
+    # Does any cell hold a value? And what does the first one hold that is not understood?
     understood: bool = False
+    first: str = ""
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for a factor of what is not a number."""
@@ -70,6 +76,7 @@ class ColumnReader:
         cells, numerals = table.column(self.column.name), Numerals.of(self.location, table.delimiter)
         values, strange = understood(cells, self.column, numerals, self.location)
         rows = np.flatnonzero(strange)
+        self.first = self.first or (_held_by(cells[int(rows[0])], numerals) if len(rows) else "")
         self.strange.add(table.lines, rows)
         self.understood = self.understood or bool((values >= (-math.inf if self.column.numeric else 0.0)).any())
         self.unclear += sum(is_unclear(cells[int(row)], self.column, numerals, self.location) for row in rows)
@@ -80,8 +87,9 @@ class ColumnReader:
         if self.understood or not self.strange.count:
             return ""
         _, what, remedy = _SAID[kind_of(self.column)]
-        remedy = "Say how its cells are written" if self.unclear else remedy
-        return f"Column {self.column.name!r}: no cell of {place} holds {what}. {remedy}"
+        name = quoted(self.column.name, ",~+")
+        remedy = "Say how its cells are written" if self.unclear else remedy.format(name=name)
+        return f"Column {self.column.name!r}: no cell of {place} holds {what}, the first holds {self.first}. {remedy}."
 
     def tell(self, place: str, word: str, tell: Notify) -> None:
         """Says to the owner what was not understood, if anything. ``place``, ``word``: of the source, as in its tables."""
@@ -98,6 +106,12 @@ class ColumnReader:
             if self.location.is_frame:
                 remedy = f"make {'dates' if self.column.since else 'numbers'} of its cells in the data frame"
             tell(f"{place}, column {self.column.name!r}: {self.unclear} of these may be two {kind_of(self.column)}: {remedy}")
+
+
+def _held_by(cell: Any, numerals: Numerals) -> str:
+    """What kind of a value a cell holds, in words that do not show it."""
+    meaning = meaning_of(text_of_cell(cell) or "", numerals)
+    return "a text" if meaning is None else "a number" if isinstance(meaning, Decimal) else "a date"
 
 
 def understood(cells: Cells, column: Column, numerals: Numerals, location: Location) -> tuple[Array, Mask]:

@@ -1,0 +1,393 @@
+"""Questions with the domains of their columns: ``mean(age in 0..110)``; or a domain alone, for several: ``sex in {f, m}``.
+
+``NAME in LOW..HIGH`` has numbers or days, ``NAME in {A, B}`` levels, ``NAME in yes/no`` is true or false. Behind it stands in
+square brackets what else a study file says of a column: ``visits in 0..30 [whole, missing_codes=-9 unknown]``. A transform of
+columns may stand where a column does, ``mean(log(crp in 0.1..500))``, or has a name of its own: ``stay = discharge - admission``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, YES, Column, Columns, UndeclaredColumn, is_number
+from quietmean.statistics.names import cut, in_brackets, one_blank, quoted, split, unquoted
+from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
+from quietmean.statistics.statistic import Statistic
+from quietmean.statistics.transforms import Transform
+
+_FORMS = "LOW..HIGH, {A, B} or yes/no"
+_DOMAIN = re.compile(r"(?P<domain>\{.*\}|[^\[\]{}]*?)\s*(?:\[(?P<more>.*)\])?", re.DOTALL)
+_RANGE = re.compile(r"\S+?\s*\.\.\s*[^\s.]\S*|\S+?\s*\.\.\s*\.\d\S*")
+# What is a domain, or is meant as one: a name may have the word in, too.
+_MEANT = re.compile(r"[-+.\d{(\[]|[^\s{}\[\]]+\s*(?:\.\.|…)", re.DOTALL)
+_TRUTHS = {f"{one}/{other}" for a, b in (TRUTH.values(), reversed(TRUTH.values())) for one in a for other in b}
+_OF_NUMBERS, _OF_TEXTS = ("edges", "guess"), ("missing_codes",)
+_MORE = ("whole", "scale", *_OF_NUMBERS, *_OF_TEXTS, "missing", "since")
+# What an expression is made of beside names between backquotes, with something that a name has not.
+_EXPRESSION = re.compile(r"(?=[^`]*[-+*/^<>(]|`)(?:[\w\s.+\-*/^()<>=]|`(?:[^`]|``)+`)+")
+# A column's name with hyphens, as it may stand without backquotes.
+_WITH_HYPHENS = re.compile(r"\w+(?:-\w+)+")
+
+
+def read_questions(
+    texts: Iterable[str | Mapping[str, Any]], columns: Sequence[Mapping[str, Any]] = ()
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The tables [[column]] and [[statistic]] that texts mean, beside ``columns`` that are declared already.
+
+    A table may stand in place of a text. Raises :class:`InputError` for what cannot be read, and for two domains of one column.
+    """
+    reader = _Reader({str(column.get("name")): dict(column) for column in columns})
+    statistics = [raw for text in texts if (raw := reader.read(text)) is not None]
+    for raw in statistics:
+        reader.derive(raw)
+    declared = [*reader.ordered()]
+    if not declared and statistics:
+        asked = parse_statistic(statistics[0])
+        with asked_in(asked):
+            asked.features(Columns([Column(name="", boolean=True)]))
+    return declared, statistics
+
+
+def question_texts(columns: Iterable[Column], statistics: Iterable[str]) -> list[str]:
+    """The texts that :func:`read_questions` reads as these columns and the statistics of these texts.
+
+    A column's domain stands where the first statistic names it; what none names has a text of its own.
+    """
+    told, known = set[str](), {column.name: column for column in columns}
+
+    def with_domain(text: str) -> str:
+        name = unquoted(text)
+        if name in told or name not in known:
+            return text
+        column = known[name]
+        if column.origin and (name != one_blank(column.origin) or _written(column, known)):
+            return text
+        told.add(name)
+        return text if column.origin else f"{_named(name)} in {_domain_text(column)}"
+
+    asked = [_changed(text, with_domain) for text in statistics]
+    alone = [_alone(column, known) for column in known.values() if column.name not in told]
+    return [*alone, *asked]
+
+
+@contextmanager
+def asked_in(statistic: Statistic) -> Iterator[None]:
+    """A column that nothing is said of is told with the question that needs it, and where its domain stands there."""
+    try:
+        yield
+    except UndeclaredColumn as undeclared:
+        error, name = undeclared, undeclared.name
+        if _is_transform(name):
+            name = next((source for source in Transform(name).sources if source not in error.known), name)
+        told: list[str] = []
+
+        def filled(value: str) -> str:
+            if unquoted(value) != error.name or told:
+                return value
+            told.append(value)
+            return re.sub(rf"(?<![\w`]){re.escape(_named(name))}(?![\w`])", lambda _: f"{_named(name)} in {error.form}", value)
+
+        asked = _changed(statistic.text, filled)
+        raise UndeclaredColumn(name, error.known, error.lacks, asked if told else "") from None
+
+
+@dataclass
+class _Reader:
+    """Collects columns, in the order in which texts name them; ``declared``: what is said of each."""
+
+    declared: dict[str, dict[str, Any]]
+    # The domains as they were written, for sentences.
+    said: dict[str, str] = field(default_factory=dict)
+    # Names of transforms with something said of them, and those that stand where a column does.
+    named: dict[str, str] = field(default_factory=dict)
+
+    def read(self, text: str | Mapping[str, Any]) -> dict[str, Any] | None:
+        """The statistic that a text asks for; None of one that only declares."""
+        if not isinstance(text, str):
+            return dict(text)
+        name, *origin = split(text, "=")
+        if origin and origin[0] and name.rstrip()[-1:] not in ("<", ">", "!", "") and not _is_asked(text):
+            left, domain = _sides("=".join(origin).strip())
+            self._declare(unquoted(name), domain, self._inside(left))
+            return None
+        if not _is_asked(text):
+            left, domain = _sides(text)
+            if domain:
+                self._operand(text)
+                return None
+        return read_text(_changed(text, self._operand))
+
+    def _operand(self, text: str) -> str:
+        left, domain = _sides(text)
+        left = self._inside(left)
+        if domain:
+            name = unquoted(left)
+            origin = left if _is_transform(left) else ""
+            self._declare(one_blank(left) if origin else name, domain, origin)
+        return left
+
+    def _inside(self, text: str) -> str:
+        """Text without the domains that stand in its brackets; one that held nothing else goes with them."""
+        if not any(cut(inside, "in") for inside in _insides(text)):
+            return text
+        bare = in_brackets(text, lambda opened, inside: inside if opened != "(" else _each_part(inside, self._operand))
+        return re.sub(r"(?<![\w`)])\(\s*([^\W\d]\w*)\s*\)", r"\1", bare)
+
+    def _declare(self, name: str, domain: str, origin: str) -> None:
+        table = _table(name, domain, is_transform=bool(origin))
+        table |= {"from": one_blank(origin)} if origin else {}
+        text = one_blank(domain)
+        if (before := self.declared.get(name)) is not None and before != {"name": name, **table}:
+            others = f"in {self.said[name]} and in {text}" if self.said.get(name) else "here and elsewhere"
+            raise InputError(f"column {name!r} is declared twice, {others}. Keep one of them.")
+        self.declared.setdefault(name, {"name": name, **table})
+        self.said.setdefault(name, text)
+
+    def derive(self, raw: dict[str, Any]) -> None:
+        """Declare the transforms that stand in a statistic where columns do, by their own text."""
+        for key, value in raw.items():
+            if key in ("kind", "where", "formula", "of"):
+                continue
+            if isinstance(value, str):
+                raw[key] = self._derived(value)
+            elif isinstance(value, list):
+                raw[key] = [self._derived(each) if isinstance(each, str) else each for each in value]
+
+    def _derived(self, text: str) -> str:
+        name = one_blank(text)
+        if text in self.declared or name in self.declared or not _is_transform(text, self.declared):
+            return name if name in self.declared else text
+        self.declared[name] = {"name": name, "from": name}
+        return name
+
+    def ordered(self) -> Iterator[dict[str, Any]]:
+        """All tables, each transform behind the columns that it is made of, with the rule for missing cells that these have."""
+        done: dict[str, dict[str, Any]] = {}
+        waiting = dict(self.declared)
+        while waiting:
+            ready = [name for name, table in waiting.items() if not (_sources(table) & waiting.keys() - {name})]
+            for name in ready or waiting:
+                table = waiting.pop(name) if ready else waiting[name]
+                if "from" in table and "missing" not in table and "levels" not in table:
+                    fills_in = all(done.get(source, {}).get("missing") == CENTRE for source in _sources(table))
+                    table = {**table, "missing": CENTRE if fills_in else INDICATOR}
+                done[name] = table
+            if not ready:
+                break
+        return iter(done.values())
+
+
+def _is_asked(text: str) -> bool:
+    """Is it a statistic with its values in brackets?"""
+    return is_statistic(text) and not cut(text, "in")
+
+
+def _insides(text: str) -> list[str]:
+    found: list[str] = []
+
+    def kept(opened: str, inside: str) -> str:
+        found.append(inside)
+        return inside
+
+    in_brackets(text, kept)
+    return found
+
+
+def _each_part(text: str, change: Callable[[str], str]) -> str:
+    return ", ".join(_part(part.strip(), change) for part in split(text, ","))
+
+
+def _changed(text: str, change: Callable[[str], str]) -> str:
+    """The text of a statistic with each value changed that can be a column."""
+    if not is_statistic(text):
+        return text
+    kind, _, values = text.strip().partition("(")
+    return f"{kind}({_each_part(values[:-1], change)})"
+
+
+def _part(part: str, change: Callable[[str], str]) -> str:
+    name = field_of(part)
+    if name == "where":
+        return part
+    value = part.partition("=")[2].strip() if name is not None else part
+    if name == "of":
+        return f"of={_changed(value, change)}"
+    sides = split(value, "~")
+    if len(sides) == 2:
+        value = " ~ ".join(" + ".join(change(term.strip()) for term in split(side, "+")) for side in sides)
+    else:
+        value = change(value)
+    return value if name is None else f"{name}={value}"
+
+
+def _sides(text: str) -> tuple[str, str]:
+    """What a domain is said of, and the domain; "" where none is. Raises :class:`InputError` for what is meant as one."""
+    found = [(left, domain) for left, domain in cut(text, "in") if _MEANT.match(domain) or _forms_of(domain)]
+    if not found:
+        return text.strip(), ""
+    left, domain = found[0]
+    if not left or _forms_of(domain) is None:
+        raise InputError(f"{text.strip()!r} has no domain behind in: it is one of {_FORMS}. Write {_example(left)}.")
+    return left, domain
+
+
+def _example(left: str) -> str:
+    name = left or "age"
+    return f"{name} in 0..100, {name} in {{a, b}} or {name} in yes/no"
+
+
+def _forms_of(domain: str) -> tuple[str, str] | None:
+    """A domain and what stands in square brackets behind it; None where it is of none of the forms."""
+    match = _DOMAIN.fullmatch(domain.strip())
+    if match is None or not match["domain"]:
+        return None
+    text = match["domain"]
+    is_form = text[0] == "{" or _RANGE.fullmatch(text) or text.lower() in _TRUTHS
+    return (text, match["more"] or "") if is_form else None
+
+
+def _table(name: str, domain: str, *, is_transform: bool = False) -> dict[str, Any]:
+    """What a domain means in a study file. Raises :class:`InputError` for one that is impossible."""
+    if not domain and is_transform:
+        return {}
+    form = _forms_of(domain)
+    text, more = form or ("", "")
+    if text.startswith("{"):
+        levels = [unquoted(level) for level in split(text[1:-1], ",")]
+        if "" in levels:
+            raise InputError(f"{name} in {text} has an empty level. Write {name} in {{A, B}}; empty cells are missing anyway.")
+        table: dict[str, Any] = {"levels": levels}
+    elif text.lower() in _TRUTHS:
+        table = {"boolean": True}
+    else:
+        low, high = (_end(name, text, end) for end in text.split("..", 1))
+        _require_rising(name, low, high)
+        table = {"low": low, "high": high, **({} if is_transform else {"missing": INDICATOR})}
+    return table | _said_besides(name, more)
+
+
+def _end(name: str, domain: str, text: str) -> float | str:
+    end = text.strip()
+    if is_number(end):
+        return float(end)
+    try:
+        return datetime.date.fromisoformat(end).isoformat()
+    except ValueError:
+        raise InputError(
+            f"{_named(name)} in {domain} has {end!r}, which is neither a number nor a day. Write {_named(name)} in 0..100 or "
+            f"{_named(name)} in 2020-01-01..2024-12-31."
+        ) from None
+
+
+def _require_rising(name: str, low: float | str, high: float | str) -> None:
+    if isinstance(low, str) != isinstance(high, str):
+        raise InputError(f"{_named(name)} has a number and a day as its bounds. Write two numbers or two days.")
+    if low > high if isinstance(low, str) and isinstance(high, str) else float(low) > float(high):
+        wrong, right = f"{_number(low)}..{_number(high)}", f"{_number(high)}..{_number(low)}"
+        raise InputError(f"{_named(name)} in {wrong} has its bounds reversed. Write {_named(name)} in {right}.")
+
+
+def _said_besides(name: str, text: str) -> dict[str, Any]:
+    """What stands in square brackets, by its key in a study file. Raises :class:`InputError` for a key that is not known."""
+    table: dict[str, Any] = {}
+    for part in split(text, ","):
+        if not part.strip():
+            continue
+        key, equals, value = (word.strip() for word in part.partition("="))
+        key = key.replace("-", "_")
+        if key not in _MORE or (bool(equals) == (key == "whole")):
+            listed = ", ".join("whole" if each == "whole" else f"{each}=..." for each in _MORE)
+            raise InputError(f"column {name!r} has {part.strip()!r} in square brackets{nearest(key, _MORE)}. Write {listed}.")
+        values = [unquoted(each) for each in split(value, " ")]
+        if key in _OF_NUMBERS:
+            table[key] = [float(each) if is_number(each) else each for each in values]
+        else:
+            table[key] = values if key in _OF_TEXTS else True if key == "whole" else unquoted(value)
+    return table
+
+
+def _named(name: str) -> str:
+    """A name as it stands before a domain: one that could be an expression between backquotes."""
+    return f"`{name}`" if _is_transform(name) and "`" not in name else quoted(name, ",~+=")
+
+
+def _is_transform(text: str, known: Mapping[str, Any] | None = None) -> bool:
+    """Is it an expression of columns, and of known ones where these are given, rather than a name?"""
+    stripped = text.strip()
+    if unquoted(text) != stripped or _WITH_HYPHENS.fullmatch(stripped) or not _EXPRESSION.fullmatch(stripped):
+        return False
+    try:
+        transform = Transform(text)
+        sources = transform.sources
+        _ = transform.compares
+    except InputError:
+        return False
+    return sources != (stripped,) and (known is None or all(source in known for source in sources))
+
+
+def _sources(table: Mapping[str, Any]) -> set[str]:
+    """The columns that one is made of; none of what cannot be read, which is refused with the columns."""
+    try:
+        return set(Transform(table["from"]).sources) if table.get("from") else set()
+    except InputError:
+        return set()
+
+
+def _alone(column: Column, known: Mapping[str, Column]) -> str:
+    """The text that declares a column and asks nothing."""
+    if not column.origin:
+        return f"{_named(column.name)} in {_domain_text(column)}"
+    return f"{_named(column.name)} = {column.origin}{_written(column, known)}"
+
+
+def _written(column: Column, known: Mapping[str, Column]) -> str:
+    """What stands behind a transform that is declared: its bounds, and what is said of it beside what follows."""
+    bounded = {"low", "high"} <= column.model_fields_set
+    return f" in {_domain_text(column)}" if bounded else ""
+
+
+def _domain_text(column: Column) -> str:
+    if column.boolean:
+        domain = f"{YES}/no"
+    elif column.levels:
+        domain = "{" + ", ".join(quoted(level, ",") for level in column.levels) + "}"
+    else:
+        domain = "..".join(_bound(column, end) for end in (column.low, column.high))
+    more = [*_besides(column)]
+    return f"{domain} [{', '.join(more)}]" if more else domain
+
+
+def _bound(column: Column, end: float) -> str:
+    if column.since and end.is_integer() and (column.high.is_integer() and column.low.is_integer()):
+        return (datetime.date.fromisoformat(column.since) + datetime.timedelta(days=int(end))).isoformat()
+    return _number(end)
+
+
+def _besides(column: Column) -> Iterator[str]:
+    if column.whole:
+        yield "whole"
+    if column.scale != type(column).model_fields["scale"].default:
+        yield f"scale={column.scale}"
+    for key in _OF_NUMBERS:
+        if values := getattr(column, key):
+            yield f"{key}={' '.join(map(_number, values))}"
+    if column.missing_codes:
+        yield f"missing_codes={' '.join(quoted(code, ' ,') for code in column.missing_codes)}"
+    if column.numeric and column.missing == CENTRE:
+        yield f"missing={CENTRE}"
+    if column.since and column.since != _bound(column, column.low):
+        yield f"since={column.since}"
+
+
+def _number(value: float | str) -> str:
+    """A number as short as it can be read back from."""
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)

@@ -1,0 +1,166 @@
+"""Questions with the domains of their columns: one grammar for the command, study files, Python and R."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quietmean as qm
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, registry
+from quietmean.statistics.names import quoted, unquoted
+from quietmean.statistics.questions import question_texts, read_questions
+from quietmean.statistics.registry import ALIASES
+from quietmean.studies.agreement.study import StudyTerms
+
+_NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12).map(str.strip)
+_NUMBERS = st.floats(-1e20, 1e20, allow_nan=False)
+
+
+def _texts(terms: StudyTerms) -> list[str]:
+    return question_texts(terms.columns, [statistic.text for statistic in terms.workload.statistics])
+
+
+def _asked(*texts: str) -> StudyTerms:
+    return StudyTerms.parse({"ask": list(texts)})
+
+
+@st.composite
+def columns_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Anything that can be said of a column."""
+    kind = draw(st.sampled_from(["numbers", "dates", "levels", "boolean"]))
+    codes = draw(st.one_of(st.just({}), st.lists(_NAMES, min_size=1, max_size=3).map(lambda codes: {"missing_codes": codes})))
+    if kind == "boolean":
+        return {"name": name, "boolean": True, **codes}
+    if kind == "levels":
+        levels = draw(st.lists(_NAMES.filter(lambda level: level not in ("", "missing")), min_size=2, max_size=4, unique=True))
+        return {"name": name, "levels": levels, **codes}
+    rule = {"missing": draw(st.sampled_from(["centre", "indicator"]))}
+    if kind == "dates":
+        days = sorted(draw(st.lists(st.dates(datetime.date(1900, 1, 1)), min_size=3, max_size=3, unique=True)))
+        since = draw(st.sampled_from([{}, {"since": days[0].isoformat()}]))
+        return {"name": name, "low": days[1].isoformat(), "high": days[2].isoformat(), **since, **rule, **codes}
+    low, high = sorted(draw(st.tuples(_NUMBERS, _NUMBERS).filter(lambda ends: ends[0] != ends[1])))
+    bins: list[dict[str, Any]] = [{}, {"edges": [low, high]}]
+    if high > 0:
+        bins.append({"scale": "log"})
+    if abs(low) < 1e9 and high - low > 3 and high < 1e9:
+        bins.append({"whole": True})
+    return {"name": name, "low": low, "high": high, **rule, **codes, **draw(st.sampled_from(bins))}
+
+
+@given(st.data())
+def test_what_is_printed_is_read_as_the_same(data: st.DataObject) -> None:
+    names = data.draw(st.lists(_NAMES.filter(bool), min_size=2, max_size=4, unique=True))
+    columns = [Column.model_validate(data.draw(columns_of(name))) for name in names]
+    statistics = [
+        f"{data.draw(st.sampled_from(['mean', 'proportion', 'quantiles']))}({quoted(name)})"
+        for name in data.draw(st.lists(st.sampled_from(names), unique=True))
+    ]
+    texts = question_texts(columns, statistics)
+    tables, asked = read_questions(texts)
+    again = {table["name"]: Column.model_validate(table) for table in tables}
+    assert again == {column.name: column for column in columns}
+    assert [raw["column"] for raw in asked] == [unquoted(text.partition("(")[2][:-1]) for text in statistics]
+    assert question_texts(again.values(), statistics) == question_texts(again.values(), statistics)
+
+
+_CASES = [
+    (["mean(age in 0..110)"], ["mean(age in 0..110)"]),
+    (["age in 0..110"], ["mean(age in 0..110)"]),
+    (["crosstab(sex in {f,m}, smoker in yes/no)"], ["crosstab(sex in {f, m}, smoker in yes/no)"]),
+    (["crosstab(sex in {f,m}, smoker in True/False)"], ["crosstab(sex in {f, m}, smoker in yes/no)"]),
+    (["mean(day in 2020-01-01..2024-12-31)"], ["mean(day in 2020-01-01..2024-12-31)"]),
+    (["mean(log(crp in 0.1..500))"], ["crp in 0.1..500", "mean(log(crp))"]),
+    (["mean(crp in 0.1..500)", "mean( log( crp ) )"], ["mean(crp in 0.1..500)", "mean(log( crp ))"]),
+    (["proportion(bmi >= 30)", "bmi in 10..60"], ["bmi in 10..60", "proportion(bmi >= 30)"]),
+    (
+        ["lm(bmi in 10..60 ~ age in 0..110 + sex in {f, m})"],
+        ["linear-regression(bmi in 10..60 ~ age in 0..110 + sex in {f, m})"],
+    ),
+    (["t-test(bmi in 10..60 ~ sex in {f, m})"], ["group-means(bmi in 10..60, sex in {f, m})"]),
+    (
+        ["km(Surv(t in 0..100, died in yes/no) ~ arm in {a, b})"],
+        ["survival(t in 0..100, died in yes/no, by=arm in {a, b})"],
+    ),
+    (["mean(age in 0..110, where=sex == 'f')", "sex in {f, m}"], ["sex in {f, m}", "mean(age in 0..110, where=sex == 'f')"]),
+    (
+        ["mean(visits in 0..30 [whole, missing-codes=-9 'not known'])"],
+        ["mean(visits in 0..30 [whole, missing_codes=-9 `not known`])"],
+    ),
+    (["mean(`a+b` in 0..5)", "mean(x-ray in 0..5)"], ["mean(`a+b` in 0..5)", "mean(x-ray in 0..5)"]),
+    (["mean(height in cm in 0..250)"], ["mean(height in cm in 0..250)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "printed"), _CASES)
+def test_a_question_in_its_canonical_text(texts: list[str], printed: list[str]) -> None:
+    terms = _asked(*texts)
+    shown = _texts(terms)
+    assert [" ".join(text.split()) for text in shown] == [" ".join(text.split()) for text in printed] or shown == printed
+    again = _asked(*shown)
+    assert again.workload.statistics == terms.workload.statistics
+    assert {column.name: column for column in again.columns} == {column.name: column for column in terms.columns}
+
+
+def test_a_derived_column_has_the_name_that_it_is_given() -> None:
+    days = "in 2020-01-01..2020-12-31"
+    terms = _asked("mean(stay)", f"discharge {days}", f"admission {days}", "stay = discharge - admission in 0..60 [whole]")
+    assert [column.name for column in terms.columns] == ["discharge", "admission", "stay"]
+    stay = terms.workload.columns["stay"]
+    assert (stay.origin, stay.low, stay.high, stay.whole) == ("discharge - admission", 0, 60, True)
+    assert _asked(*_texts(terms)).columns == terms.columns
+
+
+@pytest.mark.parametrize("alias", [*ALIASES, *registry()])
+def test_every_name_of_the_field_leads_to_a_statistic_or_says_what_it_lacks(alias: str) -> None:
+    with pytest.raises(InputError) as told:
+        _asked(f"{alias}()")
+    assert " unknown" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (["mean(age)"], "age has no bounds. Write mean(age in LOW..HIGH)."),
+        (["mean(agee)", "age in 0..110"], "agee has no bounds (did you mean 'age'?). Write mean(agee in LOW..HIGH)."),
+        (["crosstab(sex, smoker)"], "sex has no levels. Write crosstab(sex in {A, B}, smoker)."),
+        (["crosstab(sex in {f, m}, smoker)"], "smoker has no levels. Write crosstab(sex, smoker in {A, B})."),
+        (["mean(log(crp))"], "crp has no bounds. Write mean(log(crp in LOW..HIGH))."),
+        (["lm(bmi ~ age in 0..110)"], "bmi has no bounds. Write linear-regression(bmi in LOW..HIGH ~ age)."),
+        (["mean(age in 110..0)"], "age in 110..0 has its bounds reversed. Write age in 0..110."),
+        (["mean(d in 2024-01-01..2020-01-01)"], "has its bounds reversed. Write d in 2020-01-01..2024-01-01."),
+        (["mean(age in 0..9)", "sum(age in 0..8)"], "column 'age' is declared twice, in 0..9 and in 0..8. Keep one of them."),
+        (["mean(age in 0-110)"], "'age in 0-110' has no domain behind in"),
+        (["mean(age in [0, 110])"], "'age in [0, 110]' has no domain behind in"),
+        (["mean(age in low..high)"], "age in low..high has 'low', which is neither a number nor a day."),
+        (["mean(age in 0..110 [hole])"], "column 'age' has 'hole' in square brackets (did you mean 'whole'?)."),
+        (["linear-regression(age in 0..110, bmi in 10..60)"], "Write linear-regression(age ~ bmi), the outcome first."),
+        (["meen(age in 0..110)"], "statistic 'meen' is unknown (did you mean 'mean'?)"),
+        (["age"], "Write for example mean(age in 0..110)."),
+        (["sex in {f, }"], "sex in {f, } has an empty level."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_one_sentence_for_all_front_ends(texts: list[str], sentence: str, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    listed = ", ".join(f'"{text}"' for text in texts)
+    study.write_text(f"[study]\nask = [{listed}]\n")
+    for ask in (lambda: qm.Study(texts, epsilon=1), lambda: StudyTerms.load(study)):
+        with pytest.raises(InputError) as told:
+            ask()
+        assert sentence in str(told.value)
+        assert "--" not in str(told.value)
+
+
+def test_python_the_study_file_and_tables_mean_the_same_study(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text('[study]\nask = ["mean(age in 0..110)", "proportion(sex in {f, m})"]\nepsilon = 1.0\n')
+    asked = qm.Study(["mean(age in 0..110)", "proportion(sex in {f, m})"], epsilon=1)
+    by_name = qm.Study({"age": (0, 110), "sex": ["f", "m"]}, ["mean(age)", "proportion(sex)"], epsilon=1)
+    mixed = qm.Study({"age": (0, 110)}, ["mean(age)", "proportion(sex in {f, m})"], epsilon=1)
+    assert asked == by_name == mixed == qm.Study.load(study)
