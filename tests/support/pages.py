@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,6 +22,33 @@ def blocks(page: str, language: str, section: str = "") -> list[str]:
 def commands(page: str, section: str = "") -> list[str]:
     """Return the lines of a page's shell blocks without comments; ``section``: only below this heading of the second level."""
     return [line for block in blocks(page, "sh", section) for line in block.splitlines() if line and not line.startswith("#")]
+
+
+def head(page: str) -> dict[str, str]:
+    """The items below the title of ``docs/page``, by their label: for whom it is, how long it takes, and so on."""
+    (items,) = re.findall(r"(?m)\A# .+\n\n((?:- .+\n(?:  .+\n)*)+)\n", (DOCS / page).read_text("utf-8"))
+    return dict(re.findall(r"(?m)^- \*\*(.+?)\*\*:? (.+)$", items))
+
+
+@dataclass(frozen=True, order=True)
+class Installed:
+    """What a page's head says to install: quietmean with these extras, other packages, and whether in a clone."""
+
+    extras: tuple[str, ...]
+    others: tuple[str, ...]
+    clone: bool
+
+
+def installed(page: str) -> Installed | None:
+    """Read the line that installs what ``docs/page`` needs; ``make demo`` is one, in a clone."""
+    needed = head(page)["You need"]
+    found = re.search(r"`pip install ([^`]+)`", needed)
+    if found is None:
+        return Installed(("report",), (), True) if "`make demo`" in needed else None
+    first, *others = shlex.split(found[1])
+    named = re.fullmatch(r"(PATH-OF-THE-WHEEL|\.)(?:\[([a-z0-9,-]+)\])?", first)
+    assert named is not None, (page, first)
+    return Installed(tuple(sorted((named[2] or "").split(","))) if named[2] else (), tuple(others), "in a clone" in needed)
 
 
 def words_of(page: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.pages import blocks, head, installed
 from support.programs import module_of
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,21 @@ def test_there_are_few_pages_of_few_words() -> None:
     words = sum(len(page.read_text("utf-8").split()) for page in COUNTED)
     assert len(COUNTED) <= MOST_PAGES
     assert words <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", COUNTED, ids=name_of)
+def test_each_page_says_at_its_head_for_whom_it_is(page: Path) -> None:
+    """Four short lines below the title; who types a block of the page finds there the line that installs what it needs."""
+    page_head = head(name_of(page))
+    assert list(page_head) == ["For", "Time", "You need", "At the end"]
+    for label, text in page_head.items():
+        assert len(f"- **{label}** {text}") <= 130, text
+        assert text.endswith("."), text
+    assert re.match(r"\d+ minutes?\b", page_head["Time"])
+    install = installed(name_of(page))
+    assert install is not None or not any(blocks(name_of(page), language) for language in ("sh", "python"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert install is None or set(install.extras) <= set(extras)
 
 
 def test_each_page_is_in_one_table_of_contents() -> None:
