@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from quietmean.studies.party.approval import fingerprint
+
 
 @dataclass
 class Running:
@@ -36,6 +38,11 @@ def running(*more: str, party: str = "south") -> Iterator[Running]:
         finally:
             # A test that fails does not wait for it for ever.
             process.send_signal(signal.SIGINT)
+
+
+def ticked(digest: str) -> dict[str, str]:
+    """The fields of a form in which each word of a study's safety code is ticked."""
+    return {f"word.{number}": word for number, word in enumerate(fingerprint(digest).words, 1)}
 
 
 def entered(desk: Running) -> tuple[str, str]:

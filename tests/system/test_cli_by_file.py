@@ -75,8 +75,8 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
         own = f"--key {number}.key --data ages.csv --no-ledger --accept {sealed.digest}"
         told(f"quietmean send study.sealed {own}", capsys)
         desk = SiteFolder(site, name)
-        desk.refuse("study.sealed")
-        assert desk.answer("study.sealed") == "refused"
+        desk.refuse("study.sealed", sealed)
+        assert desk.answer(sealed) == "refused"
     shown = told(
         shlex.join(["quietmean", "study", "combine", "study.sealed", *map(str, Path().glob("[!.-]*.contribution"))]), capsys
     )

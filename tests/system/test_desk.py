@@ -25,10 +25,9 @@ from quietmean.node import Identity
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
-from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.session_contract import SessionContract, contract_for
-from support.desks import Running, running
+from support.desks import Running, running, ticked
 from support.meeting import AGES, meet
 from support.outcomes import finished, session_receipt
 from support.pages import words_of
@@ -209,7 +208,7 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path, request: pytest.Fixtu
     assert browser.enter(desk.token) == 303
     page = browser.ask("/study/ages.sealed")[1]
     asks = "mean(age)" if "study" in request.node.name else "at most 2 means of vectors of 3 coordinates"
-    for said in ("policy allows it", asks, "north", "Compare these words", "--accept "):
+    for said in ("policy allows it", asks, "north", "Compare the safety code", "--accept "):
         assert said in page
     (tmp_path / "secret.txt").write_text("nothing for a page")
     for path in (
@@ -293,30 +292,32 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     until = (datetime.now(UTC).date() + timedelta(days=3)).isoformat()
     right = {
         "form": browser.form(),
-        "words": fingerprint(sealed.digest).spoken.upper(),
+        "do": "sign",
+        **ticked(sealed.digest),
         "account": "wards",
         "until": until,
         "passphrase": "open sesame",
     }
     for changed, said in (
-        ({"words": "abandon " * 8}, "not the words"),
-        ({"account": " "}, "Type what the ledger"),
+        ({"word.8": "abandon"}, "not all words"),
+        ({"word.1": right["word.2"], "word.2": right["word.1"]}, "not all words"),
+        ({"account": " "}, "Type the data set"),
         ({"until": "soon"}, "not a date"),
         ({"until": "2020-01-01"}, "not over"),
         ({"passphrase": "wrong"}, "passphrase"),
     ):
-        status, page, _ = browser.ask("/study/ages.sealed/approve", {**right, **changed})
+        status, page, _ = browser.ask("/study/ages.sealed/accept", {**right, **changed})
         assert (status, said in page) == (400, True), page
-    assert browser.ask("/study/ages.sealed/approve", {**right, "form": "x"})[0] == 403
-    assert browser.ask("/study/other.sealed/approve", right)[0] == 404
+    assert browser.ask("/study/ages.sealed/accept", {**right, "form": "x"})[0] == 403
+    assert browser.ask("/study/other.sealed/accept", right)[0] == 404
     assert not list(tmp_path.glob("*.approval"))
-    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    status, page, _ = browser.ask("/study/ages.sealed/accept", right)
     assert (status, "ages-south.approval" in page, "sesame" in page) == (200, True, False)
     signed = OwnerApproval.load(tmp_path / "ages-south.approval")
     assert (signed.terms.contract, signed.terms.party, signed.terms.account) == (sealed.digest, "south", "wards")
     # What this site's policy refuses, nobody signs.
     write_policy(approvers=[owner.public_key], largest_epsilon=0.001)
-    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    status, page, _ = browser.ask("/study/ages.sealed/accept", right)
     assert (status, "largest_epsilon" in page) == (400, True)
 
 
@@ -336,9 +337,10 @@ def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None
     assert "refused on 20" in (tmp_path / "ages-south.refused").read_text()
     assert ">refused<" in browser.ask("/")[1]
     # A signature is another answer.
-    words = fingerprint(Sealed.load(tmp_path / "ages.sealed").digest).spoken
-    signing = {"form": browser.form(), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
-    assert browser.ask("/study/ages.sealed/approve", signing)[0] == 200
+    digest = Sealed.load(tmp_path / "ages.sealed").digest
+    signing = {"form": browser.form(), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    signing |= ticked(digest)
+    assert browser.ask("/study/ages.sealed/accept", signing)[0] == 200
     assert ">signed<" in browser.ask("/")[1]
     assert not (tmp_path / "ages-south.refused").exists()
 
@@ -460,7 +462,7 @@ def test_a_study_is_started_and_watched_from_the_pages(
     for name in names:
         identities[name].save(tmp_path / f"{name}.key", b"node pass" if name == "south" else b"")
     write_policy(Path("policy.toml"), budget={"epsilon": 5.0, "delta": 1e-5})
-    form = {"start-account": "wards", "start-passphrase": "wrong", "start-words": fingerprint(sealed.digest).spoken}
+    form = {"do": "start", "account": "wards", "node-passphrase": "wrong", **ticked(sealed.digest)}
     # Signed by somebody whom the policy does not name: it is no answer, and in nobody's way.
     (tmp_path / "ages-south.approval").write_text("signed by somebody")
     with running(*given, "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:
@@ -470,19 +472,19 @@ def test_a_study_is_started_and_watched_from_the_pages(
         checkbox = re.search(r'name="(compared\.\d)" value="north"', browser.ask("/study/ages.sealed")[1])
         assert checkbox is not None
         form[checkbox.group(1)] = "north"
-        status, page, _ = browser.ask("/study/ages.sealed/start", {**form, "start-words": "abandon " * 8, "start-account": ""})
-        assert (status, "not the words" in page, "Type what the ledger" in page, ">wrong<" in page) == (400, True, True, False)
-        assert browser.ask("/study/ages.sealed/start", {**form, "form": "x"})[0] == 403
+        status, page, _ = browser.ask("/study/ages.sealed/accept", {**form, "word.1": "abandon", "account": ""})
+        assert (status, "not all words" in page, "Type the data set" in page, ">wrong<" in page) == (400, True, True, False)
+        assert browser.ask("/study/ages.sealed/accept", {**form, "form": "x"})[0] == 403
         assert browser.ask("/node/ages-south")[0] == 404
-        status, _, headers = browser.ask("/study/ages.sealed/start", form)
+        status, _, headers = browser.ask("/study/ages.sealed/accept", form)
         assert (status, headers["location"]) == (303, "/node/ages-south")
         assert "cannot be opened with this passphrase" in until(browser, "It has stopped")
-        assert browser.ask("/study/ages.sealed/start", {**form, "start-passphrase": "node pass"})[0] == 303
+        assert browser.ask("/study/ages.sealed/accept", {**form, "node-passphrase": "node pass"})[0] == 303
         page = until(browser, "is waited for")
         assert "node pass" not in page
         assert heard("--compared", "north")
         assert ">takes part<" in browser.ask("/")[1]
-        status, page, _ = browser.ask("/study/ages.sealed/start", {**form, "start-passphrase": "node pass"})
+        status, page, _ = browser.ask("/study/ages.sealed/accept", {**form, "node-passphrase": "node pass"})
         assert (status, "runs already" in page) == (400, True)
         assert not any(b"node pass" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     accept = [*given, "--account", "wards", "--policy", "policy.toml", "--accept", sealed.digest[:32]]

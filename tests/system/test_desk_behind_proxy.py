@@ -21,11 +21,11 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.desk import ProxyAccess
-from quietmean.desk.site_folder import words_of
 from quietmean.node import Identity
 from quietmean.node.monitor import NodeView, PeerView, write_status
 from quietmean.node.net import open_account_socket
 from quietmean.studies.agreement.sealed import Sealed
+from support.desks import ticked
 from support.meeting import AGES, meet
 
 ORIGIN, HEADER = "https://desk.hospital.example", "X-Remote-User"
@@ -123,11 +123,11 @@ def test_who_is_logged_in_signs_and_the_desk_says_who(pages: Pages) -> None:
     assert "/leave" not in page
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "set-cookie" not in headers
-    words = " ".join(words_of(Sealed.load(pages.folder / "ages.sealed").digest).words)
-    signing = {"form": pages.token("bob"), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    signing = {"form": pages.token("bob"), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    signing |= ticked(Sealed.load(pages.folder / "ages.sealed").digest)
     # A form is its user's.
-    assert pages.ask("/study/ages.sealed/approve", signing, login="alice")[0] == 403
-    assert pages.ask("/study/ages.sealed/approve", signing, login="bob")[0] == 200
+    assert pages.ask("/study/ages.sealed/accept", signing, login="alice")[0] == 403
+    assert pages.ask("/study/ages.sealed/accept", signing, login="bob")[0] == 200
     assert (pages.folder / "ages-south.approval").exists()
     assert pages.desk.stderr is not None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 bob signed ages\.sealed\n", pages.desk.stderr.readline())
@@ -220,9 +220,9 @@ def test_a_node_does_not_sign_for_its_owner(pages: Pages) -> None:
     identity = pages.party
     identity.save(pages.folder / "owner.key", b"open sesame")
     os.chown(pages.folder / "owner.key", DESK, DESK)
-    words = " ".join(words_of(Sealed.load(pages.folder / "ages.sealed").digest).words)
-    signing = {"form": pages.token("bob"), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
-    code, page, _ = pages.ask("/study/ages.sealed/approve", signing, login="bob")
+    signing = {"form": pages.token("bob"), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    signing |= ticked(Sealed.load(pages.folder / "ages.sealed").digest)
+    code, page, _ = pages.ask("/study/ages.sealed/accept", signing, login="bob")
     assert code == 400
     assert "the key of a party" in page
     assert not (pages.folder / "ages-south.approval").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import http.client
 import json
+import re
 import shlex
 import signal
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.command_lines import command, ending, fails
-from support.desks import entered, running
+from support.desks import entered, running, ticked
 from support.pages import blocks, commands
 from support.site_policy import write_policy
 
@@ -229,11 +230,11 @@ def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: P
         cookie = "=".join(entered(desk))
         page = ask(desk.port, cookie, "/study/session.sealed")
         assert "at most 10 means of vectors of 3 coordinates" in page
-        assert fingerprint(agreed.digest).spoken in page
+        assert re.findall(r'name="word.\d" value="(\w+)"', page) == list(fingerprint(agreed.digest).words)
         assert "Look at your data" not in page
         form = page.partition('name="form" value="')[2].partition('"')[0]
-        fields = {"form": form, "words": fingerprint(agreed.digest).spoken, "account": "north", "until": "2999-01-01"}
-        ask(desk.port, cookie, "/study/session.sealed/approve", fields)
+        fields = {"form": form, "do": "sign", "account": "north", "until": "2999-01-01", **ticked(agreed.digest)}
+        ask(desk.port, cookie, "/study/session.sealed/accept", fields)
         approval = Path("session-north.approval")
         assert OwnerApproval.load(approval).terms.contract == agreed.digest
         Path("train.py").write_text(RUNNING)

@@ -8,9 +8,11 @@ import re
 import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.nodes import Call, CondExpr, Const, Node
 
@@ -18,13 +20,17 @@ import quietmean.desk
 from quietmean.core.errors import InputError
 from quietmean.desk.site_folder import SiteFolder, State, inbox
 from quietmean.desk.views import CODES, ENGLISH, SENTENCES, Form, FormMistakes, language_of, preferred, templates
+from quietmean.node import Identity
 from quietmean.node.monitor import NodeView
 from quietmean.report.pictures import pictures_of
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.party import OwnerApproval, Policy
 from support.meeting import AGES, meet
 
 DESK = Path(quietmean.desk.__file__).parent
 FILLED_IN = re.compile(r"%\((\w+)\)s|%%|%(?!\()")
 # Said by the pages with a word or a sentence that is not in a template.
+PARTIES = ("north", "south")
 NOT_IN_TEMPLATES = {*SENTENCES, "This page does not exist.", "record", "person"}
 
 
@@ -80,22 +86,48 @@ def test_any_header_has_a_language(accepted: str) -> None:
     assert preferred(accepted).code in CODES
 
 
+class Files(dict[str, bytes]):
+    """Files by name, which no message of a failed test spells out."""
+
+    def __repr__(self) -> str:
+        return f"Files({sorted(self)})"
+
+
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A study that waits for all, one that does not and begins tomorrow, and one that began yesterday."""
+    """A study that waits for all, another of the same name, one that begins tomorrow, and one that began yesterday."""
     day = timedelta(days=1)
-    begins = {"all": None, "tomorrow": datetime.now(UTC) + day, "yesterday": datetime.now(UTC) - day}
-    files = {}
+    begins = {"all": None, "again": None, "tomorrow": datetime.now(UTC) + day, "yesterday": datetime.now(UTC) - day}
+    files = Files()
     for name, start_by in begins.items():
         said = {} if start_by is None else {"minimum": 3, "start_by": start_by.isoformat(timespec="seconds")}
-        tables = {**AGES, "study": {**AGES["study"], "name": f"ages {name}", "records": 3000, **said}}
+        title = "ages all" if name == "again" else f"ages {name}"
+        tables = {**AGES, "study": {**AGES["study"], "name": title, "records": 3000, **said}}
         files[f"{name}.sealed"] = meet(tmp_path_factory.mktemp(name), tables=tables).seal().signed.to_file()
     return files
 
 
+def yes_to(site: SiteFolder, sealed: Sealed) -> OwnerApproval:
+    """What somebody signed for a site's part in a study."""
+    day = datetime.now(UTC).date() + timedelta(days=1)
+    return OwnerApproval.sign(site.contract(sealed), Policy(), "wards", day, Identity.generate())
+
+
+def status_of(sealed: Sealed, party: str, state: str) -> dict[str, Any]:
+    status = {"format": "quietmean-status-1", "study": sealed.terms.name, "roster": sealed.digest, "party": party}
+    empty = {"str": "", "State": "", "int": 0, "dict[str, Any] | None": None}
+    view = {field: empty.get(str(about.type), []) for field, about in NodeView.__dataclass_fields__.items()}
+    return view | status | {"state": state, "pid": os.getpid()}
+
+
+def receipt_of(sealed: Sealed, party: str) -> dict[str, Any]:
+    names = ["north", "south"]
+    return {"origin": {"approval": {"contract": sealed.digest}, "names": names, "party": names.index(party)}}
+
+
 def test_each_study_has_its_state_and_its_next_step(tmp_path: Path, sealed: dict[str, bytes]) -> None:
-    for name, content in sealed.items():
-        (tmp_path / name).write_bytes(content)
+    for name in ("all", "tomorrow", "yesterday"):
+        (tmp_path / f"{name}.sealed").write_bytes(sealed[f"{name}.sealed"])
     site = SiteFolder(tmp_path, "south")
     listed = inbox(site)
     # What can be decided comes first, the most urgent one at its head.
@@ -111,43 +143,91 @@ def test_each_study_has_its_state_and_its_next_step(tmp_path: Path, sealed: dict
         study = next(study for study in inbox(site) if study.name == "all.sealed")
         return study.state, study.link
 
+    agreed = site.sealed("all.sealed")
     assert of_all() == (State.ASKED, ("study", "all.sealed"))
-    site.approval("all.sealed").write_text("signed")
+    site.sign("all.sealed", yes_to(site, agreed))
     assert of_all() == (State.SIGNED, ("study", "all.sealed"))
-    site.refuse("all.sealed")
+    assert site.refuse("all.sealed", agreed) == "all-south.approval"
     assert of_all() == (State.REFUSED, ("study", "all.sealed"))
-    # Names of files say nothing: a receipt names its seal and its party, a status its study and its party.
-    (tmp_path / "all-south.receipt.json").write_text("{}")
-    assert of_all() == (State.REFUSED, ("study", "all.sealed"))
-    seal = site.sealed("all.sealed").digest
-    for origin, ours in (
-        ({"approval": {"contract": seal}, "names": ["north", "south"], "party": 0}, False),
-        ({"approval": {"contract": "0" * 64}, "names": ["north", "south"], "party": 1}, False),
-        ({"approval": {"contract": seal}, "names": ["north", "south"], "party": 1}, True),
-        ({"session": seal, "names": ["north", "south"]}, True),
-    ):
-        receipt = tmp_path / "my own name.receipt.json"
-        receipt.write_text(json.dumps({"origin": origin}))
-        assert of_all() == ((State.DONE, ("result", "my own name")) if ours else (State.REFUSED, ("study", "all.sealed")))
-        receipt.unlink()
+    (tmp_path / "my own name.receipt.json").write_text(json.dumps(receipt_of(agreed, "south")))
+    assert of_all() == (State.DONE, ("result", "my own name"))
+    # An answer that takes the place of another one is the only one.
+    (tmp_path / "my own name.receipt.json").unlink()
+    site.sign("all.sealed", yes_to(site, agreed))
+    assert of_all() == (State.SIGNED, ("study", "all.sealed"))
 
 
-@pytest.mark.parametrize("state", ["running", "finished", "stopped", "failed"])
-@pytest.mark.parametrize(("name", "party"), [("all-south", "south"), ("elsewhere", "south"), ("elsewhere", "north")])
-def test_a_study_is_as_its_nodes_status_says(tmp_path: Path, sealed: dict[str, bytes], state: str, name: str, party: str) -> None:
-    (tmp_path / "all.sealed").write_bytes(sealed["all.sealed"])
-    status = {"format": "quietmean-status-1", "study": "ages all", "party": party, "state": state, "pid": os.getpid()}
-    empty = {"str": "", "State": "", "int": 0, "dict[str, Any] | None": None}
-    view = {field: empty.get(str(about.type), []) for field, about in NodeView.__dataclass_fields__.items()}
-    (tmp_path / f"{name}.store.status.json").write_text(json.dumps(view | status))
-    (study,) = inbox(SiteFolder(tmp_path, "south"))
-    shown = {"running": State.RUNNING, "finished": State.DONE, "stopped": State.STOPPED, "failed": State.STOPPED}[state]
-    assert study.state is (shown if party == "south" else State.ASKED)
-    assert study.link == (("node", name) if party == "south" else ("study", "all.sealed"))
-    # A status that was edited hides no other study.
-    (tmp_path / "all-south.store.status.json").write_text("{}")
-    (tmp_path / "yesterday.sealed").write_bytes(sealed["yesterday.sealed"])
-    assert {study.state for study in inbox(SiteFolder(tmp_path, "south"))} == {State.UNREADABLE, State.LATE}
+# What becomes of a study, with the end of the file by which it is known, if there is one.
+STATES = {
+    "asked": (State.ASKED, ""),
+    "signed": (State.SIGNED, ".approval"),
+    "refused": (State.REFUSED, ".refused"),
+    "running": (State.RUNNING, ".store.status.json"),
+    "stopped": (State.STOPPED, ".store.status.json"),
+    "failed": (State.STOPPED, ".store.status.json"),
+    "finished": (State.DONE, ".store.status.json"),
+    "done": (State.DONE, ".receipt.json"),
+}
+NAMES = st.text("abz-.南 ", min_size=1, max_size=9).filter(lambda name: not name.startswith("."))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    became=st.fixed_dictionaries(
+        {(name, party): st.sampled_from(sorted(STATES)) for name in ("all", "again") for party in PARTIES}
+    ),
+    names=st.lists(NAMES, min_size=6, max_size=6, unique=True),
+    backwards=st.booleans(),
+)
+def test_no_name_of_a_file_says_what_became_of_a_study(
+    sealed: dict[str, bytes], became: dict[tuple[str, str], str], names: list[str], backwards: bool
+) -> None:
+    """Of two studies of one name, and of two sites with one folder: whatever files are called, in whatever order they came."""
+    with TemporaryDirectory() as place:
+        folder, files, titles = Path(place), {}, {}
+        for (study, party), name in zip(became, names, strict=False):
+            # A folder in which the study has its usual name makes what is then called otherwise.
+            site = SiteFolder(folder / f"{study} of {party}", party)
+            site.folder.mkdir()
+            (site.folder / "usual.sealed").write_bytes(sealed[f"{study}.sealed"])
+            agreed, (_, ending) = site.sealed("usual.sealed"), STATES[became[study, party]]
+            titles[agreed.digest] = study
+            if ending == ".refused":
+                site.refuse("usual.sealed", agreed)
+                files[name + ending] = next(site.folder.glob("*.refused")).read_bytes()
+            elif ending == ".approval":
+                files[name + ending] = approved(site, agreed)
+            elif ending:
+                made = receipt_of(agreed, party) if ending == ".receipt.json" else status_of(agreed, party, became[study, party])
+                files[name + ending] = json.dumps(made).encode()
+        for study, name in zip(("all", "again"), names[4:], strict=True):
+            files[f"{name}.sealed"] = sealed[f"{study}.sealed"]
+        for name in sorted(files, reverse=backwards):
+            (folder / name).write_bytes(files[name])
+        for party in PARTIES:
+            site = SiteFolder(folder, party)
+            found = {titles[site.sealed(study.name).digest]: study.state for study in inbox(site)}
+            assert found == {study: STATES[became[study, party]][0] for study in ("all", "again")}
+
+
+APPROVED: dict[tuple[str, str | None], bytes] = {}
+
+
+def approved(site: SiteFolder, agreed: Sealed) -> bytes:
+    """What is signed for a study and party: once, since a plan takes a second."""
+    key = agreed.digest, site.party
+    if key not in APPROVED:
+        APPROVED[key] = yes_to(site, agreed).signed.to_file()
+    return APPROVED[key]
+
+
+def test_a_status_that_was_edited_hides_no_other_study(tmp_path: Path, sealed: dict[str, bytes]) -> None:
+    site = SiteFolder(tmp_path, "south")
+    for name in ("all.sealed", "yesterday.sealed"):
+        (tmp_path / name).write_bytes(sealed[name])
+    status = status_of(site.sealed("all.sealed"), "south", "running") | {"peers": 7}
+    (tmp_path / "all-south.store.status.json").write_text(json.dumps(status))
+    assert {study.state for study in inbox(site)} == {State.UNREADABLE, State.LATE}
 
 
 def test_a_study_that_cannot_be_read_hides_no_other(tmp_path: Path, sealed: dict[str, bytes]) -> None:

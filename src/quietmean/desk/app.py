@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -37,7 +38,7 @@ from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
 from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
-from quietmean.studies.party.approval import Fingerprint
+from quietmean.studies.party.approval import WORDS
 from quietmean.studies.party.audit import verify
 
 # Days for which an approval is valid by default.
@@ -92,27 +93,32 @@ class Desk:
     ) -> dict[str, Any]:
         """What a study's page shows, with what was ``typed`` and the ``mistakes`` in it, by the fields of the form."""
         sealed = self.site.sealed(name)
-        contract, policy = self.site.contract(sealed), Policy.load(self.here.policy)
-        part = part_name(name, self.site.party)
-        lines = contract.lines()
+        contract, policy, answer = self.site.contract(sealed), Policy.load(self.here.policy), self.site.answer(sealed)
+        part, lines = part_name(name, self.site.party), contract.lines()
+        signs, starts = self.here.owner_key is not None, self.here.starts(sealed.terms)
+        signed = bool(policy.rules.approvers) and answer == "signed"
         return {
             "name": name,
             "contract": contract,
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
             "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
-            "policy": policy,
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
             "parties": [party.name for party in contract.others],
-            "signs": self.here.owner_key is not None,
+            "signs": signs,
             "asks_owner": bool(policy.rules.approvers),
+            # Who signed has compared the words already.
+            "asks": {
+                "sign": signs and not (signed and starts),
+                "start": starts and (signed or signs or not policy.rules.approvers),
+            },
             "data": self.here.data is not None and isinstance(contract, Contract),
             "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
-            "answer": self.site.answer(name),
+            "answer": answer,
+            "starts": starts,
             "account": account_name(self.here.data) if self.here.data is not None else "",
-            "starts": self.here.starts(sealed.terms),
-            "running": part if part in self.site.nodes() or self._started(part) else "",
+            "running": self.site.node_of(sealed) or (part if self._started(part) else ""),
             "typed": typed or {},
             "mistakes": mistakes or {},
         }
@@ -135,64 +141,54 @@ class Desk:
 
         return await self._page(request, "data.html", content)
 
-    async def approve(self, request: Request) -> Response:
-        """Sign the study with the key of the data owner, once they have read the words."""
+    async def accept(self, request: Request) -> Response:
+        """Sign the study with the key of the data owner, start this site's part, or both, once its words are compared."""
         name, fields = request.path_params["name"], await form_of(request, self.access)
         if fields is None:
             return refusal(self.access)
-        if name not in self.site.studies() or self.here.owner_key is None:
+        signs, starts = (way in fields.get("do", "").split() for way in ("sign", "start"))
+        able = (self.here.owner_key is not None or not signs) and (self.starter is not None or not starts) and (signs or starts)
+        if name not in self.site.studies() or not able:
             return self.missing(request)
-        owner_key = self.here.owner_key
 
         def content() -> dict[str, Any]:
-            sealed = self.site.sealed(name)
-            form = Form(fields)
-            form.require("words", _same_words(fields.get("words", ""), words_of(sealed.digest)), WRONG_WORDS)
-            account = form.text("account", NO_ACCOUNT)
-            until = form.day("until", NO_DAY)
-            form.require_right()
-            try:
-                owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
-            except InputError as error:
-                raise FormMistakes({"passphrase": str(error)}) from None
-            if owner.public_key in {entry.identity for entry in sealed.entries}:
-                raise InputError(
-                    "this is the key of a party's node, not of the data owner: start the pages with a key of that "
-                    "person, made with quietmean key new"
-                )
-            signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
-            path = self.site.sign(name, signed)
-            self._tell(request, f"signed {name}")
-            return {"name": name, "place": path, "until": until, "account": account, "starts": self.here.starts(sealed.terms)}
-
-        return await self._answer(request, name, "approved.html", content, fields)
-
-    async def start(self, request: Request) -> Response:
-        """Start this site's part, or let it go on; then it is watched."""
-        name, fields = request.path_params["name"], await form_of(request, self.access)
-        if fields is None:
-            return refusal(self.access)
-        if name not in self.site.studies() or self.starter is None:
-            return self.missing(request)
-        starter = self.starter
-
-        def content() -> dict[str, Any]:
-            sealed = self.site.sealed(name)
+            sealed, policy = self.site.sealed(name), Policy.load(self.here.policy)
             form = Form(fields)
             # Who signed has compared the words already, if it is somebody whom the policy names: join looks at that.
-            if not (Policy.load(self.here.policy).rules.approvers and self.site.answer(name) == "signed"):
-                form.require("start-words", _same_words(fields.get("start-words", ""), words_of(sealed.digest)), WRONG_WORDS)
-            account = form.text("start-account", NO_ACCOUNT)
+            if signs or not (policy.rules.approvers and self.site.answer(sealed) == "signed"):
+                form.require("words", _ticked(fields) == words_of(sealed.digest).words, WRONG_WORDS)
+            account = form.text("account", NO_ACCOUNT)
+            until = form.day("until", NO_DAY) if signs else date.min
             form.require_right()
-            others = [party.name for party in self.site.contract(sealed).others]
-            compared = [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
-            payer = ("--new-account" if "start-new" in fields else "--account", account)
-            starter.start(name, payer, compared, fields.get("start-passphrase", ""))
-            return {}
+            signed = self._sign(request, name, account, until, fields.get("passphrase", "")) if signs else None
+            if starts and self.starter is not None:
+                others = [party.name for party in self.site.contract(sealed).others]
+                compared = [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
+                payer = ("--new-account" if "new" in fields else "--account", account)
+                self.starter.start(name, payer, compared, fields.get("node-passphrase", ""))
+            return {"name": name, "place": signed, "until": until, "account": account, "starts": self.here.starts(sealed.terms)}
 
-        answer = await self._answer(request, name, "left.html", content, fields)
+        answer = await self._answer(request, name, "approved.html", content, fields)
         # So that a page that is loaded again starts nothing.
-        return RedirectResponse(f"/node/{quote(part_name(name, self.site.party))}", 303) if answer.status_code == 200 else answer
+        started = starts and answer.status_code == 200
+        return RedirectResponse(f"/node/{quote(part_name(name, self.site.party))}", 303) if started else answer
+
+    def _sign(self, request: Request, name: str, account: str, until: date, passphrase: str) -> Path:
+        """Write the owner's yes, and return where. Raises :class:`InputError` for a passphrase that opens no key, or another."""
+        sealed = self.site.sealed(name)
+        try:
+            owner = Identity.load(self.here.owner_key or Path(), passphrase.encode)
+        except InputError as error:
+            raise FormMistakes({"passphrase": str(error)}) from None
+        if owner.public_key in {entry.identity for entry in sealed.entries}:
+            raise InputError(
+                "this is the key of a party's node, not of the data owner: start the pages with a key of that "
+                "person, made with quietmean key new"
+            )
+        signed = OwnerApproval.sign(self.site.contract(sealed), Policy.load(self.here.policy), account, until, owner)
+        path = self.site.sign(name, signed)
+        self._tell(request, f"signed {name}")
+        return path
 
     async def refuse(self, request: Request) -> Response:
         """Take away what was signed for a study, and note that it is refused."""
@@ -204,7 +200,7 @@ class Desk:
 
         def content() -> dict[str, Any]:
             stopped = self.starter is not None and self.starter.stop(part_name(name, self.site.party))
-            taken = self.site.refuse(name)
+            taken = self.site.refuse(name, self.site.sealed(name))
             self._tell(request, f"refused {name}")
             return {"name": name, "taken": taken, "stopped": stopped}
 
@@ -251,10 +247,9 @@ class Desk:
         name = request.path_params["name"]
         if name not in self.site.results():
             return self.missing(request)
-        own = [page for page in self.site.pages() if page.startswith(f"{name}.")]
 
         def content() -> dict[str, Any]:
-            return {"name": name, "pages": own, **result_of(self.site.receipt(name))}
+            return {"name": name, "pages": self.site.pages_of(name), **result_of(self.site.receipt(name))}
 
         return await self._page(request, "result.html", content)
 
@@ -363,8 +358,7 @@ def make_app(desk: Desk) -> ASGIApp:
             Route("/", desk.home),
             Route("/study/{name}", desk.study),
             Route("/study/{name}/data", desk.look),
-            Route("/study/{name}/approve", desk.approve, methods=["POST"]),
-            Route("/study/{name}/start", desk.start, methods=["POST"]),
+            Route("/study/{name}/accept", desk.accept, methods=["POST"]),
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),
             Route("/node/{name}/part", desk.node_part),
@@ -398,5 +392,6 @@ def _node(site: SiteFolder, name: str) -> dict[str, Any]:
     }
 
 
-def _same_words(typed: str, words: Fingerprint) -> bool:
-    return typed.lower().split() == list(words.words)
+def _ticked(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a safety code that were ticked, in the order of their fields."""
+    return tuple(fields[f"word.{number}"] for number in range(1, WORDS + 1) if f"word.{number}" in fields)

@@ -1,6 +1,6 @@
 """What lies in the folder of a site: sealed studies, running nodes, results; and what became of each study, and what to do next.
 
-Each file is found by its name in the list alone.
+Files belong to a study by what is in them, whatever they are called: each names the study's digest, and a party.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Any
 
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import read_json
+from quietmean.core.file_kinds import read_json, study_and_party
 from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
+from quietmean.report.words import is_page_of
 from quietmean.studies.agreement.any_study import AnyStudy
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.signed import is_signed_document
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.party import Agreement, Contract, OwnerApproval, Policy, file_name
-from quietmean.studies.party.approval import Fingerprint, fingerprint
+from quietmean.studies.party.approval import Fingerprint, Terms, fingerprint
 from quietmean.studies.party.audit import LogHead, heads_in
 from quietmean.studies.party.session_contract import SessionContract, contract_for
 
@@ -54,23 +55,22 @@ class SiteFolder:
         return {path.name.removesuffix(_RECEIPT): path for path in self._files() if path.name.endswith(_RECEIPT)}
 
     def result_of(self, sealed: Sealed) -> str:
-        """The name of the receipt of this site's part in a study, whatever its file is called; "" where there is none."""
-        for name, path in self.results().items():
-            seals, party = _belongs(path, *_state(path))
-            if sealed.digest in seals and party in ("", self.party):
-                return name
-        return ""
+        """The name of the receipt of this site's part in a study; "" where there is none."""
+        return next((name for name, path in self.results().items() if self._is_of(sealed, *_belongs(path, *_state(path)))), "")
 
-    def node_of(self, sealed: Sealed, usual: str) -> str:
-        """The name of the node of this site's part; "" where there is none. ``usual``: where nobody chose another store."""
-        if usual in self.nodes():
-            return usual
-        with suppress(InputError):
-            for name in self.nodes():
-                view, status = self.node(name)
-                if (status.get("study"), view.party) == (sealed.terms.name, self.party):
-                    return name
-        return ""
+    def node_of(self, sealed: Sealed) -> str:
+        """The name of the node of this site's part; "" where there is none. Of several, the one that changed last."""
+        nodes = sorted(self.nodes().items(), key=lambda item: _state(item[1]), reverse=True)
+        return next((name for name, path in nodes if self._is_of(sealed, *_watches(path, *_state(path)))), "")
+
+    def _is_of(self, sealed: Sealed, digests: frozenset[str], party: str) -> bool:
+        return sealed.digest in digests and party in ("", self.party)
+
+    def pages_of(self, result: str) -> list[str]:
+        """Reports, and privacy pages, of the study and party of a result."""
+        origin = self.receipt(result).get("origin")
+        whose = study_and_party(origin) if isinstance(origin, dict) else ""
+        return [name for name, path in self.pages().items() if whose and is_page_of(path, whose)]
 
     def pages(self) -> dict[str, Path]:
         """Reports, and privacy pages."""
@@ -87,32 +87,47 @@ class SiteFolder:
 
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
-        path = self.approval(name)
+        path = self._usual(name, ".approval")
         Output(path, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
-        self._refusal(name).unlink(missing_ok=True)
+        for refusal in self._refusals(approval.terms.contract):
+            refusal.unlink(missing_ok=True)
         return path
 
-    def refuse(self, name: str) -> str:
-        """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
-        path = self.approval(name)
-        taken = path.name if path.exists() else ""
-        note = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
-        Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(note)
-        path.unlink(missing_ok=True)
-        return taken
+    def refuse(self, name: str, sealed: Sealed) -> str:
+        """Notes that a study is refused, and takes away what was signed for it: the names of these files, or nothing."""
+        usual, taken = self._usual(name, ".approval"), set(self.approvals(sealed))
+        taken |= {usual} if usual.exists() else set()
+        note = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}: {self._refuses(sealed.digest)}\n".encode()
+        own = Output(self._usual(name, ".refused"), "the refusal", own=lambda content: content.startswith(_REFUSED.encode()))
+        own.write(note)
+        for path in taken:
+            path.unlink(missing_ok=True)
+        return ", ".join(sorted(path.name for path in taken))
 
-    def answer(self, name: str) -> str:
+    def answer(self, sealed: Sealed) -> str:
         """The answer to a study by the data owner, or nothing."""
-        if self._refusal(name).exists():
+        if self._refusals(sealed.digest):
             return "refused"
-        return "signed" if self.approval(name).exists() else ""
+        return "signed" if self.approvals(sealed) else ""
 
-    def approval(self, name: str) -> Path:
-        """Where what is signed for a study is."""
-        return self.folder / f"{Path(name).stem}-{file_name(self.party or '')}.approval"
+    def approvals(self, sealed: Sealed) -> dict[Path, str]:
+        """What is signed for this site's part in a study: the files, and whose key each is of."""
+        found = {path: _approved(path, *_state(path)) for path in self._files() if path.suffix == ".approval"}
+        return {
+            path: terms.approver
+            for path, terms in found.items()
+            if terms is not None and (terms.contract, terms.party) == (sealed.digest, self.party)
+        }
 
-    def _refusal(self, name: str) -> Path:
-        return self.approval(name).with_suffix(".refused")
+    def _refusals(self, digest: str) -> list[Path]:
+        refusals = [path for path in self._files() if path.suffix == ".refused"]
+        return [path for path in refusals if path.read_text("utf-8", "replace").strip().endswith(f": {self._refuses(digest)}")]
+
+    def _refuses(self, digest: str) -> str:
+        return f"study {digest}, for {self.party}"
+
+    def _usual(self, name: str, ending: str) -> Path:
+        return self.folder / f"{part_name(name, self.party)}{ending}"
 
     def heads(self) -> dict[str, list[LogHead]]:
         """How far the receipts here say that the audit log had come."""
@@ -174,11 +189,31 @@ def _belongs(path: Path, written: int, size: int) -> tuple[frozenset[str], str]:
     try:
         receipt = read_json(path)
         origin = receipt["origin"]
-        seals = frozenset({str(origin.get("session")), str(origin.get("approval", {}).get("contract"))})
+        sealed, approval = (origin.get(name) or {} for name in ("sealed", "approval"))
+        seals = frozenset(map(str, (origin.get("session"), sealed.get("digest"), approval.get("contract"))))
         party = receipt.get("party") if "party" in receipt else origin.get("party", "")
         return seals, origin["names"][party] if isinstance(party, int) else str(party)
     except (InputError, LookupError, TypeError, AttributeError):
         return frozenset(), ""
+
+
+@lru_cache(maxsize=4096)
+def _watches(path: Path, written: int, size: int) -> tuple[frozenset[str], str]:
+    """The seal that the status of a node names, and its party. None of another file."""
+    try:
+        status = read_json(path)
+        return frozenset({str(status.get("roster"))}), str(status.get("party"))
+    except (InputError, AttributeError):
+        return frozenset(), "?"
+
+
+@lru_cache(maxsize=4096)
+def _approved(path: Path, written: int, size: int) -> Terms | None:
+    """What an owner signed; None for a file that nobody signed so."""
+    try:
+        return OwnerApproval.load(path).terms
+    except InputError:
+        return None
 
 
 @cache
@@ -279,20 +314,19 @@ def _asked(site: SiteFolder, name: str) -> AskedStudy:
 
 def _known(site: SiteFolder, name: str, sealed: Sealed) -> AskedStudy:
     """A study and where this site is in it. Raises :class:`InputError` for the status of a node that cannot be read."""
-    last, usual = decide_by(sealed.terms, member=is_member(sealed, site.party)), part_name(name, site.party)
-    result, part = site.result_of(sealed), site.node_of(sealed, usual)
+    last = decide_by(sealed.terms, member=is_member(sealed, site.party))
+    result, part = site.result_of(sealed), site.node_of(sealed)
     if result:
         state = State.DONE
     elif part:
         state = next(state for state, status in _WATCHED.items() if status == site.state(part))
     else:
-        state = _answered(site, name, last)
+        state = _answered(site.answer(sealed), last)
     return AskedStudy(name, state, sealed.terms.name, convener_of(sealed), last, part, result)
 
 
-def _answered(site: SiteFolder, name: str, last: datetime | None) -> State:
+def _answered(answer: str, last: datetime | None) -> State:
     """Return the state of a study in which this site has not begun its part."""
-    answer = site.answer(name)
     if answer == "refused":
         return State.REFUSED
     if last is not None and last < datetime.now(UTC):

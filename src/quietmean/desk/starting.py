@@ -95,18 +95,19 @@ class Starter:
 
         Raises :class:`InputError` where it runs already.
         """
-        part = part_name(name, self.site.party)
-        if self.runs(part) or (part in self.site.nodes() and self.site.state(part) == "running"):
+        part, sealed = part_name(name, self.site.party), self.site.sealed(name)
+        node = self.site.node_of(sealed)
+        if self.runs(part) or (node and self.site.state(node) == "running"):
             raise InputError(f"the part of this site in {name} runs already: look at it under What runs")
-        sealed = self.site.sealed(name)
         if not self.here.starts(sealed.terms):
             raise InputError(f"{name} cannot be started here: start the pages with --data, and with --program for sessions")
-        approval, policy = self.site.approval(name), Policy.load(self.here.policy)
-        # Where the policy names nobody who signs, a signature does not answer it.
-        signed = ["--approval", str(approval)] if policy.rules.approvers and approval.exists() else []
+        # A signature by somebody whom the policy does not name is no answer.
+        approvers = Policy.load(self.here.policy).rules.approvers
+        signed = [path for path, approver in self.site.approvals(sealed).items() if approver in approvers]
         study = str(self.site.studies()[name])
         command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.terms)]
-        command += [*payer, "--accept", sealed.digest[:32], *signed]
+        command += [*payer, "--accept", sealed.digest[:32]]
+        command += [word for path in signed for word in ("--approval", str(path))]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there

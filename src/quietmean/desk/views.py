@@ -47,7 +47,7 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
     committee = None if isinstance(study, SessionStudy) else study.committee
     return {
         "convener": convener,
-        "asks": ", ".join(text for _, text in contract.asks_for),
+        "asks": asked_in_words(contract),
         "columns": ", ".join(column.name for column in contract.used),
         "others": ", ".join(party.name for party in contract.others),
         "protocol": protocol.name,
@@ -65,6 +65,14 @@ def in_short(contract: Contract | SessionContract, convener: str, decide_by: dat
         "contribute_by": None if committee is None else committee.contribute_by,
         "vouchers": 0 if committee is None else committee.vouchers or 0,
     }
+
+
+def asked_in_words(contract: Contract | SessionContract) -> list[tuple[str, str]]:
+    """What is asked for, each in words and as the study writes it: "the mean of age", "mean(age)"."""
+    if isinstance(contract, SessionContract):
+        return [("", text) for _, text in contract.asks_for]
+    asked = contract.study.workload.statistics
+    return [(one.summary.replace("a column", str(getattr(one, "column", "a column"))), one.text) for one in asked]
 
 
 def _bound(epsilon: float) -> str | None:
@@ -234,8 +242,8 @@ def shown(text: object) -> str:
     )
 
 
-WRONG_WORDS = "These are not the words of the study: compare them with another party, and type what you compared."
-NO_ACCOUNT = "Type what the ledger calls the data set."
+WRONG_WORDS = "These are not all words of the study. Compare them with another party. Tick each word that you heard."
+NO_ACCOUNT = "Type the data set's name in the budget."
 NO_DAY = "This is not a date: write it as 2030-12-31."
 # All of them, for who translates.
 SENTENCES = (WRONG_WORDS, NO_ACCOUNT, NO_DAY)

@@ -57,7 +57,9 @@ def ignore_start(started: Started) -> None:
 def monitor_of(settings: NodeSettings) -> Monitor:
     """Shows what the node of these settings does."""
     observers = settings.observers
-    study = {"study": settings.plan.context.get("study"), "session": settings.study, "protocol": settings.plan.protocol.name}
+    # A signed study is its roster's digest.
+    study = {"study": settings.plan.context.get("study"), "roster": settings.roster.digest, "session": settings.study}
+    study |= {"protocol": settings.plan.protocol.name}
     return Monitor(settings.party, settings.names, study, Traffic(), observers.report, observers.observe, observers.status)
 
 

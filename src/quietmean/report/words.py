@@ -197,6 +197,12 @@ def page_at(path: Path, kind: str, whose: str, force: bool = False) -> Output:
     )
 
 
+def is_page_of(path: Path, whose: str) -> bool:
+    """Whether a file is a page of any kind about ``whose`` (see :func:`page_at`)."""
+    with path.open("rb") as page:
+        return f'<meta name="quietmean-whose" content="{whose}">'.encode() in page.read(_HEAD)
+
+
 def _parts(text: str) -> list[str]:
     """A sentence in parts, of which every second one is a date: it has to stay within a line, and to be copied as it is."""
     return re.split(r"(\d{4}-\d\d-\d\d)", unbroken(text))

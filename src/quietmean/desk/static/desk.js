@@ -10,3 +10,18 @@ async function renew() {
   if (document.querySelector("[data-running]")) setTimeout(renew, 1000);
 }
 if (part && document.querySelector("[data-running]")) setTimeout(renew, 1000);
+// The words are ticked in order: each one can be ticked once those before it are, and is then where the keyboard is.
+const ticks = [...document.querySelectorAll(".code input")];
+function order() {
+  ticks.forEach((tick, place) => {
+    tick.disabled = place > 0 && !ticks[place - 1].checked;
+    if (tick.disabled) tick.checked = false;
+  });
+}
+ticks.forEach((tick, place) =>
+  tick.addEventListener("change", () => {
+    order();
+    if (tick.checked && ticks[place + 1]) ticks[place + 1].focus();
+  })
+);
+order();
