@@ -93,7 +93,7 @@ def test_the_file_is_the_study(tmp_path: Path) -> None:
     study.save(tmp_path / "study.toml")
     assert qm.Study.load(tmp_path / "study.toml") == study
     assert StudyTerms.load(tmp_path / "study.toml").colluding == 3
-    assert study.plan(10).target.colluding == 3
+    assert study.plan(10).plan.target.colluding == 3
     # The same again is the same file; nothing else takes its place.
     study.save(tmp_path / "study.toml")
     with pytest.raises(qm.InputError, match="exists already"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from quietmean.api import rooms
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.keywords import python_call, python_class
+from quietmean.core.keywords import python_call, python_class, warn_caller
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.automatic import AUTO, choose
 from quietmean.planning.calibrate import calibrate
@@ -86,7 +85,7 @@ def plan(
     else:
         best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best
     for sentence in budget_warnings(target):
-        warnings.warn(sentence, stacklevel=2)
+        warn_caller(sentence)
     return best if domain is None else best.with_domain(domain)
 
 
@@ -167,10 +166,9 @@ class Node:
         admitted = self.plan.admit(vector, weight)
         # A step of the grid is rounding, which the plan states.
         if not np.allclose(admitted.vector, vector, rtol=1e-9, atol=self.plan.value_step):
-            warnings.warn(
+            warn_caller(
                 f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it; to state "
                 "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
-                stacklevel=2,
             )
         result = await rooms.node.run_party(
             rooms.node.NodeSettings(

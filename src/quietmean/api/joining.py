@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial, wraps
 from pathlib import Path
@@ -13,7 +12,7 @@ from quietmean.api import rooms
 from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import python_call
+from quietmean.core.keywords import python_call, warn_caller
 from quietmean.core.output import Output
 from quietmean.core.site_options import ConsentKeywords, FolderKeywords, NodeKeywords, SiteOptions, path_of
 from quietmean.planning.automatic import Choice
@@ -124,7 +123,7 @@ async def joined(
         agreement = preparation.agree(plan_of(files), data)
         ready = preparation.prepare()
         for sentence in budget_warnings(agreement.plan.target):
-            warn(sentence)
+            warn_caller(sentence)
         return ready
 
     # A plan takes seconds of computing, in which other coroutines go on.
@@ -182,19 +181,15 @@ def _account(data: rooms.data.Source, account: str | None, no_ledger: bool) -> s
     return account or ""
 
 
-def warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=2)
-
-
 def silent_person(report: Callable[[dict[str, Any]], None] | None) -> rooms.party.Person:
     """Who is asked nothing, as every answer is an argument; ``report`` gets each event as a dictionary."""
     observers = rooms.party.Observers(lambda event: None if report is None else report(rooms.monitor.event_json(event)))
-    return rooms.party.Person(rooms.party.NobodyToAsk(), warn, warn, _tell_owner, observers)
+    return rooms.party.Person(rooms.party.NobodyToAsk(), warn_caller, warn_caller, _tell_owner, observers)
 
 
 def _tell_owner(encoded: rooms.statistics.Encoded, notes: Sequence[str]) -> None:
     for sentence in [*(f"{note} (for you only)" for note in notes), *rooms.statistics.what_did_not_fit([encoded])]:
-        warn(sentence)
+        warn_caller(sentence)
 
 
 class ContributionKeywords(ConsentKeywords, KeyKeywords, total=False):

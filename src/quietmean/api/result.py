@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.file_kinds import study_and_party
+from quietmean.core.keywords import warn_caller
 from quietmean.core.output import FROM_PYTHON, TableFile
 from quietmean.core.schema import nearest
 from quietmean.core.tables import Kinds
@@ -126,6 +125,6 @@ class StudyResult(StudyRun, TableFile):
 
         whose = study_and_party(self.origin)
         replace(report_at(Path(path), whose, force), saying_so=FROM_PYTHON).require_free()
-        with only_shown(f"report {path}", partial(warnings.warn, stacklevel=3)):
+        with only_shown(f"report {path}", warn_caller):
             report = StudyReport.of_outcome(**self.reported(), stamps=Stamps.of_origin(self.origin))
             write_study_report(report, Path(path), force)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome import here as here
     from quietmean.studies.outcome import outcome as outcome
     from quietmean.studies.party import handing_in as handing_in
+    from quietmean.studies.party import planned as planned
     from quietmean.studies.party import session_contract as session_contract
 else:
     _ROOMS = {
@@ -42,7 +43,7 @@ else:
         "studies.agreement": "any_study sealed session_study session_terms signed study study_keys",
         "studies.data": "sources",
         "studies.outcome": "feasible here outcome",
-        "studies.party": "handing_in session_contract",
+        "studies.party": "handing_in planned session_contract",
     }
     _PLACES = {name: f"{package}.{name}".strip(".") for package, names in _ROOMS.items() for name in names.split()}
     __getattr__ = importer(__name__, {}, _PLACES)

@@ -12,12 +12,12 @@ from typing import Any, Self, Unpack
 from numpy.typing import NDArray
 
 from quietmean.api import rooms
-from quietmean.api.joining import SiteKeywords, identity_at, joined, warn
+from quietmean.api.joining import SiteKeywords, identity_at, joined
 from quietmean.api.sessions import session
 from quietmean.core.arrays import Array
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import python_call
+from quietmean.core.keywords import python_call, warn_caller
 from quietmean.core.party import PartyId, Vector
 from quietmean.core.site_options import SiteOptions
 from quietmean.planning.automatic import Choice
@@ -167,7 +167,7 @@ class OneParty:
                 raise InputError(f"{self._kept} is of another fit, as this one has no store: move it away, or give a name")
             self._rounds = self._joining.__enter__()
             if self._rounds.over:
-                warn(f"this fit had ended before: it is what it was, and a new one needs another name ({self._kept.name})")
+                warn_caller(f"this fit had ended before: it is what it was, and a new one needs another name ({self._kept.name})")
         return self._rounds
 
     @property

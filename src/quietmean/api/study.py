@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from quietmean.api import rooms
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
-from quietmean.core.keywords import python_call
+from quietmean.core.keywords import python_call, warn_caller
 from quietmean.core.output import Output
-from quietmean.planning.plan import Plan
 from quietmean.protocols.committee import Committee
 from quietmean.protocols.target import Eavesdropping, budget_warnings
 
@@ -145,12 +143,27 @@ class Study:
         Output(Path(path), "the study", "").write(rooms.any_study.study_text(self._terms).encode())
 
     @python_call
-    def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
-        """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits.
+    def plan(
+        self,
+        parties: int,
+        *,
+        records: int | None = None,
+        width: float | None = None,
+        power: float | None = None,
+        no_privacy: bool = False,
+    ) -> rooms.planned.PlannedStudy:
+        """How much noise ``parties`` parties add, what it costs, and how wide the intervals will be: print it, or take its rows.
 
-        ``no_privacy`` asks for a protocol without privacy, as in :meth:`run`.
+        ``records``: how many all parties have together, as far as is public; without it nothing is known of widths. ``width``:
+        how many records, or which epsilon, make each interval no wider. ``power``: what gives each test this chance to see an
+        effect that is there, such as 0.8. ``no_privacy`` asks for a protocol without privacy, as in :meth:`run`. Raises
+        :class:`InputError` if nothing fits.
         """
-        return rooms.feasible.feasible(self._terms, parties, hope=False, no_privacy=no_privacy).plan
+        wanted = rooms.planned.Wanted(records, width, power)
+        planned = wanted.plan(self._terms, parties, no_privacy=no_privacy, hope=False)
+        for sentence in budget_warnings(planned.plan.target, planned.records):
+            warn_caller(sentence)
+        return planned
 
     @python_call
     def run(
@@ -183,10 +196,10 @@ class Study:
         encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *rooms.statistics.what_did_not_fit(encoded)]:
-            warnings.warn(sentence, stacklevel=3)
+            warn_caller(sentence)
         executed = rooms.here.execute(terms, choice.plan, encoded, names, query, report=lambda party, event: None)
         if executed.remark:
-            warnings.warn(executed.remark, stacklevel=3)
+            warn_caller(executed.remark)
         return rooms.result.StudyResult.of(executed)
 
 

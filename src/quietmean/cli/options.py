@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import MOST, options_of
+from quietmean.core.schema import options_of
 from quietmean.protocols import registry
 
 # Types on the command line: of several the widest is taken; a text may stand beside numbers, as "auto" does.
@@ -150,17 +149,6 @@ class StudyOptions:
     records: int | None = None
     width: float | None = None
     power: float | None = None
-
-    def require_possible(self) -> None:
-        """Raises :class:`InputError` for what no study reaches."""
-        if self.width is not None and not 0 < self.width < math.inf:
-            raise InputError(f"width {self.width:g} is none that an interval can have: give --width a finite number above 0")
-        if self.power is not None and not 0 < self.power < 1:
-            raise InputError(
-                f"power {self.power:g} is not a chance of seeing an effect: give --power a number between 0 and 1, such as 0.8"
-            )
-        if self.records is not None and not 1 <= self.records <= MOST:
-            raise InputError(f"records is {self.records}: give --records how many all parties have together, 1 to {MOST:g}")
 
     def require_study(self) -> None:
         """Raises :class:`InputError` for what says nothing without a study."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -30,7 +31,7 @@ class _InThread(Generic[Result]):
         self._begun = threading.Event()
         self._results: list[Result] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="quietmean", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="quietmean", daemon=True)
 
     def result(self) -> Result:
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -128,6 +129,31 @@ _IN_R = {"column": "columns", "bounds": "qm_bounds", "levels": "qm_levels", "boo
 # Whether a command calls: its errors name its options.
 _BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 
+# The file and the line from where a public call was made that is not at its end, and the names of that module.
+_Caller = tuple[str, int, dict[str, Any]]
+_CALLER: ContextVar[_Caller | None] = ContextVar("caller", default=None)
+_OWN, _LIBRARY = __file__[: -len("core/keywords.py")], inspect.__file__[: -len("inspect.py")]
+
+
+def warn_caller(sentence: str) -> None:
+    """Warn at the line of the program that made the public call, in whatever thread this runs."""
+    file, line, names = _CALLER.get() or _line_of_caller()
+    warnings.warn_explicit(sentence, UserWarning, file, line, names.get("__name__"), names.setdefault("__warningregistry__", {}))
+
+
+def _line_of_caller() -> _Caller:
+    """The nearest line that is of no library, or else of another one than this."""
+    frame, found = inspect.currentframe(), None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN):
+            here = file, frame.f_lineno, frame.f_globals
+            if not (file.startswith((_LIBRARY, "<frozen")) or "site-packages" in file):
+                return here
+            found = found or here
+        frame = frame.f_back
+    return found or (__file__, 1, {})
+
 
 @contextmanager
 def called_by_command() -> Iterator[None]:
@@ -183,6 +209,7 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
     @contextmanager
     def in_words_of_python(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[None]:
         check(arguments, keywords)
+        outermost = None if _CALLER.get() else _CALLER.set(_line_of_caller())
         try:
             yield
         except Exception as error:
@@ -195,6 +222,9 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 made_with = getattr(type(arguments[0]).__init__, "accepted", ()) if arguments else ()
                 _name_keywords(error, (*accepted, *made_with))
             raise
+        finally:
+            if outermost is not None:
+                _CALLER.reset(outermost)
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:

@@ -24,7 +24,7 @@ from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.keywords import python_call
 from quietmean.core.output import Output, require_version
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
-from quietmean.core.readable import epsilon_text, nats_promised
+from quietmean.core.readable import epsilon_text, error_text, nats_promised
 from quietmean.core.schema import options_of, parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Mechanism, get_protocol
@@ -222,8 +222,11 @@ class Plan:
         return weight if self.target.unit.within_party else 1.0
 
     def __repr__(self) -> str:
-        target = self.target
-        return f"Plan({self.protocol!r}, {target.parties} parties, {target.in_words})"
+        target, predicted = self.target, self.prediction
+        budget = target.in_words if target.nats is not None or is_private(self.protocol) else "no privacy"
+        squared = predicted.get("mse_noise", 0.0) + predicted.get("mse_dropout_bias", 0.0)
+        error = f", predicted error ±{error_text(squared**0.5)}" if squared > 0 else ""
+        return f"Plan({self.protocol.name}, {target.parties} parties, {target.colluding} may collude, {budget}{error})"
 
     def simulate(
         self,

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from quietmean.core.domain import Neighbouring, PrivacyUnit, counted_text, half_range
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import python_class
-from quietmean.core.readable import a_coordinate
+from quietmean.core.readable import a_coordinate, delta_shown
 from quietmean.core.schema import number_shown, refuse_unknown, require_delta, require_number, require_usual, wrong_field
 from quietmean.protocols.committee_size import Committee
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
@@ -181,7 +181,7 @@ class Target:
         """What is asked for, in words."""
         if self.nats is not None:
             return nats_in_words(self.nats)
-        return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
+        return f"epsilon {self.epsilon:g} (delta {delta_shown(self.delta)})"
 
     def describe(self) -> dict[str, Any]:
         """The target as plain JSON data."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from quietmean.core.arrays import Array
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import UNITS_OF_VECTORS, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.keywords import python_call, python_class
+from quietmean.core.keywords import python_call, python_class, warn_caller
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import nearest, require_known
@@ -395,7 +394,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
 
     def _tell(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            warnings.warn(sentence, stacklevel=6)
+            warn_caller(sentence)
 
     def _known(self, array: Any, subject: str) -> Any:
         """These numbers, all of which have to be known. Raises :class:`InvalidInput` where noise left nothing to use."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from quietmean.core.arrays import Array, Mask
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.keywords import warn_caller
 from quietmean.core.output import Output
 from quietmean.learning.models.answers import Fit
 from quietmean.learning.models.families import Family
@@ -110,7 +110,7 @@ class ModelByRounds:
         notes: list[str] = []
         parts = self._parts(data, parties, party_column, notes)
         for note in notes:
-            warnings.warn(f"{note} (for you only)", stacklevel=2)
+            warn_caller(f"{note} (for you only)")
         self.fit_parts(parts)
         return self
 

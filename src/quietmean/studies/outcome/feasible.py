@@ -127,6 +127,11 @@ class Forecast:
         """The sentences of the forecast, one for each statistic."""
         return [self._sentence(term) for term in self.expected]
 
+    @property
+    def lost(self) -> list[str]:
+        """The statistics whose first answers noise would hide, with what would do, a sentence each."""
+        return [self._hopeless(term) for term in self.expected if term.hopeless]
+
     def require_hope(self) -> None:
         """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
 

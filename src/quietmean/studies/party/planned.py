@@ -1,0 +1,262 @@
+"""A planned study: the plan that all its parties make, what its statistics can tell, and what would make them tell more."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError, named
+from quietmean.core.output import TableFile
+from quietmean.core.readable import UNKNOWN, count_of, delta_shown, epsilon_shown, epsilon_text, percent_text, plain
+from quietmean.core.schema import MOST
+from quietmean.core.tables import Kinds, table_html, table_text
+from quietmean.planning.automatic import AUTO, propose, where_more_is_promised
+from quietmean.statistics.expectation import STUDIES, Expected
+from quietmean.studies.agreement.deadlines import in_hours, in_words
+from quietmean.studies.outcome.feasible import Forecast, Needed, feasible
+from quietmean.studies.outcome.influence import StudyInfluence
+from quietmean.studies.party.contract import CommitteeWords
+
+if TYPE_CHECKING:
+    from quietmean.planning.automatic import Choice
+    from quietmean.planning.plan import Plan
+    from quietmean.statistics.workload import Workload
+    from quietmean.studies.agreement.deadlines import CommitteeTerms, Deadlines
+    from quietmean.studies.agreement.study import StudyTerms
+
+# The columns of a planned study's rows. Widths are of whole intervals, from the narrowest to the widest of what may be.
+_COLUMNS: Kinds = {
+    **dict.fromkeys(("name", "term"), str),
+    **dict.fromkeys(("width.low", "width.high", "noise.width.low", "noise.width.high", "noise.over.sampling", "power"), float),
+    **dict.fromkeys(("budget.part", "flagged"), float),
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is known or wanted of a study: how many ``records`` all parties have together, how wide an interval may be, and the
+    chance that a test sees what there is."""
+
+    records: int | None = None
+    width: float | None = None
+    power: float | None = None
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` for what no study reaches."""
+        if self.width is not None and not 0 < self.width < math.inf:
+            raise InputError(
+                f"width {self.width:g} is none that an interval can have: give {named('width')} a finite number above 0"
+            )
+        if self.power is not None and not 0 < self.power < 1:
+            raise InputError(
+                f"power {self.power:g} is not a chance of seeing an effect: give {named('power')} a number between 0 and 1, such "
+                "as 0.8"
+            )
+        if self.records is not None and not 1 <= self.records <= MOST:
+            raise InputError(
+                f"records is {self.records}: give {named('records')} how many all parties have together, 1 to {MOST:g}"
+            )
+
+    def plan(
+        self, study: StudyTerms, parties: int, *, by_file: bool = False, no_privacy: bool = False, hope: bool = True
+    ) -> PlannedStudy:
+        """The plan of a study of so many parties; ``by_file`` and so on as :func:`.feasible` has them.
+
+        Raises :class:`InputError` for what cannot be planned, and with ``hope`` where the noise would hide everything.
+        """
+        self.require_possible()
+        if self.records is not None and study.unit == PrivacyUnit.PARTY:
+            raise InputError(f"{named('records')} has no effect where parties are the unit: leave it out")
+        units = study.public_records(study.contributions_expected(parties), self.records)
+        choice = feasible(
+            study,
+            parties,
+            by_file=by_file,
+            no_privacy=no_privacy,
+            units=units,
+            hope=hope and self.width is None and self.power is None,
+        )
+        return PlannedStudy(study, choice, study.public_records(parties, self.records), self)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlannedStudy(TableFile):
+    """A study with the plan that all its parties make, a row for each statistic.
+
+    ``records``: how many units all have together, as far as is public: without it nothing is known of widths.
+    """
+
+    study: StudyTerms
+    choice: Choice
+    records: float | None
+    wanted: Wanted
+
+    @property
+    def plan(self) -> Plan:
+        """The plan itself, which :func:`quietmean.simulate` takes."""
+        return self.choice.plan
+
+    @property
+    def epsilon_a_priori(self) -> float:
+        """What any execution costs at most, against any coalition of the planned size, at the study's delta; rounded up."""
+        return self.plan.epsilon_a_priori
+
+    @cached_property
+    def _forecast(self) -> Forecast | None:
+        return None if self.records is None else Forecast(self.study, self.plan, self.records, STUDIES)
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """What each statistic will tell: the widths of its intervals, its power; nothing where records are not known."""
+        return () if self._forecast is None else self._forecast.expected
+
+    @cached_property
+    def needed(self) -> Sequence[Needed]:
+        """What each statistic needs for the ``width`` and the ``power`` that were asked for: records, or epsilon."""
+        return () if self._forecast is None else self._forecast.needed(self.wanted.width, self.wanted.power)
+
+    @cached_property
+    def proposed(self) -> str | None:
+        """A committee, where one would serve better. Who names a protocol by file asks for one message of each party."""
+        one_message = self.study.protocol != AUTO and self.plan.protocol.traits.by_file
+        return propose(self.plan, one_message=one_message) if one_message or self.study.protocol == AUTO else None
+
+    @cached_property
+    def influence(self) -> StudyInfluence | None:
+        """How far one party can move each answer; None where that is not computed."""
+        return StudyInfluence.of_study(self.study, self.plan, self.wanted.records)
+
+    def document(self) -> dict[str, Any]:
+        """What ``plan --json`` prints of a study."""
+        plan = self.plan
+        return {
+            "target": plan.target.describe(),
+            "protocol": plan.protocol.name,
+            "prediction": dict(plan.prediction),
+            "epsilon_a_priori": plan.epsilon_a_priori,
+            "digest": plan.digest,
+            "expected": () if self._forecast is None else self._forecast.to_json(),
+            "needed": [remedy.to_json() for remedy in self.needed],
+            "influence": None if self.influence is None else self.influence.to_json(),
+            **({} if self.proposed is None else {"proposed": self.proposed}),
+        }
+
+    def sentences(self) -> Iterator[str]:
+        """Say it in words, what is promised first."""
+        plan, target = self.plan, self.plan.target
+        if first := plan.above_target or plan.nats_kept:
+            yield from (first, *where_more_is_promised(plan, plan.domain))
+        yield (
+            f"{plan.protocol.name} for {target.parties} parties: guaranteed epsilon {epsilon_text(plan.epsilon_a_priori)} "
+            f"at delta {target.delta:g}; plan {plan.digest[:12]}"
+        )
+        if self.study.committee is not None:
+            yield from _of_committee(self.study.committee, self.study.workload)
+        if self.study.deadlines is not None:
+            yield _in_folder(self.study.deadlines, self.choice.plans)
+        if self.proposed is not None:
+            yield self.proposed
+        if self._forecast is not None:
+            yield from self._forecast.sentences()
+        yield from (remedy.sentence for remedy in self.needed)
+        if self.influence is not None:
+            yield f"one party can move {'; '.join(self.influence.sentences())}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each statistic: the widths of the 95 % interval and of the noise's alone, from the narrowest to the widest;
+        None for what is not known. No rows where records are not known."""
+        return [_row(expected) for expected in self.expected]
+
+    def kinds(self) -> Kinds:
+        return _COLUMNS
+
+    def __repr__(self) -> str:
+        table = [table_text(self._printed())] if self.expected else []
+        return "\n".join([self._title, *table, *self._below()])
+
+    def _repr_html_(self) -> str:
+        title, *below = (f"<p>{html.escape(line)}</p>" for line in [self._title, *self._below()])
+        return "".join([title, table_html(self._printed()) if self.expected else "", *below])
+
+    @property
+    def _title(self) -> str:
+        study, target = self.study, self.plan.target
+        known = self.records is not None and study.unit.within_party
+        records = f", {plain(self.records or 0.0)} {study.workload.counted}" if known else ""
+        return (
+            f"Study {study.name!r}, {count_of(target.parties, 'party', 'parties')}{records}: {self.plan.protocol.name}, "
+            f"{self._promise}"
+        )
+
+    @property
+    def _promise(self) -> str:
+        plan, target = self.plan, self.plan.target
+        if first := plan.above_target or plan.nats_kept:
+            return first
+        against = f"even if {target.colluding} of the parties collude" if target.colluding else "if no party colludes"
+        return f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)}) guaranteed, {against}"
+
+    def _printed(self) -> list[dict[str, str]]:
+        """One row a statistic, with the columns that some statistic has."""
+        rows = [_printed_row(expected) for expected in self.expected]
+        kept = [head for head in (rows[0] if rows else ()) if any(row[head] not in ("", UNKNOWN) for row in rows)]
+        return [{head: row[head] for head in kept} for row in rows]
+
+    def _below(self) -> list[str]:
+        """What the table does not say."""
+        if self._forecast is None:
+            return ["How wide the intervals will be is not known. Give records, how many all parties have together."]
+        return [*self._forecast.lost, *(remedy.sentence for remedy in self.needed)]
+
+
+def _row(expected: Expected) -> dict[str, Any]:
+    of_noise = expected.noise
+    width = of_noise if expected.population is None else expected.population
+    numbers = (*width, *of_noise, expected.ratio[1], expected.power, expected.budget_part, expected.flagged)
+    texts = (expected.statistic.text, expected.term)
+    return dict(zip(_COLUMNS, (*texts, *map(_known, numbers)), strict=True))
+
+
+def _known(number: float | None) -> float | None:
+    return None if number is None or math.isnan(number) else number
+
+
+def _printed_row(expected: Expected) -> dict[str, str]:
+    population = UNKNOWN if expected.population is None else _either_side(expected.population)
+    return {
+        "statistic": expected.statistic.text,
+        "term": expected.term,
+        "95 % interval": population,
+        "noise alone": _either_side(expected.noise),
+        "power": "" if expected.power is None else percent_text(expected.power),
+    }
+
+
+def _either_side(widths: tuple[float, float]) -> str:
+    """Half of a width, or of the narrowest and the widest, on each side of the estimate."""
+    halves = dict.fromkeys(f"± {plain(width / 2, 2)}" for width in widths if not math.isnan(width))
+    return " to ".join(halves) or UNKNOWN
+
+
+def _of_committee(committee: CommitteeTerms, workload: Workload) -> Iterator[str]:
+    """Who must not collude, and what the members check and admit."""
+    words = CommitteeWords(committee, None, workload)
+    yield f"against {words.against}; {words.otherwise}; {words.liars}"
+    if words.checked:
+        yield f"checks: {words.checked}"
+    if words.admits:
+        yield f"admits: {words.admits}"
+
+
+def _in_folder(deadlines: Deadlines, plans: Sequence[Plan]) -> str:
+    """How long a study through a folder may take."""
+    rounds = len(deadlines.timetable(plans).waits) - 1
+    return (
+        f"through a folder: {count_of(rounds, 'round')} of at most {in_hours(deadlines.interval)} after the start, for which it "
+        f"waits until {in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"
+    )
