@@ -375,7 +375,9 @@ def test_every_kind_of_signed_document_says_its_version(purpose: Purpose, tmp_pa
     # One of another kind stays that.
     other = Purpose.SEAL if purpose == Purpose.ENTRY else Purpose.ENTRY
     wanted = "a sealed study" if other == Purpose.SEAL else "an entry"
-    said = f"holds {FILES[purpose]}, not {wanted}." if purpose in FILES else f"holds no {other}: give a file that quietmean wrote"
+    said = (
+        f"holds {FILES[purpose]}, not {wanted}." if purpose in FILES else f"is not {wanted}. Give the file as quietmean wrote it."
+    )
     with pytest.raises(InputError, match=re.escape(f"file {path} {said}")):
         read_signed(other, path)
 

@@ -16,6 +16,7 @@ from quietmean.cli.console import err, out, output, print_json, printable, progr
 from quietmean.cli.identity import AtTerminal, kept_sentence, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other
 from quietmean.core.folders import configuration_folder
 from quietmean.core.readable import count_of
 from quietmean.flower.agreement import FlowerContract, is_flower_agreement
@@ -23,7 +24,7 @@ from quietmean.node.net import Purpose, parse_place, require_name
 from quietmean.studies.agreement.invitation import Entry, Invitation
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document
-from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path
+from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, require_role
 from quietmean.studies.party import Contract, OwnerApproval, PartyContext, Policy, agreed_terms, file_name, require_digest
 from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 from quietmean.studies.party.session_contract import SessionContract, contract_for
@@ -91,6 +92,8 @@ def accept_command(
     Distrusted().refuse([("the convener", invitation_terms.convener)])
     # Before any file is written.
     entry.require_possible()
+    require_role(invitation_terms, entry.address, entry.member)
+    before = None if entry.replaces is None else load_identity(entry.replaces)
     if store is not None and not store.is_dir():
         raise InputError(f"store {store} is not a folder: make it, or leave --store out")
     # A name is not a path.
@@ -104,7 +107,6 @@ def accept_command(
             target, "the entry", own=partial(_is_own, own_key, invitation_terms), kind=is_document(Purpose.ENTRY)
         )
     identity = identity or make_identity(key)
-    before = None if entry.replaces is None else load_identity(entry.replaces)
     path = keys_path(key, invitation_terms.digest, store)
     keys = StudyKeys.make(path, invitation_terms, identity, entry.name, entry.address, before, entry.member)
     if output_file is not None:
@@ -171,6 +173,8 @@ def contract_command(
     json
         One JSON document on standard output.
     """
+    if store is not None:
+        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):

@@ -361,7 +361,6 @@ def result_command(
     Distrusted().refuse(sealed.holders())
     choice = sealed.choice()
     session = session_of(sealed, choice.plan)
-    pages = OpenedPages(sealed, choice, path)
     results, size = [], 0
     for file in dict.fromkeys(files):
         content = read_bounded(file, _MOST)
@@ -371,6 +370,7 @@ def result_command(
             refuse_other(kind_of_content(content), f"file {file}", FileKind.SUMS)
             raise InputError(f"{file}: {error}") from None
         size += len(content)
+    pages = OpenedPages(sealed, choice, path)
     checked = check_result(session, merge_results(results))
     try:
         opened = OpenedStudy.of(sealed, choice.plan, checked)

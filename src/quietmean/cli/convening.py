@@ -13,10 +13,11 @@ from quietmean.cli.console import out, output, print_json, printable, progress, 
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
+from quietmean.core.file_kinds import kind_of_content
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.node.monitor import read_status, status_path
-from quietmean.node.net import Purpose, public_key_bytes
+from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
 from quietmean.studies.agreement.any_study import has_committee, load_any
 from quietmean.studies.agreement.deadlines import require_ahead
 from quietmean.studies.agreement.invitation import Entry, Invitation
@@ -146,7 +147,9 @@ def vouchers_command(
         )
     outputs = {Output(place / name, "the voucher", private=True): content for name, content in vouchers.files.items()}
     pictures = {
-        Output(place / f"{name}.svg", "the QR code", private=True): _qr(content) for name, content in vouchers.files.items() if qr
+        Output(place / f"{name}.svg", "the QR code", private=True, ends=(".svg",)): _qr(content)
+        for name, content in vouchers.files.items()
+        if qr
     }
     outputs |= pictures
     make_folder(place)
@@ -184,7 +187,12 @@ def _there(folder: Path, invitation: str) -> dict[str, Voucher]:
 
 
 def _keys_in(path: Path) -> list[str]:
-    lines = read_bounded(path, _LARGEST_LIST).decode("utf-8", errors="replace").splitlines()
+    content = read_bounded(path, _LARGEST_LIST)
+    if (kind := kind_of_content(content)) is not None:
+        raise InputError(
+            f"file {path} holds {kind.words}, not public keys. Give a file with one key a line.{kind.advice(str(path))}"
+        )
+    lines = content.decode("utf-8", errors="replace").splitlines()
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
         raise InputError(f"file {path} has no public key: write one a line, as quietmean key new shows it")
@@ -192,7 +200,11 @@ def _keys_in(path: Path) -> list[str]:
         try:
             public_key_bytes(key)
         except InputError as error:
-            raise InputError(f"line {line} of {path}: {error}") from None
+            # What stands there may be private.
+            why = str(error) if key.startswith(KEY_PREFIX) else f"it does not begin with {KEY_PREFIX}"
+            raise InputError(
+                f"line {line} of {path} is not a public key ({why}). Copy each as quietmean key new printed it."
+            ) from None
     if len(set(keys)) < len(keys):
         raise InputError(f"file {path} has a key twice: a key gets one voucher")
     return keys

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import err
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
+from quietmean.core.file_kinds import FileKind, kind_of_file, refuse_other, require_program
 
 
 @Parameter(name="*")
@@ -38,8 +39,8 @@ class ProxyOptions:
     socket: Path | None = None
     proxy_user: str | None = None
     user_header: str = "X-Remote-User"
-    users: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
-    viewers: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
+    users: Annotated[list[str] | None, Parameter(consume_multiple=1)] = None
+    viewers: Annotated[list[str] | None, Parameter(consume_multiple=1)] = None
 
 
 @Parameter(name="*")
@@ -108,9 +109,19 @@ def desk_command(
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
     # The data may be the address of a database.
-    for path in (policy, owner_key, here.key, *(() if ":/" in str(here.data) else (here.data,))):
-        if path is not None and not Path(path).exists():
+    data = None if here.data is None or ":/" in str(here.data) else Path(here.data)
+    if ledger is not None and ledger.exists():
+        refuse_other(kind_of_file(ledger) or FileKind.DATA, f"file {ledger}", FileKind.LEDGER)
+    given = {policy: FileKind.POLICY, owner_key: FileKind.KEY, here.key: FileKind.KEY, data: FileKind.DATA}
+    for path, kind in given.items():
+        if path is None:
+            continue
+        if not path.exists():
             raise InputError(f"file {path} does not exist: check the path")
+        if path.is_dir() and kind != FileKind.DATA:
+            raise InputError(f"{path} is a folder, not {kind.words}. Name the file.")
+        also = (FileKind.STORE, FileKind.LEDGER, FileKind.AUDIT) if kind == FileKind.DATA else ()
+        refuse_other(kind_of_file(path), f"file {path}", kind, *also)
     if here.key is None and (here.program is not None or here.records is not None):
         raise InputError("--program and --records take part in sessions: give --key with the node's private key, too")
     if proxy.behind_proxy is not None:
@@ -143,8 +154,8 @@ def desk_command(
             "--key starts this site's part in studies: give --data with its records, or --program for sessions, and --party with "
             "its name, too"
         )
-    if here.program is not None and not here.program.is_file():
-        raise InputError(f"program {here.program} is not a file: check the path")
+    if here.program is not None:
+        require_program(here.program)
 
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", soft_wrap=True)

@@ -30,6 +30,7 @@ from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.file_kinds import require_program
 from quietmean.core.output import Output, has_fields
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
@@ -117,8 +118,7 @@ def _require_program(program: Path | None, data: str | Path | None) -> None:
         raise InputError("the vectors of a session are made by a program, which reads its data itself: leave --data out")
     if program is None:
         raise InputError("this is a session, of many means of vectors: give --program FILE, what makes this party's vectors")
-    if not program.is_file():
-        raise InputError(f"program {program} is not a file: check the path")
+    require_program(program)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from itertools import takewhile
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -30,10 +33,12 @@ _COMMA = re.compile(r"[+-]?\d+,\d+")
 # What word processors make of two hyphens and of quotation marks, which stay part of a word on a command line.
 _LONG_DASH = re.compile(r"[–—]+-?([a-z])")
 _QUOTED = re.compile(r"[“”„«»‘’](.+)[“”«»‘’]", re.DOTALL)
+# Quotation marks that a shell has left around the name of a file or an address.
+_STRAIGHT = re.compile(r"""(["'])(.+)\1""", re.DOTALL)
 # An option as people write one, and those of every command.
 _OPTION = re.compile(r"--?(?!inf\b|nan\b)[A-Za-z][\w-]*", re.IGNORECASE)
 _OF_ALL = ("--help", "-h", "--version")
-_EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
+_EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3", date: "a day, such as 2030-12-31"}
 # Options that there were, or that people know from other programs, and what they find instead.
 _FORMER = {
     "-v": "quietmean --version shows the version, and --log-file FILE keeps what happens",
@@ -152,11 +157,28 @@ def refuse_pasted(app: App, tokens: Sequence[str]) -> None:
             raise InputError(f"{token!r} begins with a long dash instead of two hyphens: write --{token[dash.start(1) :]}")
         if quoted := _QUOTED.fullmatch(token):
             raise InputError(f'{token} has quotation marks of a word processor around it: write "{quoted[1]}"')
-    if any(not token or token.endswith("=") for token in tokens):
+    odd = [token for token in tokens if not token or token.endswith("=") or _STRAIGHT.fullmatch(token.partition("=")[2] or token)]
+    if odd:
         files = {name for argument in _arguments(app, tokens) if Path in _kinds(argument.hint) for name in argument.names}
+        texts = {name for argument in _arguments(app, tokens) if _plain(argument.hint) is str for name in argument.names}
+        places = _placed(app, tokens)
+        for name, value in [*_given(tokens), *places]:
+            if name in files and (quoted := _STRAIGHT.fullmatch(value)):
+                raise InputError(f"{value} has quotation marks as part of it. Write {shlex.quote(quoted[2])}.")
         for name, value in _given(tokens):
             if name in files and not value:
                 raise InputError(f"{name} is empty: name a file, or leave {name} out")
+            if name in texts and not value:
+                raise InputError(f"{name} is empty. Give it a value, or leave {name} out.")
+
+
+def _placed(app: App, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Values without an option, in front of all options, and what they are."""
+    arguments = {argument.index: argument for argument in _arguments(app, tokens) if argument.index is not None}
+    values = takewhile(lambda token: not token.startswith("-"), tokens[len((command_of(tokens) or "").split()) :])
+    for place, value in enumerate(values):
+        if arguments:
+            yield arguments[min(place, max(arguments))].names[0], value
 
 
 def _given(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -233,7 +255,7 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
         choices = list(dict.fromkeys(re.findall(r'"([^"]+)"', message.partition("Choose from:")[2])))
         return f"{name} is {value!r}{_near(value, choices)}: choose one of {', '.join(choices)}"
     kinds = _kinds(argument.hint)
-    kind = float if float in kinds else int if int in kinds else None
+    kind = next((kind for kind in _EXAMPLES if kind in kinds), None)
     if kind is None:
         return f"{name} is {value!r}, which it cannot be: quietmean COMMAND --help says what it may be"
     hint = ""

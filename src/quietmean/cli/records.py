@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def audit_command(
     what: Literal["show", "verify"] = "show",
     *,
-    against: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    against: Annotated[list[Path] | None, Parameter(consume_multiple=1)] = None,
     log: Path | None = None,
     policy: Path | None = None,
     json: bool = False,
@@ -167,7 +167,10 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     if (store is None) == (study is None):
         raise InputError("whose status is not clear: give either STORE or --study STUDY")
     if store is not None:
-        refuse_other(kind_of_file(store), f"file {store}", FileKind.STORE)
+        kind = kind_of_file(store)
+        refuse_other(kind, f"file {store}", FileKind.STORE)
+        if kind is None and store.exists():
+            raise InputError(f"{store} is not a store. Name the one of join, which usually is STUDY-PARTY.store.")
         return [(store, status_path(store))]
     if study is None:
         return []

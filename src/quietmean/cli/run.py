@@ -288,7 +288,7 @@ def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietm
 
     data = out / "patients.csv"
     with new_folder(out):
-        output(data, "the data", "--out").write(patients())
+        output(data, "the data", "--out", ends=(".csv",)).write(patients())
     run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run")]
     err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)

@@ -8,6 +8,7 @@ A JSON object of a wanted kind is read here, too.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -103,6 +104,7 @@ class FileKind(Enum):
     AUDIT = "an audit log", "quietmean site audit --log {}"
     MESSAGE = "a message of a study through a folder", "quietmean join STUDY --folder FOLDER"
     PAGE = "a page for a browser", ""
+    MODEL = "a model", ""
     DATA = "a table of data", "quietmean run --data {}"
 
     @property
@@ -112,7 +114,7 @@ class FileKind(Enum):
 
     def advice(self, name: str) -> str:
         """Which command takes the file of this name, as the end of a sentence."""
-        return f" Give it to: {self.value[1].format(name)}" if self.value[1] else ""
+        return f" Give it to: {self.value[1].format(shlex.quote(name))}" if self.value[1] else ""
 
 
 # A field that says the protocol is in each receipt and execution file, and one of these.
@@ -145,13 +147,15 @@ _TABLES = {
     "budget": FileKind.POLICY,
     "audit": FileKind.POLICY,
 }
+_ZIP = b"PK\x03\x04"
+_ARRAYS = re.compile(rb"\.npy")
+# Bytes of a ZIP archive in which the name of its first file is.
+_NAMED = 256
 _BEGINNINGS = {
     b'{"entry":': FileKind.AUDIT,
     b"qmcommi": FileKind.COMMITTEE_CONTRIBUTION,
     b"qmfile": FileKind.MESSAGE,
-    **dict.fromkeys(
-        (b"PAR1", b"PK\x03\x04", b"$FL", b"<stata_dta>", b"ARROW1", b"FEA1", b"HEADER RECORD*******LIB"), FileKind.DATA
-    ),
+    **dict.fromkeys((b"PAR1", b"$FL", b"<stata_dta>", b"ARROW1", b"FEA1", b"HEADER RECORD*******LIB"), FileKind.DATA),
 }
 
 
@@ -165,6 +169,14 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
         if (kind, wanted[0]) == (FileKind.PAGE, FileKind.DATA):
             advice = " Open it and save its table as CSV."
         raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{advice}")
+
+
+def require_program(path: Path) -> None:
+    """Raises :class:`InputError` for a program that is not there, or is one of our documents. Its lines may look like a table."""
+    if not path.is_file():
+        raise InputError(f"program {path} is not a file: check the path")
+    if (kind := kind_of_file(path)) not in (None, FileKind.DATA):
+        raise InputError(f"file {path} holds {kind.words}, not a program.{kind.advice(str(path))}")
 
 
 def kind_of_file(path: Path) -> FileKind | None:
@@ -189,6 +201,9 @@ def kind_of_content(content: bytes) -> FileKind | None:
     for start, kind in _BEGINNINGS.items():
         if content.startswith(start):
             return kind
+    if content.startswith(_ZIP):
+        # A model is a file of NumPy's arrays, and a workbook is one of XML.
+        return FileKind.MODEL if _ARRAYS.search(content[:_NAMED]) else FileKind.DATA
     if b"PRIVATE KEY-----" in content[:200]:
         return FileKind.KEY
     if b"quietmean committee" in content[:64] and not content[:1].isascii():
@@ -248,6 +263,8 @@ def read_json(path: Path, *kinds: FileKind) -> dict[str, Any]:
 
     def unreadable(reason: str) -> InputError:
         refuse_other(kind_of_file(path) if kinds else None, f"file {path}", *kinds)
+        if kinds:
+            return InputError(f"file {path} is not {kinds[0].words} ({reason}). Give the file as quietmean wrote it.")
         return InputError(f"file {path} cannot be read as JSON ({reason}): give a file that quietmean wrote")
 
     document = read_as(path, object, unreadable)

@@ -30,6 +30,8 @@ _DOCUMENTS = frozenset(
     for ends in ("csv doc docx gz htm html jpeg jpg json md", "parquet pdf png rtf svg tex toml tsv txt", "xls xlsx xml zip")
     for end in ends.split()
 )
+# Of these quietmean has some without an end of its own.
+_OWN = frozenset({".json", ".toml", ".txt"})
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -45,7 +47,7 @@ class Output:
     A file that is there stays, with two exceptions: ``own`` recognises by its content an earlier version of this very document,
     such as the receipt of the same party in the same study; ``kind``, where the user says ``force``, any file of the same kind.
     ``saying_so``: how that is said, from Python otherwise than to a command. ``private``: only its owner may read it.
-    ``ends``: how its name may end, the usual end first; none where any name will do.
+    ``ends``: how its name may end, the usual end first; none where any will do that is not of another program's documents.
     """
 
     path: Path
@@ -61,9 +63,11 @@ class Output:
     def require_free(self, content: bytes | None = None) -> None:
         """Before anything is computed. Raises :class:`InputError` where the file could not be written; ``content``: what is to be
         written, where that is known already, which may be there."""
-        if self.ends and self.path.suffix.lower() in _DOCUMENTS - {*self.ends}:
-            right = self.path.with_suffix(self.ends[0])
-            raise InputError(f"{self.path} would hold {self.what} as {self.ends[0][1:].upper()}: name it {right}")
+        if (end := self.path.suffix.lower()) in _DOCUMENTS - {*(self.ends or _OWN)}:
+            if self.ends:
+                right = self.path.with_suffix(self.ends[0])
+                raise InputError(f"{self.path} would hold {self.what} as {self.ends[0][1:].upper()}: name it {right}")
+            raise InputError(f"{self.path} ends in {end}, and {self.what} is another kind of file. Name it {self.path.stem}.")
         folder = self.path.parent
         if not folder.is_dir():
             raise self._impossible(f"no folder {folder}")
@@ -249,6 +253,12 @@ class TableFile(Tabular):
         content = csv_bytes(rows, list(self.kinds() or (rows[0] if rows else ())))
         head = content.partition(b"\n")[0] + b"\n"
         output = Output(
-            Path(path), "the table", "", kind=lambda there: there.startswith(head), force=force, saying_so=FROM_PYTHON
+            Path(path),
+            "the table",
+            "",
+            kind=lambda there: there.startswith(head),
+            force=force,
+            saying_so=FROM_PYTHON,
+            ends=(".csv", ".txt"),
         )
         output.write(content)

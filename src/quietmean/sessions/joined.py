@@ -46,7 +46,7 @@ class SessionPreparation(NodeAdmission):
         """The yes. Raises :class:`InputError` without one, and for a session that the policy does not allow."""
         files, options, contract = self.files, self.options, self.files.session
         self.examine(contract)
-        files.require_folder(options, self.policy.folder)
+        files.require_transport(options, self.policy.folder)
         self._receipt, store = files.receipt(options.receipt), files.store(options.store)
         require_places([receipt_at(self._receipt, contract), status_at(store)], store)
         self.consent()

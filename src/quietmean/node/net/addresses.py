@@ -57,6 +57,7 @@ Address: TypeAlias = tuple[str, int]
 _AT_RELAY: Final = "relay:"
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
+_QUOTES = re.compile("[\"'“”„«»‘’]")
 _LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 # A last label that dialling takes for a part of a number (RFC 1123, 2.1).
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
@@ -101,14 +102,16 @@ def parse_place(text: str) -> Address:
 
 def _objection(text: str) -> str:
     """What is not of an address in a text, and what to write; empty where nothing is."""
-    scheme = _SCHEME.match(text.strip())
-    bare = "".join(text.split()) if len(text.split()) == 1 or re.search(r":\s", text) else text
+    plain = _QUOTES.sub("", text)
+    scheme = _SCHEME.match(plain.strip())
+    bare = "".join(plain.split()) if len(plain.split()) == 1 or re.search(r":\s", plain) else plain
     bare = re.split(r"[/?#]", _SCHEME.sub("", bare, count=1) if scheme else bare)[0]
     what = (
         "has a scheme in front of it" if scheme
         else "has a blank in it" if any(sign.isspace() for sign in text)
         else "has a user in front of it" if "@" in text
         else "has a path in it" if re.search(r"[/?#]", text)
+        else "has quotation marks in it" if plain != text
         else ""
     )  # fmt: skip
     if not what:

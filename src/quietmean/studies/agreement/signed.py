@@ -191,8 +191,14 @@ def _refuse_other(purpose: Purpose, content: bytes, source: str) -> None:
         refuse_other(kind_of_content(content), source, wanted)
 
 
+def _called(purpose: Purpose) -> str:
+    """Return what a document is called in sentences."""
+    kind = _KINDS.get(purpose)
+    return f"a document of the kind {purpose}" if kind is None else kind.words
+
+
 def _from_json(purpose: Purpose, content: bytes, source: str) -> Signed:
-    wrong = InputError(f"{source} holds no {purpose}: give a file that quietmean wrote, unchanged")
+    wrong = InputError(f"{source} is not {_called(purpose)}. Give the file as quietmean wrote it.")
     form = json_object(content).get("format")
     require_version(form, _format(purpose), source)
     if form != _format(purpose):
@@ -208,7 +214,7 @@ def _from_line(purpose: Purpose, text: str, source: str) -> Signed:
     require_version(tag, _tag(purpose), source)
     if tag != _tag(purpose):
         _refuse_other(purpose, text.encode(), source)
-        raise InputError(f"{source} holds no {purpose}: copy the right one")
+        raise InputError(f"{source} is not {_called(purpose)}. Copy the right one.")
     try:
         body, signature = (base64.b64decode(part, altchars=b"-_", validate=True) for part in parts)
     except (binascii.Error, ValueError):

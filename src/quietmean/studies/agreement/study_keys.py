@@ -69,6 +69,17 @@ class GivenContribution:
     contribution: Signed
 
 
+def require_role(invitation: Invitation, address: str, member: bool) -> None:
+    """Raise :class:`InputError` for a member where there is no committee, and for the address of a contributor."""
+    committee = has_committee(invitation.terms)
+    if member and not committee:
+        raise InputError(f"this study has no committee, all its parties are alike: leave {named('member')} out")
+    if committee and not member and address:
+        raise InputError(
+            f"a contributor is never dialled: leave {named('address')} out, or give {named('member')} too if you hold shares"
+        )
+
+
 @dataclass(frozen=True)
 class StudyKeys:
     """The keys of one party for one study, in ``path``: ``exchange`` and the two halves of ``mailbox``; and the entry with them.
@@ -114,13 +125,8 @@ class StudyKeys:
 
         Raises :class:`InputError` then, for an impossible name or address, or if the file cannot be written.
         """
+        require_role(invitation, address, member)
         committee = has_committee(invitation.terms)
-        if member and not committee:
-            raise InputError(f"this study has no committee, all its parties are alike: leave {named('member')} out")
-        if committee and not member and address:
-            raise InputError(
-                f"a contributor is never dialled: leave {named('address')} out, or give {named('member')} too if you hold shares"
-            )
         if path.exists():
             kept = cls.load(path)
             if kept.entry.says(identity, name, address, before, member):

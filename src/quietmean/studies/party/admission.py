@@ -268,7 +268,7 @@ class Preparation(NodeAdmission):
         contract = Contract.for_party(files.name, files.agreed, choice)
         self.examine(contract)
         # What is missing for it is said before anything is read.
-        files.require_folder(self.options, self.policy.folder)
+        files.require_transport(self.options, self.policy.folder)
         self.contract = contract = replace(contract, query=query_statement(data, files.workload.columns, files.study.unit))
         self._choice, self._records = choice, files.records(data)
         self.count(self._records, data, files.home)

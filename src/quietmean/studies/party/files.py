@@ -184,12 +184,14 @@ class PartyContext:
         if opens:
             StudyKeys.load(self.keys.path).without_opening()
 
-    def require_folder(self, options: SiteOptions, usual: str | None) -> None:
-        """Require that this site says where the folder of messages is, itself or by its ``usual`` one.
+    def require_transport(self, options: SiteOptions, usual: str | None) -> None:
+        """Require a possible place to listen, and the folder of messages where there is one, perhaps the ``usual`` one.
 
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
         in which this party has no store yet, cannot begin any more.
         """
+        if options.listen is not None:
+            parse_address(options.listen)
         if not self.terms.by_folder:
             if options.folder is not None or options.once:
                 raise InputError(
@@ -209,7 +211,7 @@ class PartyContext:
             self.terms.required_deadlines.require_ahead(datetime.now(UTC))
 
     def transport(self, options: SiteOptions, plans: Sequence[Plan], usual_folder: str | None) -> FolderSettings | Address | None:
-        """Where messages are files, or where this party listens. Raises :class:`InputError` as :meth:`require_folder`."""
+        """Where messages are files, or where this party listens. Raises :class:`InputError` as :meth:`require_transport`."""
         listen = None if options.listen is None else parse_address(options.listen)
         url, sealed, keys = options.folder or usual_folder, self.sealed, self.keys
         if url is None or sealed is None or keys is None or not self.terms.by_folder:

@@ -205,7 +205,7 @@ def _settings(
     files, study, committee = own.files, own.sealed.study, own.terms.committee
     least = committee.members - committee.gone
     plans = {size: _plan(own, size) for size in range(least, committee.members + 1)}
-    files.require_folder(own.options, usual_folder)
+    files.require_transport(own.options, usual_folder)
     start_timeout, wait = max(study.start_timeout, _START_TIMEOUT), study.round_timeout
     if study.deadlines is not None:
         start_timeout = study.deadlines.first.timestamp() - own.terms.lists_at

@@ -235,7 +235,8 @@ def tables_at(path: Path, force: bool = False, option: str = "--table", **more: 
 
     Raises :class:`InputError` for a format that is not known.
     """
-    return Output(path, "the table", option, kind=format_of(path).kind, force=force, **more)
+    chosen = format_of(path)
+    return Output(path, "the table", option, kind=chosen.kind, force=force, ends=(path.suffix.lower(),), **more)
 
 
 def tables_bytes(result: Mapping[str, Any], path: Path) -> bytes:
