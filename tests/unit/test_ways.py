@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import quietmean as qm
-from quietmean.cli import plan
+from quietmean.cli import plan, plan_view
 from quietmean.cli.main import main
 from quietmean.planning import Plan
 from quietmean.planning.automatic import USUAL, Way, compare_ways, propose
@@ -125,9 +125,18 @@ def test_two_hundred_parties_see_three_ways_in_one_table(
     assert peers["mse"] < committee["mse"] < file["mse"] / 100
     assert file["sent"] < committee["sent"] < peers["sent"]
     assert document["proposed"].startswith("200 parties are seldom online together: a committee of 5 ")
-    shown = io.StringIO()
-    monkeypatch.setattr(plan, "out", Console(file=shown, width=200))
+    capsys.readouterr()
     main(line)
+    first = capsys.readouterr().out
+    rows = {row.split()[0]: row for row in first.replace("* ", "  ").splitlines() if row}
+    # Each way is a row of the one table, once.
+    assert "all online" in rows["packed-sharing"]
+    assert "one file, 5 online" in rows["packed-sharing-committee"]
+    assert "any 1 of 5 members" in rows["packed-sharing-committee"]
+    assert "one file each" in rows["local-dp"]
+    shown = io.StringIO()
+    monkeypatch.setattr(plan_view, "out", Console(file=shown, width=200))
+    main([*line, "--details"])
     table = shown.getvalue()
     for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
         assert title in table

@@ -8,18 +8,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
-from rich.table import Table
 
 from quietmean.cli.common import Out
-from quietmean.cli.console import err, out, output, print_json, progress, warn, whole_words
+from quietmean.cli.console import err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions, StudyOptions
+from quietmean.cli.plan_view import first_screen, show_all
+from quietmean.cli.screens import print_lines
 from quietmean.cli.study_options import NO_COMMITTEE, CommitteeShape, PromiseOptions
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.output import has_fields
-from quietmean.core.readable import bound_text, epsilon_text
 from quietmean.planning.automatic import (
     USUAL,
     choose_from,
@@ -148,7 +148,7 @@ class SearchOptions:
     no_privacy
         Plan protocols that protect nothing, such as gossip; refused otherwise.
     details
-        Also say when another protocol would be first; plans several changes of the target.
+        Also show rounds, messages, bytes and reasons; without a study also when another protocol would be first.
     """
 
     protocol: list[str] | None = None
@@ -170,7 +170,7 @@ class SearchOptions:
 
     def of_no_study(self) -> dict[str, Any]:
         """What is given that says nothing of a study, whose parties all make the same plan; by name."""
-        named = ("server", "max_messages", "calibration", "trials", "details")
+        named = ("server", "max_messages", "calibration", "trials")
         chosen = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(SearchOptions, name)}
         return {name.replace("_", "-"): value for name, value in chosen.items()}
 
@@ -212,9 +212,10 @@ def plan_command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
-        from quietmean.cli.plan_study import plan_study
+        from quietmean.cli.plan_study import Shown, plan_study
 
-        plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, json=json)
+        shown = Shown(search.details, json)
+        plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, shown=shown)
         return
     about.require_study()
     if parties is None:
@@ -239,7 +240,10 @@ def plan_command(
     if json:
         print_json(answer)
     else:
-        _show(answer)
+        print_lines(first_screen(answer, named=bool(search.named)))
+        if search.details:
+            out.print()
+            show_all(answer)
 
 
 def _refuse_beside_study(options: dict[str, Any]) -> None:
@@ -332,64 +336,3 @@ def _without_effect(search: SearchOptions, candidates: Ranking) -> list[str]:
     if search.trials is not None and (search.named or len(ungated) == len(plans)) and ungated:
         sentences.append(f"trials have no effect on {', '.join(ungated)}: no history is refused there before its release")
     return sentences
-
-
-def _show(answer: dict[str, Any]) -> None:
-    chosen = answer["candidates"][answer["chosen"]]
-    if first := chosen.get("above_target", chosen.get("nats_kept")):
-        out.print(first)
-    table = Table(box=None, pad_edge=False)
-    # On 80 columns headings wrap, names and numbers do not.
-    for title in ("protocol", "predicted MSE", "guaranteed epsilon", "rounds", "messages per party", "bytes per party", "trust"):
-        table.add_column(title, justify="left" if title in ("protocol", "trust") else "right", no_wrap=title == "protocol")
-    candidates = answer["candidates"]
-    for candidate in candidates:
-        messages, size = f"{candidate['messages_per_party']:.1f}", f"{candidate['bytes_per_party']:.0f}"
-        table.add_row(
-            candidate["protocol"],
-            f"{candidate['mse']:.4g}",
-            epsilon_text(float(candidate["epsilon_a_priori"])),
-            str(candidate["rounds"]),
-            messages,
-            size,
-            candidate["trust"],
-        )
-    out.print(whole_words(table))
-    if answer.get("ways"):
-        _show_ways(answer["ways"])
-    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
-    if (moved := answer.get("influence")) is not None:
-        out.print(
-            f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
-            f"same; what is held against the bounds: {moved['checked']}",
-        )
-        for sentence in moved.get("unnoticed", ()):
-            out.print(sentence)
-    gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
-    drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
-    proposed = [answer["proposed"]] if "proposed" in answer else []
-    for sentence in (answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())):
-        out.print(sentence)
-
-
-def _show_ways(ways: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
-        right = title.startswith(("predicted", "bytes"))
-        table.add_column(title, justify="right" if right else "left", no_wrap=title == "without a server")
-    for way in ways:
-        mse, sent = ("", "") if "mse" not in way else (f"{way['mse']:.4g}", f"{way['sent']:.0f}")
-        table.add_row(way["protocol"] or way["way"], mse, way["against"], way["steps"], sent)
-    out.print(whole_words(table))
-
-
-def _committee_sentence(row: dict[str, Any]) -> str:
-    """What a committee drawn of many parties would take."""
-    drawn = row["committee"]
-    sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
-    return (
-        f"{row['protocol']} with a committee of {drawn['members']} drawn of the parties (an estimate; none is here yet): "
-        f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
-        f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
-        f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"
-    )

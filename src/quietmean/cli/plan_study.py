@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from quietmean.cli.console import out, print_json, progress, warn
 from quietmean.cli.options import StudyOptions
+from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output
 from quietmean.protocols import resolve
@@ -18,6 +20,14 @@ from quietmean.studies.party import agreed_terms
 from quietmean.studies.party.planned import Wanted
 
 
+@dataclass(frozen=True)
+class Shown:
+    """How much is shown: ``details``, all sentences; ``json``, one document."""
+
+    details: bool = False
+    json: bool = False
+
+
 def plan_study(
     path: Path,
     options: StudyOptions,
@@ -26,7 +36,7 @@ def plan_study(
     *,
     protocol: str | None = None,
     no_privacy: bool = False,
-    json: bool = False,
+    shown: Shown = Shown(),
 ) -> None:
     """Plan a sealed study, or one for the parties of a roster, or so many.
 
@@ -49,11 +59,14 @@ def plan_study(
         document = planned.document()
     if plan_file is not None:
         plan_file.write_json(planned.plan.to_json())
-    if json:
+    if shown.json:
         print_json(document)
         return
-    for sentence in planned.sentences():
-        out.print(sentence)
+    print_lines([*planned.first_screen()])
+    if shown.details:
+        out.print()
+        for sentence in planned.sentences():
+            out.print(sentence)
 
 
 def _study_and_parties(path: Path, options: StudyOptions, parties: int | None) -> tuple[StudyTerms, int, Sealed | None]:

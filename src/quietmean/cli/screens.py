@@ -31,13 +31,12 @@ _ROUNDING = 1e-9
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print lines, of which one longer than the screen goes on below, behind the blanks or the verdict that it begins with."""
+    """Print lines. What is longer than the screen goes on below, as far in as it begins, or behind its verdict."""
     for line in lines:
         text = line if line.isprintable() else printable(line)
-        head = len(text) - len(text[len(OK) :].lstrip()) if text.startswith((OK, NO, BELOW)) else 0
-        for part in textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False) or [
-            ""
-        ]:
+        head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("! "))
+        parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
+        for part in parts or [""]:
             out.print(part)
 
 

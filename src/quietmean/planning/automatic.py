@@ -255,7 +255,8 @@ _Planned = tuple[Candidate, str, str]
 class Way:
     """``mse``: predicted, per coordinate; ``against``: who may collude; ``steps``: what a site does; ``sent``: its bytes.
 
-    ``against`` says why there is none where that is so, and there are no figures then.
+    ``against`` says why there is none where that is so, and there are no figures then. ``members``, ``colluding_members``: of a
+    committee.
     """
 
     name: str
@@ -265,6 +266,8 @@ class Way:
     mse: float | None = None
     over_central: float | None = None
     sent: float | None = None
+    members: int | None = None
+    colluding_members: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"way": self.name, **{name: value for name, value in vars(self).items() if name != "name" and value is not None}}
@@ -314,7 +317,9 @@ def _way(name: str, planned: Callable[[], _Planned]) -> Way:
     over = candidate.mse / candidate.mse_central
     # Who hands in one file sends it once, no matter who reads it.
     sent = candidate.message_bytes if candidate.plan.protocol.traits.by_file else candidate.bytes_sent
-    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent)
+    shape = candidate.plan.target.committee
+    members = (None, None) if shape is None else (shape.members, shape.colluding)
+    return Way(name, candidate.plan.protocol.name, against, steps, candidate.mse, over, sent, *members)
 
 
 def _by_peers(ranking: Ranking, target: Target) -> _Planned:

@@ -95,6 +95,7 @@ class Candidate:
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(),
             "trust": self.trust,
+            "by_file": self.plan.protocol.traits.by_file,
             **({} if self.plan.above_target is None else {"above_target": self.plan.above_target}),
             **({} if self.plan.nats_kept is None else {"nats_a_priori": promised.nats, "nats_kept": self.plan.nats_kept}),
             "mse": self.mse,

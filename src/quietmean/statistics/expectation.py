@@ -90,6 +90,7 @@ class Expected:
     """One statistic before a study. Pairs are ranges over what may be guessed of the spreads, in the units of its terms.
 
     ``noise`` and ``population``: widths of the two intervals of its headline ``term``, in the middle of the drawn studies.
+    ``usual_width``: that of the population, or of the noise where there is no other, at a spread in the middle.
     ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``power``:
     part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked for first is not known better than
     its bounds tell already. ``records`` and ``less_noise``: how many times as many records, or as little noise, would do.
@@ -104,6 +105,7 @@ class Expected:
     flagged: float
     power: float | None
     hopeless: bool
+    usual_width: float
     records: float = 1.0
     less_noise: float = 1.0
 
@@ -112,6 +114,7 @@ class Expected:
             "name": self.statistic.text,
             "term": self.term,
             "budget_part": self.budget_part,
+            "width_usual": self.usual_width,
             "width_noise": known(list(self.noise)),
             "width_population": None if self.population is None else known(list(self.population)),
             "noise_over_sampling": known(list(self.ratio)),
@@ -227,6 +230,7 @@ class Expectation:
             float(middle.flagged.mean()),
             None if math.isnan(power) else power,
             hopeless,
+            middle.width,
             *factors,
         )
 

@@ -7,7 +7,7 @@ itself is its consent: its policy, its budget, a protocol without privacy, a fig
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -53,13 +53,33 @@ class Needed:
     epsilon: float | None
     reason: str = ""
     counted: str = "records"
+    # How many there are as planned.
+    planned: float = math.inf
     # Of which interval a width is, and the standard deviations that nobody guessed, by column.
     interval: str = ""
     assumed: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: value for name, value in vars(self).items() if name != "counted"}
+        fields = {name: value for name, value in vars(self).items() if name not in ("counted", "planned")}
         return {name: value for name, value in fields.items() if value not in ("", None, {}) or name == "epsilon"}
+
+    @property
+    def _enough(self) -> float:
+        """How many records, rounded up, but not beyond those planned where these do."""
+        records = float(self.records or 0)
+        return min(_round_up(records), self.planned) if records <= self.planned else _round_up(records)
+
+    @property
+    def clause(self) -> str:
+        """What is needed beside the planned interval, in short."""
+        half = f"{self.goal / 2:.6g}"
+        goal = f"a width of {self.goal:g} (+-{half})" if self.what == "width" else f"a power of {100 * self.goal:g} %"
+        if self.reason:
+            return f"no {self.what}, {self.reason}"
+        ways = [] if self.records is None else [f"{self._enough:,.0f} {self.counted}"]
+        if self.epsilon is not None:
+            ways.append(f"epsilon {bound_text(self.epsilon)} with {self.planned:,.0f}")
+        return f"for {goal} you need {', or '.join(ways) if ways else f'more than any number of {self.counted} or epsilon'}"
 
     @property
     def sentence(self) -> str:
@@ -71,7 +91,7 @@ class Needed:
         ways = []
         if self.records is not None:
             parties = f"{_round_up(self.parties or 1):,.0f} parties of this size"
-            ways.append(f"{_round_up(self.records):,.0f} {self.counted} ({parties})")
+            ways.append(f"{self._enough:,.0f} {self.counted} ({parties})")
         if self.epsilon is not None:
             ways.append(f"epsilon {bound_text(self.epsilon)} with the {self.counted} planned")
         nothing = f"more than any number of {self.counted} or epsilon"
@@ -131,6 +151,24 @@ class Forecast:
     def lost(self) -> list[str]:
         """The statistics whose first answers noise would hide, with what would do, a sentence each."""
         return [self._hopeless(term) for term in self.expected if term.hopeless]
+
+    def lines(self, needed: Sequence[Needed] = ()) -> list[str]:
+        """Half the width of each statistic's interval at a typical spread, and beside it what is ``needed`` for another one."""
+        lines = []
+        for term in self.expected:
+            if term.hopeless:
+                lines.append(f"! {self._hopeless(term)}")
+                continue
+            of_term = f", {term.term}" if term.term else ""
+            noise = "" if term.population is not None else " from the noise alone"
+            spreads = [f"{spread:.3g}" for spread in self.expectation.assumed(term.statistic).values()]
+            typical = f" (typical spread {' and '.join(spreads)})" if spreads and _depends_on_spread(term) else ""
+            own = [remedy.clause for remedy in needed if remedy.statistic == term.statistic.text]
+            flagged = [f"flagged or hidden in {percent_text(term.flagged)} of studies"] if term.flagged >= _WORTH_SAYING else []
+            power = [] if term.power is None else [f"power {100 * term.power:.0f} %"]
+            interval = f"interval +-{bound_text(term.usual_width / 2)}{noise}{typical}"
+            lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
+        return lines
 
     def require_hope(self) -> None:
         """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
@@ -214,6 +252,7 @@ class Forecast:
                         math.ceil(self.parties * more) if possible else None,
                         self._epsilon(less_noise),
                         counted=self._counted,
+                        planned=self.drawn,
                         interval=_interval(self.expectation.drawn(statistic)) if aim == "width" else "",
                         assumed=self.expectation.assumed(statistic) if statistic.text in spread else {},
                     )

@@ -146,6 +146,24 @@ class PlannedStudy(TableFile):
             **({} if self.proposed is None else {"proposed": self.proposed}),
         }
 
+    def first_screen(self) -> Iterator[str]:
+        """The protocol, the interval of each statistic, and what must not be hidden."""
+        plan, target, study = self.plan, self.plan.target, self.study
+        if first := plan.above_target or plan.nats_kept:
+            yield from (f"! {sentence}" for sentence in (first, *where_more_is_promised(plan, plan.domain)))
+        epsilon = f"epsilon {epsilon_shown(plan.epsilon_a_priori)} (delta {delta_shown(target.delta)})"
+        of = "" if self.records is None else f", {self.records:,.0f} {study.workload.counted}"
+        yield f"{plan.protocol.name}, {count_of(target.parties, 'party', 'parties')}{of}: {epsilon} guaranteed"
+        if self._forecast is not None:
+            yield from (f"  {line}" for line in self._forecast.lines(self.needed))
+            yield "Intervals: 95 %, sampling and noise."
+        if study.committee is not None:
+            words = CommitteeWords(study.committee, None, study.workload)
+            yield f"against {words.against}; {words.otherwise}"
+        if study.deadlines is not None:
+            yield _in_folder(study.deadlines, self.choice.plans)
+        yield f"Ranges, noise, liars{', a committee instead' if self.proposed else ''}, plan {plan.digest[:12]}: --details"
+
     def sentences(self) -> Iterator[str]:
         """Say it in words, what is promised first."""
         plan, target = self.plan, self.plan.target

@@ -1,0 +1,173 @@
+"""What ``quietmean plan`` prints of protocols that it compared."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from quietmean.cli.console import out, whole_words
+from quietmean.cli.screens import WIDTH
+from quietmean.core.readable import bound_text, count_of, delta_shown, epsilon_shown, epsilon_text, error_text, some_of
+
+# So many protocols in the first table, besides the trusted curator.
+_ROWS = 5
+_CURATOR = "trusted curator (compare)"
+
+
+def first_screen(answer: Mapping[str, Any], *, named: bool) -> list[str]:
+    """The lines of the first screen; ``named``: the protocols were named, so that all of them are in the table."""
+    candidates, chosen = answer["candidates"], answer["candidates"][answer["chosen"]]
+    rows = [_row(candidate) for candidate in candidates]
+    if not named:
+        rows += [_row_of_committee(way) for way in answer.get("ways", ()) if way.get("members") and "mse" in way]
+    kept = rows if named else _kept(rows, chosen["protocol"])
+    first = chosen.get("above_target", chosen.get("nats_kept"))
+    return [
+        *([f"! {first}"] if first else []),
+        _title(answer["target"]),
+        "",
+        *_table(kept, chosen),
+        "",
+        *_below(answer, rows, kept, named),
+    ]
+
+
+Row = tuple[str, float, str, str, bool]
+
+
+def _row(candidate: Mapping[str, Any]) -> Row:
+    """Name, error, what a site has to do, whom it trusts, and whether one file is all that it sends."""
+    by_file = candidate["by_file"]
+    needs = "one file each" if by_file else f"all online, {count_of(candidate['rounds'], 'round')}"
+    return candidate["protocol"], math.sqrt(candidate["mse"]), needs, candidate["trust"], by_file
+
+
+def _row_of_committee(way: Mapping[str, Any]) -> Row:
+    members, colluding = way["members"], way["colluding_members"]
+    return (
+        way["protocol"],
+        math.sqrt(way["mse"]),
+        f"one file, {members} online",
+        f"any {colluding} of {members} members",
+        True,
+    )
+
+
+def _kept(rows: Sequence[Row], chosen: str) -> list[Row]:
+    """The rows that differ in what they need: the chosen one, a committee, the best and the simplest by file; then the best."""
+    ordered = sorted(rows, key=lambda row: (row[0] != chosen, row[1]))
+    by_file = [row for row in ordered if row[4]]
+    first = [ordered[0], *(row for row in by_file if row[3].endswith("members")), *by_file[:1], *by_file[-1:]]
+    best = list(dict.fromkeys([*first, *ordered]))[: _ROWS - 1]
+    return [row for row in ordered if row in best]
+
+
+def _title(target: Mapping[str, Any]) -> str:
+    promise = f"{target['nats']:g} nats" if "nats" in target else f"epsilon {target['epsilon']:g}"
+    leave = f"{100 * target['dropouts']:g} % drop out" if target["dropouts"] else "no dropouts"
+    return (
+        f"{count_of(target['parties'], 'party', 'parties')}, {promise} (delta {delta_shown(target['delta'])}), "
+        f"{target['colluding']} may collude, {leave}"
+    )
+
+
+def _table(rows: Sequence[Row], chosen: Mapping[str, Any]) -> Iterator[str]:
+    central = float(chosen["mse_central"])
+    # The standard error of one coordinate, in the units of values.
+    lines = [(name, f"+-{error_text(error)}", needs, trust) for name, error, needs, trust, _ in rows]
+    lines = [("protocol", "error", "needs", "trust"), *lines]
+    if math.isfinite(central):
+        lines.append((_CURATOR, f"+-{error_text(math.sqrt(central))}", "", ""))
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    room = WIDTH - 2 - sum(width + 2 for width in widths)
+    for line in lines:
+        star = "*" if line[0] == chosen["protocol"] else " "
+        cells = "".join(f"{cell:<{width + 2}}" for cell, width in zip(line, widths, strict=False))
+        first, *below = textwrap.wrap(line[3], room) or [""]
+        yield f"{star} {cells}{first}".rstrip()
+        yield from (" " * (WIDTH - room) + rest for rest in below)
+
+
+def _below(answer: Mapping[str, Any], rows: Sequence[Row], kept: Sequence[Row], named: bool) -> Iterator[str]:
+    chosen = answer["candidates"][answer["chosen"]]
+    how = "least error" if named else "chosen with --protocol auto"
+    yield f"* {how}. Error: root mean squared, {answer['domain'].replace('1 coordinate', 'one number')}."
+    if "gate" in chosen["certificate"]:
+        yield f"  {chosen['certificate']['gate']}"
+    yield from answer.get("instead", ())
+    promised = {row["protocol"]: float(row["epsilon_a_priori"]) for row in answer["candidates"]}
+    limit = float(answer["target"].get("epsilon", math.inf)) * (1 + 1e-9)
+    above = [name for name in (row[0] for row in kept) if promised.get(name, 0.0) > limit]
+    yield from (f"! {name} guarantees epsilon {epsilon_shown(promised[name])} only" for name in above)
+    left = [row[0] for row in rows if row not in kept]
+    liar = ""
+    if (moved := answer.get("influence")) is not None and math.isfinite(largest := float(moved["largest"])):
+        liar = f"One liar moves the mean by at most {bound_text(largest)}. "
+    yield f"{liar}{f'Also {some_of(left, 4)}' if left else 'More'}: --details"
+    yield "With your data: quietmean plan --study study.toml --records 5000 --width 2"
+
+
+def show_all(answer: dict[str, Any]) -> None:
+    """Print rounds, messages, bytes, reasons: all that a plan says."""
+    chosen = answer["candidates"][answer["chosen"]]
+    if first := chosen.get("above_target", chosen.get("nats_kept")):
+        out.print(first)
+    table = Table(box=None, pad_edge=False)
+    # On 80 columns headings wrap, names and numbers do not.
+    for title in ("protocol", "predicted MSE", "guaranteed epsilon", "rounds", "messages per party", "bytes per party", "trust"):
+        table.add_column(title, justify="left" if title in ("protocol", "trust") else "right", no_wrap=title == "protocol")
+    candidates = answer["candidates"]
+    for candidate in candidates:
+        messages, size = f"{candidate['messages_per_party']:.1f}", f"{candidate['bytes_per_party']:.0f}"
+        table.add_row(
+            candidate["protocol"],
+            f"{candidate['mse']:.4g}",
+            epsilon_text(float(candidate["epsilon_a_priori"])),
+            str(candidate["rounds"]),
+            messages,
+            size,
+            candidate["trust"],
+        )
+    out.print(whole_words(table))
+    if answer.get("ways"):
+        _show_ways(answer["ways"])
+    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}")
+    if (moved := answer.get("influence")) is not None:
+        out.print(
+            f"one party can move a coordinate of the mean by at most {bound_text(float(moved['largest']))} if all weigh the "
+            f"same; what is held against the bounds: {moved['checked']}",
+        )
+        for sentence in moved.get("unnoticed", ()):
+            out.print(sentence)
+    gates = [f"{row['protocol']}: {row['certificate']['gate']}" for row in candidates if "gate" in row["certificate"]]
+    drawn = [_committee_sentence(row) for row in candidates if row.get("committee")]
+    proposed = [answer["proposed"]] if "proposed" in answer else []
+    for sentence in (answer["why"], *proposed, *gates, *answer.get("instead", ()), *drawn, *answer.get("otherwise", ())):
+        out.print(sentence)
+
+
+def _show_ways(ways: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for title in ("without a server", "predicted MSE", "who may collude", "steps a site", "bytes a site"):
+        right = title.startswith(("predicted", "bytes"))
+        table.add_column(title, justify="right" if right else "left", no_wrap=title == "without a server")
+    for way in ways:
+        mse, sent = ("", "") if "mse" not in way else (f"{way['mse']:.4g}", f"{way['sent']:.0f}")
+        table.add_row(way["protocol"] or way["way"], mse, way["against"], way["steps"], sent)
+    out.print(whole_words(table))
+
+
+def _committee_sentence(row: dict[str, Any]) -> str:
+    """What a committee drawn of many parties would take."""
+    drawn = row["committee"]
+    sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
+    return (
+        f"{row['protocol']} with a committee of {drawn['members']} drawn of the parties (an estimate; none is here yet): "
+        f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
+        f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
+        f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"
+    )
