@@ -112,7 +112,7 @@ def test_wherever_answers_are_shown(
     result.to_csv(tmp_path / "terms.csv")
     assert (tmp_path / "terms.csv").read_text().count("in-part") == len(result.rows())
     # A command, once for all answers.
-    print_answers(outcome.answers, outcome.to_json())
+    print_answers(outcome.to_json())
     assert capsys.readouterr().out.count(SAYS) == 1
     # Tables for people, and the page, with the number of parties on its first screen.
     for ending in ("csv", "html", "tex"):
@@ -190,7 +190,7 @@ _SAID = re.compile(r"[Aa]bout|(?:^|\D)2,000 records|fewer than|95 %|±")
 def outputs(outcome: StudyOutcome, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     document, told = outcome.to_json(), io.StringIO()
     monkeypatch.setattr("quietmean.cli.answers.out", Console(file=told, width=240, soft_wrap=True, markup=False, highlight=False))
-    print_answers(outcome.answers, document)
+    print_answers(document)
     report = StudyReport.of_outcome("all", outcome, list("abcdef"), messages=1, bytes=1, seconds=1.0)
     return {
         "print": told.getvalue(),

@@ -216,7 +216,7 @@ def test_each_term_has_an_interval_or_nothing_is_known_of_it(text: str, capsys: 
     alone = [term for term in terms if shown(term).population == UNKNOWN != shown(term).noise]
     assert all(shown(term).interval.endswith(" (noise only)") for term in alone)
     assert not any("noise only" in shown(term).interval for term in terms if term not in alone)
-    print_answers(outcome.answers, document)
+    print_answers(document)
     for told in (capsys.readouterr().out, repr(TidyTerms.of(document["statistics"]))):
         # Many terms that are hidden share a line.
         assert ("(noise only)" in told) is any(term in together(terms)[0] for term in alone) or "hidden" in told

@@ -126,7 +126,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
             study = StudyTerms.parse(
                 {"name": "study", "column": [{"name": "age", "low": 0, "high": 1}], "epsilon": 1.0, "delta": DELTA}
             )
-            print_privacy(outcome, outcome.to_json(), study)
+            print_privacy(outcome.to_json(), study.epsilon)
         pages = [text_of(folder / page) for page in ("page.html", "report.html", "privacy.html")]
         for page in pages:
             for figure in (certificate.epsilon_a_priori, certificate.max_epsilon, outcome.everyone_else_epsilon):

@@ -23,10 +23,11 @@ def _reserved(self: Ledger, *arguments: Any, **more: Any) -> Any:
     return done
 
 
-def _written(self: Pages, *arguments: Any, **more: Any) -> None:
+def _written(self: Pages, *arguments: Any, **more: Any) -> Any:
     before = set(sys.modules)
-    _write(self, *arguments, **more)
+    done = _write(self, *arguments, **more)
     _of_pages.update(set(sys.modules) - before)
+    return done
 
 
 def _say() -> None:

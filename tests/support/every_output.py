@@ -35,8 +35,8 @@ def texts_of(
         entry["true_value"] = answer.estimates.by_term(answer.estimates.value)
     printed = StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
-        print_answers(outcome.answers, document)
-        print_privacy(outcome, document, study)
+        print_answers(document)
+        print_privacy(document, study.epsilon)
     terms = TidyTerms.of(document["statistics"])
     tables = ((terms.rows(), TERM_COLUMNS), (TidyTests(terms.documents).rows(), TEST_COLUMNS))
     return {

@@ -108,7 +108,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     outcome.save_receipt(tmp_path / "receipt.json")
     everybody = against_everybody(plan, contract.party)
     capsys.readouterr()
-    print_privacy(outcome, outcome.to_json(), study)
+    print_privacy(outcome.to_json(), study.epsilon)
     printed = capsys.readouterr()
     if not plan.gated:
         # A receipt of a gate has its record, which an execution alone has not.
@@ -177,7 +177,7 @@ def test_what_a_contribution_says_that_it_costs_is_what_its_result_says(
         said = told(f"send study.sealed --key {name}.key --data ages.csv --no-ledger --accept {digest}")
         figures = {(each.whom, each.shown) for each in printed_in(said)}
         assert figures == {("planned", 0.7), ("everybody", math.ceil(everybody * 1e4 - 1e-9) / 1e4)}, said
-    combined = told(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in names[:3])}")
+    combined = told(f"study combine study.sealed {' '.join(f'{name}.contribution' for name in names[:3])} --details")
     assert {each.shown for each in printed_in(combined) if each.whom == "everybody"} == {math.ceil(everybody * 1e4 - 1e-9) / 1e4}
     # Only under one of the two does everybody else learn no more than the planned number.
     assert (everybody > 0.7) is (protocol == "cordp-dme")

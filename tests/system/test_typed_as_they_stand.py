@@ -76,7 +76,7 @@ def test_an_analyst_types_the_start_page(account: dict[str, str]) -> None:
     account = {**account, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{account['PATH']}"}
     done = typed(script, account)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("guaranteed before the start") == 2
+    assert done.stdout.count("guaranteed, against") == 2
     assert "a width of 2 of the population's interval needs" in done.stdout
     again = typed(script, account)
     assert again.returncode == 2

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from quietmean.cli import answers
+from quietmean.cli.answers import print_answers
 from quietmean.cli.console import err, out
 from quietmean.cli.main import main
+from quietmean.studies.outcome.first_screen import first_screen
 
 LONG = [f"diastolic_blood_pressure_at_the_visit_{number}_after_discharge" for number in (1, 2, 3)]
 STUDY = '[study]\nname = "long"\n' + "".join(f'[[column]]\nname = "{name}"\nlow = 0\nhigh = 100\n' for name in LONG)
@@ -40,9 +41,16 @@ def test_names_and_numbers_of_answers(capsys: pytest.CaptureFixture[str]) -> Non
         "interval_noise": [123432.0, 123481.0],
         "interval_population": [123000.0, 124000.0],
         "true_value": 123457.0,
+        "kind": "mean",
+        "flagged": [],
     }
-    out.print(answers._of_means(LONG, [term | {"name": f"mean({name})"} for name in LONG], "private mean"))
-    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "population", "standard")
+    means = [term | {"name": f"mean({name})"} for name in LONG]
+    document = {"statistics": means, "certificate": {"unit": "record"}}
+    print_answers(document)
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "123,481", "without")
+    for line in first_screen({"result": document}):
+        out.print(line)
+    whole(capsys.readouterr().out, *LONG, "123,457", "123,000", "124,000", "true mean here")
 
 
 def test_names_and_cells_of_a_preview(capsys: pytest.CaptureFixture[str]) -> None:

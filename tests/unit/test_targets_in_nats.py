@@ -193,8 +193,12 @@ def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) 
     nats = privacy.nats_of_target(2, 0.4)
     assert nats["coordinates"] == plan.target.dimension
     assert nats_json(np.array([nats["most"]]), nats["prior_sd"], privacy.terms.conversion.coordinates)["coordinates"]
-    document = {"nats": nats, "certificate": {"adversary": "two parties"}, "enforced_by": plan.a_priori.enforced_by}
-    print_nats(document, contract.study)
+    document = {
+        "nats": nats,
+        "certificate": {"adversary": "two parties", "unit": "record"},
+        "enforced_by": plan.a_priori.enforced_by,
+    }
+    print_nats(document)
     answer = [line for line in " ".join(capsys.readouterr().out.split()).split("realised") if line]
     cards = {card["label"]: card["note"] for card in released.nats_cards(nats, "two parties")}
     return {

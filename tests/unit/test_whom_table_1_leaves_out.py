@@ -53,7 +53,7 @@ def test_it_says_how_many_are_in_it(text: str) -> None:
 def test_every_form_of_it_says_so(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome(text)
     sentence = who_is_counted(found.answers[0].to_json())
-    print_answers(found.answers, found.to_json())
+    print_answers(found.to_json())
     assert sentence in " ".join(capsys.readouterr().out.split())
     for ending in FORMATS:
         path = tmp_path / f"table{ending}"

@@ -2,51 +2,99 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.table import Table
-
-from quietmean.cli.console import out, output_options, warn, whole_words, without_noise
+from quietmean.cli.console import (
+    out,
+    output_options,
+    print_choice,
+    print_not_counted,
+    print_privacy,
+    printable,
+    warn,
+)
 from quietmean.core.domain import counted_text
 from quietmean.core.errors import only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
 from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output
-from quietmean.statistics import column_means
-from quietmean.statistics.printed import TidyTerms, lines_of_terms, sentences_about, terminal_cells
+from quietmean.core.readable import count_of
+from quietmean.core.readable import printable as readable_line
+from quietmean.statistics.printed import lines_of_terms, notes_of, sentences_about
+from quietmean.studies.outcome.first_screen import first_screen
 
 if TYPE_CHECKING:
-    from quietmean.statistics import Answer
     from quietmean.studies.outcome.outcome import StudyRun
 
 
-def print_answers(answers: Sequence[Answer], document: Mapping[str, Any]) -> None:
-    """A table of all terms, and what is to be said about them; ``document``: the JSON of the result of these ``answers``."""
-    means, documents, certificate = list(column_means(answers)), document["statistics"], document["certificate"]
-    if len(means) == len(answers):
-        what = "private mean" if without_noise(document) is None else "mean, not private"
-        out.print(_of_means(means, documents, what))
-    else:
-        for line in lines_of_terms(documents):
-            out.print(line)
+def print_answers(document: Mapping[str, Any]) -> None:
+    """A table of all terms, and what is to be said about them; ``document``: a result as JSON."""
+    documents, certificate = document["statistics"], document["certificate"]
+    for line in lines_of_terms(documents):
+        out.print(line)
     for sentence in sentences_about(documents, counted_text(certificate["unit"], certificate.get("rows"))):
         out.print(sentence)
 
 
-def _of_means(names: Sequence[str], documents: Sequence[Mapping[str, Any]], heading: str) -> Table:
-    """Means alone, by their columns, under a ``heading``."""
-    has_truth = any("true_value" in statistic for statistic in documents)
-    table = Table("column", box=None, pad_edge=False)
-    heads = [heading, "standard error", "95 % for the population", *(["true mean (local mode only)"] if has_truth else [])]
-    for head in heads:
-        table.add_column(head, justify="right", overflow="fold")
-    for name, term in zip(names, TidyTerms.of(documents).terms(), strict=True):
-        table.add_row(name, *terminal_cells(term, has_truth))
-    return whole_words(table)
+@dataclass(frozen=True)
+class ResultScreen:
+    """A result on the terminal: its first screen, and with ``details`` all the rest below it.
+
+    ``document``: the result as JSON, with what is known here alone. ``here``: on values of this machine that did not fit.
+    ``effort``: who took part, and what the exchange took. ``command``: what shows it again.
+    """
+
+    receipt: Mapping[str, Any]
+    document: Mapping[str, Any]
+    command: str
+    details: bool = False
+    here: Sequence[str] = ()
+    effort: str = ""
+
+    def show(self) -> None:
+        """The answer, and what it cost."""
+        for line in first_screen(self.receipt, self.here, self.document.get("statistics", ())):
+            out.print(readable_line(line))
+        if self.details and "certificate" in self.document:
+            out.print()
+            self._show_details()
+            out.print()
+
+    def _show_details(self) -> None:
+        document, target = self.document, self.receipt.get("certify", {}).get("epsilon")
+        print_answers(document)
+        print_choice(document)
+        print_privacy(document, target)
+        if "not_counted" in document:
+            print_not_counted(document)
+        if self.effort:
+            out.print(self.effort)
+        for note in document.get("notes", ()):
+            out.print(f"note: {printable(note)}")
+
+    def show_more(self) -> None:
+        """Where all the rest is, and how much; nothing where it is shown."""
+        if self.details:
+            return
+        result = self.receipt.get("result", {})
+        assumptions = len(result.get("certificate", {}).get("assumptions", ()))
+        notes = sum(len(notes_of(document["flagged"])) for document in result.get("statistics", ()))
+        about = [count_of(assumptions, "assumption")] + [f"{count_of(notes, 'note')} on the answers"] * (notes > 0)
+        out.print(f"{'More':10}{self.command} --details    {', '.join(about)}")
+
+
+def effort_text(document: Mapping[str, Any], gone: str = "", whose: str = "") -> str:
+    """Who took part, and what the exchange took; ``gone``: who did not stay; ``whose``: whose messages are counted."""
+    parties = document["parties_counted"] + len(document["without"])
+    return (
+        f"{document['parties_counted']} of {parties} parties counted{gone}; {document['messages']} messages, "
+        f"{document['bytes'] / 1000:.1f} kB{whose}, {math.ceil(document['seconds'] * 10) / 10} s"
+    )
 
 
 @dataclass(frozen=True)
@@ -77,22 +125,19 @@ class Pages:
         there = can_report()
         return {"report": str(self.report) if there else None, "privacy_page": str(self.privacy) if there else None}
 
-    def write(self, run: StudyRun, *, tell: bool = True) -> None:
-        """Make both, after the result is printed and its receipt stored, and with ``tell`` print where they are.
-
-        A page that fails is one warning.
-        """
+    def write(self, run: StudyRun) -> list[Path]:
+        """Make both, after the result is printed and its receipt stored; those that were made. One that fails is one warning."""
+        made: list[Path] = []
         if not can_report():
             warn(no_report_sentence(str(self.receipt)))
-            return
+            return made
         with only_shown(f"report {self.report}", warn):
             write_report(self.report, run)
-            if tell:
-                out.print(f"report  {self.report}")
+            made.append(self.report)
         with only_shown(f"page {self.privacy}", warn):
             write_privacy_page(self.privacy, run)
-            if tell:
-                out.print(f"privacy {self.privacy}")
+            made.append(self.privacy)
+        return made
 
 
 def write_report(path: Path, run: StudyRun) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, print_answers
-from quietmean.cli.common import Out
+from quietmean.cli.answers import Pages, ResultScreen
+from quietmean.cli.common import Out, execution_or_newest
 from quietmean.cli.console import (
     choice_document,
     out,
@@ -20,8 +21,6 @@ from quietmean.cli.console import (
     output_options,
     print_facts,
     print_json,
-    print_privacy,
-    printable,
     tell_notes,
     tell_owner,
     warn,
@@ -29,9 +28,18 @@ from quietmean.cli.console import (
 from quietmean.cli.identity import AtTerminal, load_identity
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.file_kinds import FileKind, kind_of_content, package_version, refuse_other
+from quietmean.core.file_kinds import (
+    SESSION_RECEIPT,
+    FileKind,
+    kind_of_content,
+    kind_of_file,
+    package_version,
+    read_json,
+    refuse_other,
+)
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
+from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
@@ -129,7 +137,7 @@ class OpenedPages:
         for planned in outputs:
             planned.require_free()
 
-    def write(self, opened: Opened, effort: Mapping[str, Any], json: bool, **more: Any) -> None:
+    def write(self, opened: Opened, effort: Mapping[str, Any], *, json: bool = False, details: bool = False, **more: Any) -> None:
         """The receipt, what is printed, the result and the pages. ``more``: what else the result says."""
         plan, outcome = self.choice.plan, opened.outcome
         origin = {
@@ -139,6 +147,7 @@ class OpenedPages:
             "plan": plan.digest,
             "finished": now(),
             self.by: opened.to_json(),
+            "notes": list(opened.notes),
         }
         outcome.save_receipt(self.path, origin)
         document = {
@@ -153,22 +162,20 @@ class OpenedPages:
         }
         self.result.write_json(document)
         # The answer first: pages only show it.
+        screen = ResultScreen(
+            outcome.receipt(origin), document, f"quietmean result {quote(str(self.path))}", details, effort=opened.headline
+        )
         if json:
             print_json(document)
         else:
-            self._show(opened, document)
+            screen.show()
         measured = {name: effort[name] for name in ("messages", "bytes", "seconds")}
         shown_to: dict[str, Any] = {"receipt": self.path, "notes": tuple(opened.notes), "origin": origin}
         run = StudyRun(self.sealed.study, outcome, tuple(self._names), **measured, **shown_to)
-        self._pages.write(run, tell=not json)
-
-    def _show(self, opened: Opened, document: dict[str, Any]) -> None:
-        out.print(printable(opened.headline))
-        print_answers(opened.outcome.answers, document)
-        print_privacy(opened.outcome, document, self.sealed.study)
-        for note in opened.notes:
-            out.print(f"note: {printable(note)}")
-        out.print(f"result  {self.result.path}\nreceipt {self.path}")
+        saved = [self.path, self.result.path, *self._pages.write(run)]
+        if not json:
+            out.print(f"Saved     {', '.join(map(str, saved))}")
+            screen.show_more()
 
 
 def _is_result_of(receipt: Path, content: bytes) -> bool:
@@ -289,6 +296,7 @@ def combine_command(
     /,
     *,
     written: OpenedOptions = NO_OPENED_OPTIONS,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Add up the contributions to a sealed study, and certify. It takes no key: anyone who has the files can do it, and again.
@@ -299,6 +307,8 @@ def combine_command(
         The sealed study.
     files
         The contributions, in any order, under any name.
+    details
+        Also show all assumptions, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
@@ -326,31 +336,70 @@ def combine_command(
     counted = float(execution.weights[execution.contributors()].sum())
     public = sealed.study.public_records(parties)
     records = counted * parties / len(combined.digests) if public is None else public
-    pages.write(combined, effort, json, expected=Forecast(sealed.study, plan, records).to_json())
+    pages.write(combined, effort, json=json, details=details, expected=Forecast(sealed.study, plan, records).to_json())
 
 
 def result_command(
-    study: Path,
-    files: list[Path],
+    file: Path | None = None,
+    sums: list[Path] | None = None,
     /,
     *,
     written: OpenedOptions = NO_OPENED_OPTIONS,
+    details: bool = False,
     json: bool = False,
 ) -> None:
-    """Check what the members of a committee opened, and certify it. It takes no key: anyone who has the files can do it,
-    and again.
+    """Show a result again: that of a receipt, or of a session's. Without a file, that of the newest run in this folder.
 
-    Every signature is checked, and that enough members' sums fit together.
+    Of a study with a committee, give the sealed study and what its members published: every signature is checked, and that enough
+    members' sums fit together. It takes no key: anyone who has the files can do it, and again. Exit code 3 where there is no
+    answer.
 
     Parameters
     ----------
-    study
-        The sealed study.
-    files
+    file
+        A receipt; or the sealed study of a committee.
+    sums
         What members published, NAME.sums of one or more of them.
+    details
+        Also show all assumptions, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
+    if file is None or not sums:
+        path = execution_or_newest(file)
+        refuse_other(kind_of_file(path), f"file {path}", FileKind.RECEIPT, FileKind.SESSION_RECEIPT)
+        show_receipt(path, read_json(path, FileKind.RECEIPT, FileKind.SESSION_RECEIPT), details=details, json=json)
+        return
+    _open_sums(file, sums, written, details=details, json=json)
+
+
+def show_receipt(path: Path, receipt: Mapping[str, Any], *, details: bool, json: bool) -> None:
+    """The result of a receipt; ends with exit code 3 where it holds none."""
+    command = f"quietmean result {quote(str(path))}"
+    if receipt.get("format") == SESSION_RECEIPT:
+        from quietmean.sessions.receipt import certified, details_of, screen_of
+
+        if json:
+            print_json(certified(receipt))
+            return
+        for line in [*screen_of(receipt), *(["", *details_of(receipt)] if details else [])]:
+            out.print(readable_line(line))
+        return
+    result = receipt.get("result", {})
+    if json:
+        rest = {name: receipt[name] for name in ("no_result", "gate") if name in receipt and not result}
+        print_json({**result, **rest, "receipt": str(path)})
+    else:
+        notes = receipt.get("origin", {}).get("notes", ())
+        screen = ResultScreen(receipt, {**result, "notes": notes} if result else {}, command, details)
+        screen.show()
+        if result:
+            screen.show_more()
+    if not result:
+        raise SystemExit(ProtocolFailure.exit_code)
+
+
+def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, details: bool, json: bool) -> None:
     begun = time.monotonic()
     path = written.receipt_of(study)
     sealed = sealed_with_committee(study)
@@ -378,7 +427,7 @@ def result_command(
         save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest})
         raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
-    pages.write(opened, effort, json)
+    pages.write(opened, effort, json=json, details=details)
 
 
 # A million contributions are named in 80 MB.

@@ -117,7 +117,7 @@ EXAMPLES = {
     "join": "quietmean join study.sealed --key north.key --data visits.csv",
     "send": "quietmean send study.sealed --key north.key --data visits.csv --out north.contribution",
     "study combine": "quietmean study combine study.sealed north.contribution south.contribution",
-    "result": "quietmean result study.sealed study-north.sums",
+    "result": "quietmean result study-north.receipt.json --details",
     "serve relay": "quietmean serve relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
     "serve drop": "quietmean serve drop --study study.sealed --listen :443 --folder box --certificate drop.pem "
     "--private-key drop.key",

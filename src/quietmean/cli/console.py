@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from quietmean.core.readable import Fact
     from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded
-    from quietmean.studies import StudyOutcome
-    from quietmean.studies.agreement.study import StudyTerms
 
 
 @dataclass
@@ -159,7 +157,7 @@ def output(path: Path, subject: str, option: str = "--out", **more: Any) -> Outp
     return output_file
 
 
-def print_not_counted(document: dict[str, Any]) -> None:
+def print_not_counted(document: Mapping[str, Any]) -> None:
     """Whose records are not in the result, by name."""
     if document["not_counted"]:
         unit = document.get("certificate", {}).get("unit", "")
@@ -168,7 +166,7 @@ def print_not_counted(document: dict[str, Any]) -> None:
         out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}")
 
 
-def print_choice(document: dict[str, Any]) -> None:
+def print_choice(document: Mapping[str, Any]) -> None:
     """Which protocol was taken and why, unless it was named."""
     if "why" in document:
         out.print(document["why"])
@@ -180,16 +178,16 @@ def print_facts(facts: Iterable[Fact]) -> None:
         out.print(fact.sentence)
 
 
-def print_nats(document: Mapping[str, Any], study: StudyTerms) -> None:
+def print_nats(document: Mapping[str, Any]) -> None:
     """What a study with a target in nats promised, and what its execution revealed."""
-    nats, adversary = document["nats"], document["certificate"]["adversary"]
+    nats, certificate = document["nats"], document["certificate"]
     coordinates, enforced_by = nats.get("coordinates"), document["enforced_by"]
     nothing = f"guaranteed before the start: no bound in nats; {enforced_by}"
     out.print(nats_promised(nats["a_priori"], coordinates, enforced_by) if "a_priori" in nats else nothing)
-    learnt = nats_text(nats["most"], nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
-    out.print(f"realised (given who took part): {adversary} learnt {learnt}; the target was {nats['target']:g}")
-    out.print(f"an average over values of one {study.unit}, and no differential privacy: epsilon is infinite")
-    if nats["most"] > nats["target"]:
+    learnt = nats_text(float(nats["most"]), nats["revealed_variance"], nats["prior_sd"], coordinates, upper=True)
+    out.print(f"realised (given who took part): {certificate['adversary']} learnt {learnt}; the target was {nats['target']:g}")
+    out.print(f"an average over values of one {certificate['unit']}, and no differential privacy: epsilon is infinite")
+    if float(nats["most"]) > nats["target"]:
         err.print(f"quietmean: this execution revealed more than the target of {nats['target']:g} nats", style="red")
 
 
@@ -225,21 +223,22 @@ def print_influence(certificate: Mapping[str, Any]) -> None:
         print_facts([StudyInfluence.from_json(certificate["influence"]).fact])
 
 
-def print_privacy(outcome: StudyOutcome, document: Mapping[str, Any], study: StudyTerms) -> None:
-    """What a study cost, against whom, in sentences; ``document``: the JSON of its ``outcome``."""
+def print_privacy(document: Mapping[str, Any], target: float | None) -> None:
+    """What a study cost, against whom, in sentences; ``document``: its result as JSON; ``target``: the epsilon that it asked."""
     certificate = document["certificate"]
     if "nats" in document:
-        print_nats(document, study)
+        print_nats(document)
         print_influence(certificate)
         print_assumptions(certificate["assumptions"])
         return
-    print_facts(outcome.facts)
+    for fact in certificate.get("facts", ()):
+        out.print(fact["sentence"])
     if "gate" in document:
         out.print(gate_sentence(document["gate"]))
     print_influence(certificate)
     bare = without_noise(document)
     if bare is not None:
         err.print(f"quietmean: {bare}", style="red")
-    elif document["epsilon"] > study.epsilon:
-        err.print(f"quietmean: this execution cost more than the target epsilon {study.epsilon:g}", style="red")
+    elif target is not None and float(document["epsilon"]) > target:
+        err.print(f"quietmean: this execution cost more than the target epsilon {target:g}", style="red")
     print_assumptions(certificate["assumptions"])

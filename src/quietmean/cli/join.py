@@ -7,21 +7,18 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, print_answers
-from quietmean.cli.by_file import OpenedPages, write_contribution
+from quietmean.cli.answers import Pages, ResultScreen, effort_text
+from quietmean.cli.by_file import OpenedPages, show_receipt, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
     out,
-    print_choice,
     print_json,
-    print_not_counted,
-    print_privacy,
-    printable,
     warn,
 )
 from quietmean.cli.identity import AtTerminal, load_identity
@@ -30,9 +27,8 @@ from quietmean.cli.live import display
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.arrays import Array
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.file_kinds import require_program
+from quietmean.core.file_kinds import FileKind, read_json, require_program
 from quietmean.core.output import Output, has_fields
-from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
 from quietmean.planning.influence import ImpossibleResult
@@ -67,8 +63,6 @@ if TYPE_CHECKING:
     from quietmean.ledger import Account
     from quietmean.sessions.joined import Rounds
     from quietmean.studies.agreement.sealed import Sealed
-    from quietmean.studies.agreement.study import StudyTerms
-    from quietmean.studies.outcome.outcome import StudyOutcome
     from quietmean.studies.party.session_contract import SessionContract
 
 
@@ -162,23 +156,17 @@ class OwnModel:
         return {"model": {"kind": self.model.kind, "coefficients": coefficients, "ratios": ratios, "kept": str(self.kept)}}
 
 
-def show_session(document: dict[str, Any], account: Account | None, json: bool) -> None:
-    """Print the contract of a session for people, or as one JSON document."""
+def show_session(document: dict[str, Any], account: Account | None, *, details: bool, json: bool) -> None:
+    """Print what came of a session for people, or as one JSON document."""
     if json:
         print_json(document)
         return
-    rounds, spent = document["rounds"], epsilon_text(document["epsilon"])
-    cost = f"epsilon {spent} at delta {document['delta']:g} at most"
-    out.print(
-        f"session {document['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')}, {cost}",
-    )
     if model := document.get("model"):
         out.print(repr(TidyTerms.of([model["ratios"]])))
         for message in model["ratios"]["messages"]:
             out.print(message)
-    out.print(f"receipt {document['receipt']}")
-    if absent := document.get("not_in_at_start"):
-        out.print(f"{', '.join(absent)} took no part: not in at the start")
+    path = Path(document["receipt"])
+    show_receipt(path, read_json(path, FileKind.SESSION_RECEIPT), details=details, json=False)
     if account is not None:
         show_balance(account)
 
@@ -204,6 +192,8 @@ def take_part_as_member(
     contributions: Path | None,
     site: SiteOptions,
     shown: NodeDisplay,
+    *,
+    details: bool,
     json: bool,
 ) -> None:
     """Take part as a member of the committee, from the contributions in a folder to the result.
@@ -257,7 +247,7 @@ def take_part_as_member(
         "seconds": round(time.monotonic() - begun, 3),
         "sums": str(member.sums),
     }
-    pages.write(opened, effort, json)
+    pages.write(opened, effort, json=json, details=details)
 
 
 # The fields of the result that the event "result" carries.
@@ -285,6 +275,7 @@ def join_command(
     site: Site = SiteOptions(),  # noqa: B008 - it is frozen
     session: Annotated[SessionOptions, Parameter(name="*")] = SessionOptions(),  # noqa: B008
     events: bool | Path = False,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Take part in a study, or in a session, as one party. After a crash the same command continues where it stopped.
@@ -303,6 +294,8 @@ def join_command(
         Of a member of a committee: the folder with the files that contributors handed in.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+    details
+        Also show all assumptions, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
@@ -318,7 +311,7 @@ def join_command(
     with display(events) as shown:
         if sealed is not None:
             _refuse_session_options(session)
-            take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, json)
+            take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, details=details, json=json)
             return
         with shown.asking():
             files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, site.store)
@@ -327,7 +320,7 @@ def join_command(
         if files.of_session:
             document, charged = take_part_in_session(files, site, session, data, shown)
             shown.result({name: document[name] for name in ("rounds", "epsilon", "delta", "receipt")})
-            show_session(document, charged, json)
+            show_session(document, charged, details=details, json=json)
             return
         data = needed_data("join", data)
         _refuse_session_options(session)
@@ -348,14 +341,19 @@ def join_command(
     charged, payer = end.account, preparation.payer
     if payer is not None and charged is not None:
         document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
+    # The answer first: it is paid for, and pages only show it.
     if json:
         print_json(document | {"expected": preparation.forecast.to_json()})
-    else:
-        _show(end.study, end.outcome, document)
-        if charged is not None:
-            show_balance(charged)
-    # The answer first: it is paid for, and pages only show it.
-    pages.write(end, tell=not json)
+        pages.write(end)
+        return
+    receipt, command = end.outcome.receipt(end.origin), f"quietmean result {quote(str(path))}"
+    screen = ResultScreen(receipt, document, command, details, shown.did_not_fit, effort_text(document))
+    screen.show()
+    if charged is not None:
+        show_balance(charged)
+    saved = [path, *pages.write(end)]
+    out.print(f"Saved     {', '.join(map(str, saved))}")
+    screen.show_more()
 
 
 def needed_data(command: str, data: str | Path | None) -> str | Path:
@@ -369,17 +367,3 @@ def _refuse_session_options(options: SessionOptions) -> None:
     """Raises :class:`InputError` for what says nothing about a study."""
     if set_options := [name for name, value in vars(options).items() if value is not None]:
         raise InputError(f"--{set_options[0]} is for a session, and this is a study of statistics: leave it out")
-
-
-def _show(study: StudyTerms, outcome: StudyOutcome, document: dict[str, Any]) -> None:
-    print_answers(outcome.answers, document)
-    print_choice(document)
-    print_privacy(outcome, document, study)
-    out.print(
-        f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "
-        f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"
-    )
-    print_not_counted(document)
-    for note in document["notes"]:
-        out.print(f"note: {printable(note)}")
-    out.print(f"receipt {document['receipt']}")

@@ -22,6 +22,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.output import Output, json_object
 from quietmean.node.monitor import event_json, headline, seconds_between, sentence, traffic_text
+from quietmean.statistics.coding import what_did_not_fit
 
 if TYPE_CHECKING:
     from quietmean.node.monitor import Event, NodeView, PeerView
@@ -60,6 +61,7 @@ class NodeDisplay:
         self._live = live
         self._lines = lines
         self.stream = stream
+        self.did_not_fit: list[str] = []
         self._last_line: dict[str, tuple[str, float]] = {}
 
     def say(self, text: str) -> None:
@@ -80,6 +82,7 @@ class NodeDisplay:
 
     def tell_owner(self, encoded: Encoded, notes: Sequence[str] = ()) -> None:
         """What was done to values that did not fit; it is not in events, which others may read."""
+        self.did_not_fit = what_did_not_fit([encoded])
         if self._live is not None or self._lines:
             tell_notes(notes)
             tell_owner([encoded])

@@ -132,7 +132,7 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("run", "A first study on real data, each party a process."),
         "run": ("run", "Run a whole study here, each party a process."),
         "plan": ("plan", "Compare protocols: error, privacy and cost."),
-        "result": ("by_file", "Check and show what a committee opened."),
+        "result": ("by_file", "Show a result again, or what a committee opened."),
         "simulate": ("simulate", "Run a plan many times on a simulated population."),
     },
     "Convene": {

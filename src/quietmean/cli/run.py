@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, print_answers
+from quietmean.cli.answers import Pages, ResultScreen, effort_text
 from quietmean.cli.common import RUN
 from quietmean.cli.console import (
     Progress,
@@ -23,10 +22,7 @@ from quietmean.cli.console import (
     err,
     out,
     output,
-    print_choice,
     print_json,
-    print_not_counted,
-    print_privacy,
     progress,
     tell_notes,
     tell_owner,
@@ -49,6 +45,7 @@ from quietmean.node.monitor import now, sentence, until
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
+from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.registry import is_statistic
 from quietmean.studies import save_impossible, save_refusal
 from quietmean.studies.agreement.study import StudyTerms
@@ -60,7 +57,6 @@ from quietmean.studies.outcome.here import execute
 if TYPE_CHECKING:
     from quietmean.planning import Plan
     from quietmean.protocols import Target
-    from quietmean.studies.outcome.outcome import StudyRun
 
 
 @Parameter(name="*")
@@ -100,6 +96,7 @@ def run_command(
     options: ProtocolOptions = NO_OPTIONS,
     rehearsal: RehearsalOptions = RehearsalOptions(),
     out: Path | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
@@ -119,6 +116,8 @@ def run_command(
         Column; repeat for several. Each is declared by one of the three that follow.
     out
         New folder for the receipt, the report and the privacy page; default quietmean-run-DATE-TIME.
+    details
+        Also show all assumptions, notes, and what other adversaries learn.
     json
         One JSON document on standard output.
     """
@@ -134,7 +133,7 @@ def run_command(
         }
     )
     with new_folder(out) as folder:
-        run_local_study(study, data, rehearsal, folder, json)
+        run_local_study(study, data, rehearsal, folder, details=details, json=json)
 
 
 @contextmanager
@@ -171,7 +170,9 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOptions, folder: Path, json: bool) -> None:
+def run_local_study(
+    study: StudyTerms, data: str | Path, rehearsal: RehearsalOptions, folder: Path, *, details: bool = False, json: bool = False
+) -> None:
     notes: list[str] = []
     names, parts = parties_of_table(
         data, study.workload.columns, rehearsal.parties, rehearsal.party_column, notes.append, study.persons
@@ -202,19 +203,35 @@ def run_local_study(study: StudyTerms, data: str | Path, rehearsal: RehearsalOpt
         except ImpossibleResult as error:
             save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
-    if run.remark:
-        warn(run.remark)
     seconds = time.monotonic() - begun
-    run = replace(run, origin={**_origin(plan, names), **query.to_json()}, receipt=folder / "receipt.json")
+    remark = {"notes": [run.remark]} if run.remark else {}
+    run = replace(run, origin={**_origin(plan, names), **query.to_json(), **remark}, receipt=folder / "receipt.json")
     pages = Pages(folder / "receipt.json", folder / "report.html", folder / "privacy.html")
     run.outcome.save_receipt(pages.receipt, run.origin)
     document = {**run.document(), "seconds": round(seconds, 3), **pages.to_json(), **choice_document(choice)}
     # The answer first: it is paid for, and pages only show it.
     if json:
         print_json(document | {"expected": forecast.to_json()})
-    else:
-        _show(run, document)
-    pages.write(run, tell=not json)
+        pages.write(run)
+        return
+    gone = (
+        "" if not run.killed else f", {len(run.killed)} {'killed on the way' if study.committee is None else 'never contributed'}"
+    )
+    # Both take the newest run of this folder by default.
+    named = "" if folder.name.startswith(RUN) and folder.parent == Path() else f" {shlex.quote(str(pages.receipt))}"
+    screen = ResultScreen(
+        run.outcome.receipt(run.origin),
+        document,
+        f"quietmean result{named}",
+        details,
+        what_did_not_fit(encoded),
+        effort_text(document, gone, f" by {run.sent_by}" if run.killed else ""),
+    )
+    screen.show()
+    if made := pages.write(run):
+        out.print(f"Report    {', '.join(map(str, made[:1]))}{''.join(f', {page.name}' for page in made[1:])}    (for a browser)")
+    out.print(f"Next      quietmean verify receipt{named}")
+    screen.show_more()
 
 
 def _what_starts(target: Target) -> str:
@@ -249,30 +266,13 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
     return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 
-def _show(run: StudyRun, document: dict[str, Any]) -> None:
-    outcome, study = run.outcome, run.study
-    print_answers(outcome.answers, document)
-    out.print()
-    print_choice(document)
-    print_privacy(outcome, document, study)
-    print_not_counted(document)
-    how = "never contributed" if study.committee is not None else "killed on the way"
-    killed = f", {len(run.killed)} {how}" if run.killed else ""
-    whose = f" by {run.sent_by}" if run.killed else ""
-    out.print(
-        f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
-        f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB{whose}, {math.ceil(document['seconds'] * 10) / 10} s"
-    )
-    out.print(f"receipt {document['receipt']}")
-
-
 _QUESTION = (
     "--party-column clinic --column age --bounds 0 110 --column bmi --bounds 10 60 --column blood_pressure --bounds 40 180 "
     "--column glucose --bounds 40 200 --epsilon 2 --delta 1e-6 --dropouts 0.1"
 )
 
 
-def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo")) -> None:
+def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietmean-demo"), details: bool = False) -> None:
     """Compute four private means of 442 real patients of 20 clinics, each a process of its own; two are killed on the way.
 
     The patients are those of a diabetes study (Efron, Hastie, Johnstone and Tibshirani 2004): age in years, bmi in kg/m2, mean
@@ -283,17 +283,17 @@ def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietm
     ----------
     out
         New folder for the data, the receipt and the pages.
+    details
+        Also show all assumptions, notes, and what other adversaries learn.
     """
     from quietmean.cli.main import main
 
     data = out / "patients.csv"
     with new_folder(out):
         output(data, "the data", "--out", ends=(".csv",)).write(patients())
-    run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run")]
+    run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run"), *["--details"] * details]
     err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)
-    if (out / "run" / "report.html").exists():
-        err.print(f"open {out / 'run' / 'report.html'} in a browser", soft_wrap=True)
 
 
 def patients() -> bytes:

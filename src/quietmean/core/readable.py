@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -234,6 +235,21 @@ class Fact:
     error: float | str
     condition: str
     sentence: str
+
+
+# Columns of a screen, and where the text of a line begins that has a label, or a mark for what must not be missed.
+_SCREEN, _LABEL, _MARK = 80, 10, 13
+
+
+def indented(label: str, text: str, indent: int = _LABEL) -> list[str]:
+    """The lines of a ``text`` behind its ``label``, of 80 columns at most but for words that are longer."""
+    lines = textwrap.wrap(text, _SCREEN - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return [f"{start.ljust(indent)}{line}".rstrip() for start, line in zip((label, *[""] * len(lines)), lines, strict=False)]
+
+
+def marked(key: str, text: str) -> list[str]:
+    """The lines of what must not be missed: "! AWAY       west is not in the answer (19 of 20 are)."."""
+    return indented(f"! {key} ", text, _MARK)
 
 
 def printable(text: str) -> str:

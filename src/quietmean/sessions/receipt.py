@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.assumptions import assumptions_json
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT, package_version
 from quietmean.core.output import Output, json_object
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text, indented, listed, marked
 from quietmean.ledger import Account
 from quietmean.node import SeriesProgress, Started
 from quietmean.planning import Plan
@@ -123,3 +124,40 @@ def certified(receipt: Mapping[str, Any], delta: float | None = None) -> dict[st
         "neighbouring": str(planned.neighbouring),
         "enforced_by": plan.a_priori.enforced_by,
     }
+
+
+def screen_of(receipt: Mapping[str, Any]) -> list[str]:
+    """The first screen of a session that has ended: its rounds, what they cost, and what must not be missed.
+
+    Raises :class:`InputError` as :func:`certified`.
+    """
+    cost, parties = certified(receipt), len(receipt["parties"])
+    rounds, counted, absent = cost["rounds"], receipt["rounds"]["counted"], _absent(receipt)
+    missed = [f"{name} ({means} of {rounds['begun']})" for name, means in counted.items() if means < rounds["begun"]]
+    price = f"epsilon {epsilon_shown(cost['epsilon'])} (delta {delta_shown(cost['delta'])}) per {cost['unit']}"
+    return [
+        *indented("", f"Session {cost['session']!r}: {rounds['begun']} of {count_of(rounds['agreed'], 'round')} began.", 0),
+        *indented("Answers", f"{count_of(int(receipt['rounds']['with_mean']), 'round')} with a mean"),
+        *indented("Privacy", f"{price}, guaranteed, against any {receipt['certificate']['colluding']} of {parties}"),
+        *(marked("AWAY", f"{listed(absent)} took no part: not in at the start.") if absent else []),
+        *(marked("AWAY", f"Not in every mean: {listed(missed)}.") if missed else []),
+        *([] if cost["unit"] == PrivacyUnit.PARTY else marked("SITE", "All records of one site together are not protected.")),
+    ]
+
+
+def _absent(receipt: Mapping[str, Any]) -> list[str]:
+    start = receipt.get("start")
+    return [str(name) for name in start.get("not_in_at_start", ())] if isinstance(start, Mapping) else []
+
+
+def details_of(receipt: Mapping[str, Any]) -> list[str]:
+    """All the rest that is to be said of a session: against whom and by what its figures hold, and what they assume."""
+    cost, stated = certified(receipt), receipt["certificate"]
+    return [
+        f"one {cost['unit']}, under {cost['neighbouring']}: at most epsilon {epsilon_text(cost['epsilon'])} at delta "
+        f"{cost['delta']:g}, guaranteed",
+        f"against {cost['adversary']}; enforced by {cost['enforced_by']}",
+        f"{count_of(cost['rounds']['agreed'], 'round')} together: epsilon {epsilon_text(float(stated['epsilon_a_priori']))}",
+        "these figures assume:",
+        *(f"- {each['text']}" for each in stated["assumptions"]),
+    ]

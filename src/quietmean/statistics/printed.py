@@ -381,12 +381,18 @@ class TidyTerms(TableFile):
 def lines_of_terms(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """The lines of a terminal: each statistic, and its terms below it; one that is a number has a line with it."""
     has_truth = any("true_value" in statistic for statistic in documents)
-    rows = [["", "estimate", "± noise", "95 % interval", *(["without noise"] if has_truth else [])]]
+    heads = ["estimate", "± noise", "95 % interval", "95 % for the noise"]
+    rows = [["", *heads, *(["without noise"] if has_truth else [])]]
     for document in documents:
         name, (terms, hidden) = str(document["name"]), together(terms_of(document))
         # A text alone is a line without columns.
         alone = [] if terms and not terms[0].term else [[f"{name}  {HIDDEN}" if hidden and not terms else name]]
         rows += [*alone, *([f"  {term.label}" if term.label else name, *terminal_cells(term, has_truth)] for term in terms)]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose first row has the heads; a row of one text has no columns."""
     columns = [row for row in rows if len(row) > 1]
     widths = [max(len(row[column]) for row in columns) for column in range(len(rows[0]))]
     return [_aligned(row, widths) for row in rows]
@@ -402,13 +408,13 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def terminal_cells(term: Term, has_truth: bool) -> list[str]:
-    """Estimate, standard error of the noise, the interval to quote, and perhaps the truth."""
+    """Estimate, standard error of the noise, the interval to quote, that of the noise alone, and perhaps the truth."""
     texts = shown(term)
-    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
-    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), interval, *([_truth(term)] if has_truth else [])]
+    intervals = ["" if text == UNKNOWN else for_terminal(text) for text in (texts.interval, texts.noise)]
+    return [for_terminal(texts.estimate), for_terminal(texts.noise_error), *intervals, *([truth_text(term)] if has_truth else [])]
 
 
-def _truth(term: Term) -> str:
+def truth_text(term: Term) -> str:
     """The value without noise, with the digits of the estimate."""
     text = day_text(term.truth, term.since) if term.since else number_text(term.truth, error_of_digits(term))
     return for_terminal(text)

@@ -207,6 +207,8 @@ def _result() -> dict[str, Schema]:
         "delta": NUMBER,
         "certificate": described({"type": "object"}, "what the figures mean and take for granted"),
         "parties_counted": COUNT,
+        "without": described(array(COUNT), "the parties whose values are not in it, by their places"),
+        "over_curator": described(nullable(NUMBER), "standard deviation of the noise over that of a trusted curator"),
         "statistics": array(answer_schema()),
         "warnings": array(TEXT),
         "gate": {"type": "object"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -22,7 +23,7 @@ from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis, mu_of_budget
 from quietmean.privacy.analysis import privacy_facts
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -134,6 +135,9 @@ class StudyOutcome:
             "worst_found": None if self.certificate.found is None else self.certificate.found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
+            "against": self.against,
+            "trust": self.trust,
+            "facts": [dict(vars(fact)) for fact in self.facts],
             "assumptions": assumptions_json(self.assumptions),
             **({} if self.rows is None else {"rows": self.rows, "sites_per_person": self.sites_per_person}),
             **({} if self.influence is None else {"influence": self.influence.to_json()}),
@@ -143,6 +147,33 @@ class StudyOutcome:
                 else {"checked_by": dict(self.execution.protocol.traits.checks.by)}
             ),
         }
+
+    @property
+    def against(self) -> str:
+        """Who may collude, in a few words: "any 2 of 20"."""
+        if self.certificate.terms.conversion.coalition is not None:
+            return self.certificate.terms.conversion.coalition
+        if not self.certificate.size:
+            return "outsiders"
+        trusted = "".join(f", not party {party}" for party in sorted(self.certificate.trusted))
+        return f"any {self.certificate.size} of {self.execution.parties}{trusted}"
+
+    @property
+    def trust(self) -> str:
+        """Who is between the parties, in a few words."""
+        traits, committee = self.execution.protocol.traits, self.target.committee
+        if not traits.private:
+            return "no privacy"
+        return traits.trust if committee is None else f"opened by {committee.members} members"
+
+    @property
+    def over_curator(self) -> float:
+        """The noise's standard deviation over that of a trusted curator of the same records; NaN without a target in epsilon."""
+        counted = self.execution.counted_weight()
+        if self.target.nats is not None or not self.execution.protocol.traits.private or not counted:
+            return math.nan
+        central = self.target.sensitivity / mu_of_budget(self.target.epsilon, self.target.delta)
+        return float(np.sqrt(stated_variance(self.execution))) * counted / central
 
     @property
     def influence_sentences(self) -> tuple[str, ...]:
@@ -169,6 +200,8 @@ class StudyOutcome:
             "delta": self.target.delta,
             "certificate": self.certificate_json(),
             "parties_counted": self.parties_counted,
+            "without": np.flatnonzero(~self.execution.contributors()).tolist(),
+            "over_curator": known(self.over_curator),
             "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
             **({} if nats is None else {"nats": nats}),

@@ -51,14 +51,9 @@ def unsettled(result: NodeResult) -> dict[str, Any]:
     }
 
 
-def notes_of(roster: Roster, result: NodeResult) -> list[str]:
-    """What the execution could not settle, in sentences for the user."""
+def lies_of(roster: Roster, result: NodeResult) -> list[str]:
+    """Who was found to have sent something false, in sentences for the user."""
     notes = list(result.remarks)
-    if result.gate is not None and not result.gate.published:
-        notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
-    if result.silent:
-        names = ", ".join(roster.name(party) for party in result.silent)
-        notes.append(f"{names} sent no report at the end: that part of this execution is known from the others only")
     for party, digest in result.impossible:
         notes.append(
             f"{roster.name(party)} released an impossible sum (digest {digest[:_SHOWN]}): values within the "
@@ -70,6 +65,17 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             f"{roster.name(party)} released something else to this party (digest {digest[:_SHOWN]}) than to {roster.name(other)} "
             f"(digest {its_word[:_SHOWN]}), or {roster.name(other)} does not say truly what it received: results may differ"
         )
+    return notes
+
+
+def notes_of(roster: Roster, result: NodeResult) -> list[str]:
+    """What the execution could not settle, in sentences for the user."""
+    notes = []
+    if result.gate is not None and not result.gate.published:
+        notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
+    if result.silent:
+        names = ", ".join(roster.name(party) for party in result.silent)
+        notes.append(f"{names} sent no report at the end: that part of this execution is known from the others only")
     if missing := _without_release(result):
         names = ", ".join(roster.name(party) for party in missing)
         notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
@@ -96,6 +102,16 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             "the results of the parties may differ by what these carried"
         )
     return notes
+
+
+def _of_result(roster: Roster, result: NodeResult) -> dict[str, Any]:
+    said = {"remarks": list(result.remarks), "notes": notes_of(roster, result)}
+    return {
+        "public_seed": result.public_seed,
+        **unsettled(result),
+        **{name: texts for name, texts in said.items() if texts},
+        **_audits(roster, result),
+    }
 
 
 def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
@@ -157,5 +173,5 @@ def origin_of(
         "finished": now(),
         **approval,
         **(start or {}),
-        **({} if result is None else {"public_seed": result.public_seed, **unsettled(result), **_audits(files.roster, result)}),
+        **({} if result is None else _of_result(files.roster, result)),
     }

@@ -28,7 +28,7 @@ from quietmean.studies.outcome.outcome import (
     save_without_result,
 )
 from quietmean.studies.party.admission import NodeGrant
-from quietmean.studies.party.ending import not_started, notes_of, origin_of, unsettled
+from quietmean.studies.party.ending import lies_of, not_started, notes_of, origin_of, unsettled
 from quietmean.studies.party.files import PartyContext
 
 # What the audit log has of it; the first that fits.
@@ -92,7 +92,8 @@ async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: 
     origin = own.ended(None, result)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
-    notes, names = notes_of(files.roster, result), [entry.name for entry in files.roster.entries]
+    notes = [*lies_of(files.roster, result), *notes_of(files.roster, result)]
+    names = [entry.name for entry in files.roster.entries]
     if own.absent:
         notes.insert(0, f"{', '.join(own.absent)} took no part: not in at the start")
     return StudyRun(

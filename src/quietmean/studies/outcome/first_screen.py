@@ -1,0 +1,388 @@
+"""The first screen of a result: the answer, one line on its noise, its privacy, and what must never be hidden.
+
+It is made from a receipt alone, and from what only this machine knows: the answers without noise, and values that did not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from quietmean.core.assumptions import Key
+from quietmean.core.domain import counted_text
+from quietmean.core.readable import (
+    HIDDEN,
+    UNKNOWN,
+    delta_shown,
+    epsilon_shown,
+    error_text,
+    fixed,
+    for_terminal,
+    indented,
+    marked,
+    plain,
+    some_of,
+)
+from quietmean.planning.influence import Checked
+from quietmean.statistics.estimate import number_of
+from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
+from quietmean.statistics.tidy import Interval, Term, terms_of
+
+# Names that one line has.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a receipt says of the end of a study. ``here``: on values of this machine that did not fit, for their owner."""
+
+    receipt: Mapping[str, Any]
+    here: Sequence[str] = ()
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        return _mapping(self.receipt.get("result"))
+
+    @property
+    def certificate(self) -> Mapping[str, Any]:
+        return _mapping(self.result.get("certificate"))
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        return _mapping(self.receipt.get("origin"))
+
+    @property
+    def statistics(self) -> Sequence[Mapping[str, Any]]:
+        return list(self.result.get("statistics", ()))
+
+    @property
+    def unit(self) -> str:
+        return str(self.certificate.get("unit", "record"))
+
+    @property
+    def counted(self) -> str:
+        """What a party has many of, such as "records"."""
+        return counted_text(self.unit, self.certificate.get("rows"))
+
+    @property
+    def delta(self) -> str:
+        return delta_shown(float(self.result.get("delta", 0)))
+
+    @property
+    def promised(self) -> float:
+        """Epsilon that was guaranteed; infinite without a guarantee."""
+        return number_of(self.result.get("epsilon_a_priori"))
+
+    @property
+    def spent(self) -> float:
+        return number_of(self.result.get("epsilon"))
+
+    @property
+    def asked(self) -> float:
+        """Epsilon that the study asked for; infinite where it asked for none."""
+        return float(_mapping(self.receipt.get("certify")).get("epsilon", math.inf))
+
+    @property
+    def nats(self) -> Mapping[str, Any]:
+        return _mapping(self.result.get("nats"))
+
+    @property
+    def bare(self) -> str:
+        """Why values are not protected at all; "" where they are."""
+        texts = {str(each["key"]): str(each["text"]) for each in self.certificate.get("assumptions", ())}
+        return texts.get(Key.NO_NOISE, "")
+
+    @property
+    def committee(self) -> Mapping[str, Any]:
+        return _mapping(self.origin.get("committee"))
+
+    def name(self, party: int) -> str:
+        """The name of a party by its place."""
+        names = self.origin.get("names", ())
+        return str(names[party]) if party < len(names) else f"party {party}"
+
+    @cached_property
+    def away(self) -> list[str]:
+        """Who should be in the answer and is not."""
+        if self.committee:
+            contributions = _mapping(self.committee.get("contributions"))
+            return [
+                *(str(each["name"]) for each in contributions.get("left_out", ())),
+                *map(str, contributions.get("missing", ())),
+            ]
+        return [*map(self.name, self.result.get("without", ())), *self.not_at_start]
+
+    @property
+    def not_at_start(self) -> list[str]:
+        """Who took no part in a study that began without all."""
+        return [str(name) for name in _mapping(self.origin.get("start")).get("not_in_at_start", ())]
+
+    @property
+    def in_it(self) -> int:
+        return int(self.result.get("parties_counted", 0))
+
+    @property
+    def whose(self) -> str:
+        """How many of all are in the answer: "18 of 20"."""
+        return f"{self.in_it} of {self.in_it + len(self.away)}"
+
+    @cached_property
+    def terms(self) -> list[Term]:
+        return [term for document in self.statistics for term in terms_of(document)]
+
+    @property
+    def hidden(self) -> list[str]:
+        """Numbers that noise hides, by their names."""
+        return [f"{term.name} {term.label}".rstrip() for term in self.terms if shown(term).estimate == HIDDEN]
+
+    @property
+    def liars(self) -> list[str]:
+        """Sentences on who was found to have sent something false."""
+        return [
+            *(f"{_and(wrong)} sent a wrong sum. It was corrected." for wrong in [self._wrong_members] if wrong),
+            *(
+                f"{self.name(int(party))} sent a sum that no values give. It was left out."
+                for party, *_ in self.origin.get("impossible_releases", ())
+            ),
+            *(
+                f"{self.name(int(party))} sent {self.name(int(other))} another sum than was received here, or "
+                f"{self.name(int(other))} does not tell what it received. Results may differ."
+                for party, _, other, *_ in self.origin.get("equivocating", ())
+            ),
+            *(f"{remark}." for remark in self.origin.get("remarks", ())),
+        ]
+
+    @property
+    def _wrong_members(self) -> Sequence[str]:
+        return list(_mapping(self.committee.get("members")).get("wrong", ()))
+
+    @property
+    def unsettled(self) -> list[str]:
+        """Notes on what could not be settled, none of which another line has."""
+        return [str(note) for note in self.origin.get("notes", ())]
+
+    @property
+    def failed(self) -> str:
+        """Why there is no answer; "" where there is one."""
+        if "no_result" in self.receipt:
+            return str(_mapping(self.receipt["no_result"]).get("reason", ""))
+        gate = _mapping(self.receipt.get("gate"))
+        return "" if self.result else str(gate.get("reason") or "the receipt holds no result")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else some_of(names, _NAMED)
+
+
+@dataclass(frozen=True)
+class AlwaysFact:
+    """What a first screen shows wherever it holds. ``key``: a word; ``always``: does it hold; ``text``: for people."""
+
+    key: str
+    always: Callable[[Ended], object]
+    text: Callable[[Ended], str]
+
+
+def _is_or_are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+# Each stands directly below the answer where its predicate holds, in this order.
+ALWAYS = (
+    AlwaysFact(
+        "NO PRIVACY",
+        lambda end: end.bare,
+        lambda end: end.bare,
+    ),
+    AlwaysFact(
+        "NO EPSILON",
+        lambda end: end.nats,
+        lambda end: "This is not differential privacy. It bounds what others learn on average.",
+    ),
+    AlwaysFact(
+        "COST",
+        lambda end: not end.bare and not end.nats and end.spent > end.asked,
+        lambda end: f"This execution cost epsilon {epsilon_shown(end.spent)}; the target was epsilon {epsilon_shown(end.asked)}.",
+    ),
+    AlwaysFact(
+        "ABOVE",
+        lambda end: math.isfinite(end.promised) and end.promised > end.asked,
+        lambda end: f"What is guaranteed is above the target; the target was epsilon {epsilon_shown(end.asked)}.",
+    ),
+    AlwaysFact(
+        "NATS",
+        lambda end: end.nats and number_of(end.nats["most"]) > end.nats["target"],
+        lambda end: f"This execution revealed more than the target of {end.nats['target']:g} nats.",
+    ),
+    AlwaysFact(
+        "AWAY",
+        lambda end: end.away,
+        lambda end: f"{_and(end.away)} {_is_or_are(end.away)} not in the answer ({end.whose} are).",
+    ),
+    AlwaysFact(
+        "FALSE",
+        lambda end: end.liars,
+        lambda end: f"{' '.join(end.liars)} Keep the receipt: it names them.",
+    ),
+    AlwaysFact(
+        "OPEN",
+        lambda end: end.unsettled,
+        lambda end: f"{some_of(end.unsettled, 1)}.",
+    ),
+    AlwaysFact(
+        "HIDDEN",
+        lambda end: end.hidden,
+        lambda end: f"The noise is larger than the value: {some_of(end.hidden, _NAMED)} ({len(end.hidden)} of {len(end.terms)}).",
+    ),
+    AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
+    AlwaysFact(
+        "SITE",
+        lambda end: not end.bare and not end.nats and number_of(end.certificate.get("whole_party_epsilon", 0)) == math.inf,
+        lambda end: f"All {end.counted} of one site together are not protected.",
+    ),
+)
+
+
+def always_lines(end: Ended) -> list[str]:
+    """The lines of all facts that hold."""
+    return [line for fact in ALWAYS if fact.always(end) for line in marked(fact.key, fact.text(end))]
+
+
+def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """The lines of a study's first screen, without where it was written to.
+
+    ``here``: sentences on values of this machine that did not fit. ``truth``: the statistics with the values without noise.
+    """
+    end = Ended(receipt, here)
+    if end.failed:
+        return list(_no_answer(end))
+    return [
+        *_table(truth or end.statistics),
+        "",
+        *(line for text in _about_intervals(end.terms) for line in indented("", text, 0)),
+        *indented("Privacy", _privacy(end)),
+        *indented("Protocol", _protocol(end)),
+        *indented(*_checked(end)),
+        *always_lines(end),
+    ]
+
+
+def _no_answer(end: Ended) -> Iterator[str]:
+    yield from indented("No answer", f"{end.failed[:1].upper()}{end.failed[1:]}.".replace("..", "."))
+    charged = _mapping(end.receipt.get("no_result")).get("charged")
+    yield from indented("Cost", f"Kept: {charged}." if charged else "Kept, as far as anything was released.")
+    yield from always_lines(end)
+
+
+def _table(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each term, below its statistic where that has several, and each test."""
+    has_truth = any("true_value" in document for document in documents)
+    only_means = all(document.get("kind") == "mean" for document in documents)
+    heads = ["estimate", "95 % interval", "n"] + ["true mean here" if only_means else "true value here"] * has_truth
+    rows = [["  statistic", *heads]]
+    for document in documents:
+        name, (terms, _) = str(document["name"]), together(terms_of(document))
+        if not terms or terms[0].term:
+            rows.append([f"  {name}"])
+        for term in terms:
+            label = f"    {term.label}" if term.label else f"  {name}"
+            rows.append([label, *_cells(term), *([truth_text(term)] if has_truth else [])])
+    full = [row for row in rows if len(row) > 1]
+    # Nothing tells of how many records some statistics are.
+    kept = [place for place in range(len(rows[0])) if not place or any(row[place] for row in full[1:]) or len(full) == 1]
+    yield from aligned([[row[place] for place in kept] if len(row) > 1 else row for row in rows])
+    for document in documents:
+        for sentence in TidyTests((document,)).sentences():
+            yield from indented("", f"{document['name']}: {for_terminal(sentence)}", 4)
+
+
+def _cells(term: Term) -> list[str]:
+    texts = shown(term)
+    interval = "" if texts.interval == UNKNOWN else for_terminal(texts.interval)
+    return [for_terminal(texts.estimate), interval, _n(term)]
+
+
+def _n(term: Term) -> str:
+    """Of how many records: an estimate with its error where noise is in it."""
+    if math.isnan(term.n):
+        return ""
+    known = math.isfinite(term.n_error) and term.n_error > 0
+    return for_terminal(about_text(fixed(term.n, 0), term.n_error) + (f" (+-{_whole(term.n_error)})" if known else ""))
+
+
+def _whole(error: float) -> str:
+    """The standard error of a number of records."""
+    return fixed(error, 0) if error >= 1 else error_text(error)
+
+
+def _about_intervals(terms: Sequence[Term]) -> Iterator[str]:
+    """What the intervals cover, and how much of them is noise."""
+    sampled = [term for term in terms if _half(term.population)]
+    alone = [term for term in terms if not _half(term.population) and _half(term.noise)]
+    if not sampled:
+        if alone:
+            yield f"The interval{'s cover' if len(alone) > 1 else ' covers'} the privacy noise alone, not sampling."
+        return
+    if not any(_half(term.noise) for term in sampled):
+        yield (
+            "The interval covers sampling. No privacy noise was added."
+            if len(sampled) == 1
+            else ("The intervals cover sampling. No privacy noise was added.")
+        )
+    elif len(sampled) == 1:
+        half = _half(sampled[0].noise)
+        days = " days" if sampled[0].since else ""
+        yield f"The interval covers sampling and the privacy noise (noise alone: +-{error_text(half)}{days})."
+    else:
+        parts = [_half(term.noise) / _half(term.population) for term in sampled]
+        low, high = (fixed(100 * part, 0) for part in (min(parts), max(parts)))
+        yield f"Intervals cover sampling and privacy noise (noise alone: {low if low == high else f'{low} to {high}'} % as wide)."
+    if alone:
+        yield 'Where "(noise only)" stands, sampling is not covered.'
+
+
+def _half(ends: Interval) -> float:
+    """Half the width of an interval; 0 where it is not known."""
+    width = (ends[1] - ends[0]) / 2
+    return width if math.isfinite(width) else 0.0
+
+
+def _privacy(end: Ended) -> str:
+    against = str(end.certificate.get("against") or end.certificate.get("adversary", ""))
+    if end.bare:
+        return "none"
+    if end.nats:
+        known = "a_priori" in end.nats
+        most = epsilon_shown(float(end.nats["a_priori"] if known else number_of(end.nats["most"])))
+        return f"at most {most} nats a coordinate, {'guaranteed' if known else 'realised'}, against {against}"
+    if math.isfinite(end.promised):
+        return f"epsilon {epsilon_shown(end.promised)} (delta {end.delta}) per {end.unit}, guaranteed, against {against}"
+    if math.isfinite(end.spent):
+        return f"epsilon {epsilon_shown(end.spent)} realised (delta {end.delta}); nothing was guaranteed beforehand"
+    return "no bound, neither guaranteed nor realised"
+
+
+def _protocol(end: Ended) -> str:
+    trust, over = end.certificate.get("trust"), end.result.get("over_curator")
+    name = f"{end.receipt.get('protocol', '')}{f', {trust}' if trust else ''}."
+    return f"{name} Error {plain(over, 3)} x that of a trusted curator." if over else name
+
+
+def _checked(end: Ended) -> tuple[str, str]:
+    """What was checked of those who are counted; nothing is called checked that was not."""
+    influence, by = _mapping(end.certificate.get("influence")), _mapping(end.certificate.get("checked_by"))
+    how, whose = influence.get("checked"), f"{end.whose} {'contributors' if end.committee else 'parties'}"
+    if how in (Checked.EACH_RELEASE, Checked.EACH_CONTRIBUTION):
+        return "Checked", f"{whose}, each within its bounds. Not checked: if values are true."
+    if by.get("lies_excluded"):
+        return "Checked", f"{whose} counted. Not checked: whether values are true."
+    if how == Checked.RESULT:
+        return "Counted", f"{whose}. Checked is only that the result lies in its bounds."
+    return "Counted", f"{whose}. Nobody checks what they send."

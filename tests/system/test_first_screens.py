@@ -1,0 +1,168 @@
+"""First screens of results: every fact that must not be missed, for every protocol, unit and what may have happened.
+
+Which facts hold is found here from the execution, its certificate and what was done to the receipt, not from the predicates.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from quietmean.core.codec import to_plain
+from quietmean.core.errors import InputError
+from quietmean.core.readable import epsilon_shown
+from quietmean.protocols import registry
+from quietmean.studies import StudyOutcome
+from quietmean.studies.outcome import first_screen as screens
+from quietmean.studies.outcome.first_screen import ALWAYS, first_screen
+from support.outcomes import EVERY_KIND, finished
+from system.test_printed_promises import NAMES, PARTIES, WITHOUT, outcome_of, planned
+
+# What may have happened: the receipt's origin as nodes and committees write it, with the words that the screen then shows.
+Receipt = dict[str, Any]
+HAPPENED: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
+    "nothing": ({}, ()),
+    "a lie to one": ({"equivocating": [[2, "00" * 32, 1, "11" * 32]]}, ("! FALSE", "east", "south", "Keep the receipt")),
+    "an impossible sum": ({"impossible_releases": [[3, "00" * 32]]}, ("! FALSE", "west", "Keep the receipt")),
+    "a wrong sum": ({"remarks": ["member 3's sum disagrees: it, or a dealer"]}, ("! FALSE", "member 3's sum")),
+    "not in at the start": ({"start": {"not_in_at_start": ["coast"]}}, ("! AWAY", "coast")),
+    "something open": ({"notes": ["inland sent no report at the end"]}, ("! OPEN", "inland sent no report")),
+}
+OF_COMMITTEE: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
+    "a wrong member": ({"members": {"sums": 4, "wrong": ["south"]}}, ("! FALSE", "south sent a wrong sum")),
+    "one is missing": ({"contributions": {"left_out": [], "missing": ["west"]}}, ("! AWAY", "west")),
+    "one is left out": ({"contributions": {"left_out": [{"name": "east", "why": "x"}], "missing": []}}, ("! AWAY", "east")),
+}
+CASES = [
+    (name, unit, committee)
+    for name in (*registry(), "committee")
+    if name not in WITHOUT
+    for unit in ("record", "party")
+    for committee in (name == "committee",)
+]
+
+
+def receipt_of(outcome: StudyOutcome, **origin: Any) -> Receipt:
+    receipt: Receipt = json.loads(json.dumps(to_plain(outcome.receipt({"names": list(NAMES), **origin}))))
+    return receipt
+
+
+def text_of(receipt: Mapping[str, Any]) -> str:
+    """The screen in one line, with a line of its own for each mark."""
+    return " ".join(" ".join(first_screen(receipt)).split())
+
+
+def facts_expected(outcome: StudyOutcome, asked: float) -> dict[str, bool]:
+    """Which marks must stand there, by what the execution cost and who is in it."""
+    bare, promised = not outcome.execution.protocol.traits.private, outcome.epsilon_a_priori
+    return {
+        "! NO PRIVACY": bare,
+        "! COST": not bare and outcome.epsilon > asked,
+        "! ABOVE": asked < promised < math.inf,
+        "! AWAY": not outcome.execution.contributors().all(),
+        "! SITE": not bare and outcome.party_epsilon == math.inf,
+    }
+
+
+@pytest.mark.parametrize(("name", "unit", "committee"), [pytest.param(*case) for case in CASES])
+def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, committee: bool) -> None:
+    try:
+        study, plan = planned(name, unit, 1, committee)
+    except InputError:
+        pytest.skip("there is no such plan")
+    outcome = outcome_of(study, plan)
+    expected = facts_expected(outcome, study.epsilon)
+    happened = dict(HAPPENED)
+    if committee:
+        happened |= {each: ({"committee": value}, words) for each, (value, words) in OF_COMMITTEE.items()}
+    for what, (origin, words) in happened.items():
+        receipt = receipt_of(outcome, **origin)
+        shown, lines = text_of(receipt), first_screen(receipt)
+        assert [word for word in words if word not in shown] == [], what
+        for mark, holds in expected.items():
+            if mark != "! AWAY" or not committee:
+                assert (mark in shown) is (holds or mark in words), (what, mark)
+        # One mean: the answer, the line about its interval and what is usual are at most 12 lines.
+        assert sum(not line.startswith(("!", " ")) for line in lines) <= 6
+        assert all(len(line) <= 80 for line in lines), what
+    assert len(first_screen(receipt_of(outcome))) <= 12
+    usual = text_of(receipt_of(outcome))
+    if outcome.execution.protocol.traits.private:
+        promised = outcome.epsilon_a_priori
+        privacy = (
+            f"epsilon {epsilon_shown(promised)} (delta 1e-6) per {unit}, guaranteed, against {outcome.against}"
+            if math.isfinite(promised)
+            else f"epsilon {epsilon_shown(outcome.epsilon)} realised (delta 1e-6); nothing was guaranteed beforehand"
+        )
+        assert privacy in usual or not math.isfinite(min(promised, outcome.epsilon))
+    else:
+        assert "Privacy none" in usual
+        assert "guaranteed" not in usual
+
+
+@pytest.mark.parametrize("fact", ALWAYS, ids=lambda fact: fact.key)
+def test_each_fact_is_seen_to_be_missing(fact: screens.AlwaysFact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some receipt has it, and without the fact its line is not there: nothing else says it."""
+    cases: dict[str, Callable[[], list[str]]] = {
+        "NO PRIVACY": lambda: first_screen(receipt_of(outcome_of(*planned("gossip", "record", 1, False)))),
+        "NO EPSILON": lambda: first_screen(_in_nats(0.1)),
+        "NATS": lambda: first_screen(_in_nats(0.5)),
+        "COST": lambda: first_screen(receipt_of(finished("mean(x)"))),
+        "ABOVE": lambda: first_screen(receipt_of(finished("mean(x)"))),
+        "AWAY": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["not in at the start"][0])),
+        "FALSE": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["an impossible sum"][0])),
+        "OPEN": lambda: first_screen(receipt_of(finished("mean(x)"), **HAPPENED["something open"][0])),
+        "HIDDEN": lambda: first_screen(receipt_of(finished("group-means(x, by=arm)"))),
+        "CLIPPED": lambda: first_screen(receipt_of(finished("mean(x)")), ["9 values lie outside"]),
+        "SITE": lambda: first_screen(receipt_of(outcome_of(*planned("packed-sharing", "record", 1, False)))),
+    }
+    assert any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
+    monkeypatch.setattr(screens, "ALWAYS", tuple(other for other in ALWAYS if other is not fact))
+    assert not any(line.startswith(f"! {fact.key} ") for line in cases[fact.key]())
+
+
+def _in_nats(most: float) -> Receipt:
+    receipt = receipt_of(finished("mean(x)"))
+    receipt["result"]["nats"] = {"target": 0.3, "most": most, "revealed_variance": 0.1, "prior_sd": 1.0}
+    return receipt
+
+
+@pytest.mark.parametrize(
+    ("receipt", "words"),
+    [
+        ({"no_result": {"reason": "east and 2 others disagree", "charged": "in full"}, "certify": {}}, ("East and 2", "in full")),
+        ({"gate": {"published": False, "reason": "no certificate passes"}, "certify": {}}, ("No certificate passes", "Kept")),
+    ],
+)
+def test_without_an_answer_the_screen_says_why_and_what_is_kept(receipt: Receipt, words: tuple[str, ...]) -> None:
+    shown = text_of(receipt)
+    assert shown.startswith("No answer")
+    assert [word for word in words if word not in shown] == []
+
+
+def test_nothing_is_called_checked_that_was_not() -> None:
+    for name in registry():
+        if name in WITHOUT:
+            continue
+        try:
+            outcome = outcome_of(*planned(name, "record", 1, False))
+        except InputError:
+            continue
+        receipt = receipt_of(outcome)
+        certificate = receipt["result"]["certificate"]
+        certificate.pop("influence", None)
+        if not certificate.get("checked_by", {}).get("lies_excluded"):
+            assert not any(line.startswith("Checked") for line in first_screen(receipt)), name
+
+
+def test_of_many_terms_each_has_a_line_and_little_follows() -> None:
+    receipt = receipt_of(finished(*EVERY_KIND))
+    lines = first_screen(receipt)
+    below = lines[lines.index("") :]
+    assert sum(not line.startswith("!") and not line.startswith(" " * 10) for line in below) <= 9
+    assert len(lines) > 100
+    assert len(NAMES) == PARTIES
