@@ -10,17 +10,18 @@ from typing import cast
 import numpy as np
 import pytest
 
-from quietmean.core.readable import decimals_for, fixed, with_error
+from quietmean.core.readable import Fact, decimals_for, fixed, with_error
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import NodeResult
 from quietmean.node.local import LocalOutcome
+from quietmean.privacy.analysis import A_PRIORI, HAPPENED
 from quietmean.protocols import Target, configure
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.mechanism import template_of
 from quietmean.randomness import Seed
 from quietmean.report import Stamps, StudyReport, exchange_figure, write_study_report
 from quietmean.report.exchange import MOST_PARTIES, MessageTraffic, rounds_used, shown_parties, statement
-from quietmean.report.words import data_size, listed, power, rounded_up
+from quietmean.report.words import cards_of, data_size, listed, power, rounded_up
 from quietmean.studies.outcome.local import senders
 from support.pages import words_of
 
@@ -259,6 +260,51 @@ def test_large_populations_show_sixty_parties_with_the_coalition(tmp_path: Path)
     names = [f"clinic {party}" for party in range(80)]
     large = replace(report, execution=execution, party_names=names, certificate=replace(report.certificate, mu=np.full(80, 0.1)))
     assert "60 of 80 parties are drawn" in words_of(_page(large, tmp_path))
+
+
+def test_what_is_the_same_of_all_parties_stands_once(usual: StudyReport, tmp_path: Path) -> None:
+    """Twenty equal rows are one, with all names beneath; unequal ones are listed one by one."""
+    plan = configure("packed-sharing").calibrate(Target(20, 1.0, 1e-6, sensitivity=1.0, colluding=1))
+    execution = plan.execution(Seed.public("all"), ExecutionTrace.everyone(plan.protocol.rounds, 20))
+    page = _page(_report(execution, colluding=1), tmp_path)
+    words = words_of(page)
+    assert re.search(r"20 parties in the result yes 22 5.0 % ", words)
+    assert f"The 20 parties: {', '.join(f'clinic {party}' for party in range(20))}." in words
+    assert page.count("<rect") == 1
+    assert "each of the 20 parties" in words
+    # Where everybody sends to everybody, an arrow for each message says nothing.
+    assert "Every party sends to every other one." in words
+    assert 'class="picture"' not in page
+    assert "The messages in numbers" in words
+    unequal = _page(usual, tmp_path)
+    assert unequal.count("<rect") >= len(usual.party_names)
+    assert 'class="picture"' in unequal
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_an_interval_is_drawn_between_its_bounds_and_in_its_own_surroundings(truth: bool, tmp_path: Path) -> None:
+    """The estimate's point is drawn last: the line of the truth lies behind it."""
+    page = _page(_report(_execution(), truth=truth), tmp_path)
+    rows = re.findall(r'<div class="estimate-row">.*?</div>', page, re.DOTALL)
+    assert [row.count("<svg") for row in rows] == [2, 2]
+    for drawn in (svg for row in rows for svg in re.findall(r"<svg.*?</svg>", row, re.DOTALL)):
+        assert ('class="tick"' in drawn) == truth
+        assert drawn.rindex("<circle") > drawn.rindex("<line")
+    # 48.31 with an error of 0.62, of bounds that are 100 wide.
+    assert re.findall(r"<text[^>]*>(.*?)</text>", rows[0]) == ["0", "100", "47.09", "49.53"]
+
+
+def test_what_nothing_bounds_for_a_whole_party_has_a_remedy(usual: StudyReport, tmp_path: Path) -> None:
+    words = words_of(_page(replace(usual, party_epsilon=float("inf")), tmp_path))
+    assert "all the records of one party together are not. That is usual" in words
+    assert 'unit = "party" protects whole parties, too' in words.replace("“", '"')
+    assert "That is usual" not in words_of(_page(replace(usual, party_epsilon=1.5), tmp_path))
+
+
+@pytest.mark.parametrize(("happened", "cards"), [(1.0, ["guaranteed and realised"]), (0.5, ["guaranteed", "realised"])])
+def test_equal_figures_stand_once(happened: float, cards: list[str]) -> None:
+    facts = [Fact(A_PRIORI, 1.0, "exact", "any 2", "one"), Fact(HAPPENED, happened, "exact", "any 2", "two")]
+    assert [card["label"] for card in cards_of(facts)] == cards
 
 
 def test_the_figure_stands_on_its_own(tmp_path: Path) -> None:

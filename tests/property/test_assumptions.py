@@ -17,7 +17,7 @@ from quietmean.cli.answers import write_privacy_page
 from quietmean.cli.certify import ShownOptions, receipt_command
 from quietmean.cli.console import print_privacy
 from quietmean.cli.simulate import AdversaryOptions
-from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
+from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, ranked, usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import registry
@@ -47,6 +47,13 @@ def keys(assumptions: tuple[Assumption, ...]) -> list[str]:
 
 def text_of(path: Path) -> str:
     return html.unescape(path.read_text(encoding="utf-8"))
+
+
+def test_each_kind_of_assumption_says_who_must_hold_it() -> None:
+    """What people must hold comes first, and one of an unknown kind before what the program holds."""
+    assert {key: Assumption(key, "").held_by for key in Key if Assumption(key, "").held_by == Assumption("new", "").held_by} == {}
+    some = [Assumption(key, "") for key in (Key.PUBLIC, Key.SAMPLER, "new", Key.MACHINES, Key.COLLUDING)]
+    assert keys(tuple(ranked(some))) == [Key.COLLUDING, Key.MACHINES, "new", Key.SAMPLER, Key.PUBLIC]
 
 
 def report_of(outcome: StudyOutcome) -> StudyReport:

@@ -20,6 +20,8 @@ FLAGS = [
 ROOT = Path(__file__).parents[2]
 # CSS pixels, what is seen without scrolling.
 SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
+# Of a page at 400 % on a laptop.
+NARROWEST = 320
 # What people see: a screen and a telephone, each in light and in dark.
 FORMS = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
 # Texts of figures that lie beyond their picture, or on another text of it; rotated ones by what is left of their boxes.
@@ -68,6 +70,9 @@ def wrong_on(page: Any) -> list[Any]:
     told += [("wider than the screen", wide)] if wide > 0 else []
     for what, script in (("cut", _CUT), ("overlaid", _OVERLAID), ("leads nowhere", _LOST)):
         told += [(what, one) for one in page.evaluate(script)]
+    page.set_viewport_size({"width": NARROWEST, "height": 640})
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    told += [("wider than the narrowest screen", wide)] if wide > 0 else []
     return told
 
 

@@ -276,6 +276,26 @@ def test_the_page_of_a_result_has_its_numbers(desk: Running, tmp_path: Path, req
     assert (status, "<table" in page, "<script>" in page) == (status_of_changed, False, False)
 
 
+@pytest.mark.parametrize("desk", ["study"], indirect=True)
+def test_the_page_of_a_result_says_it_in_a_sentence_and_a_number(desk: Running, tmp_path: Path) -> None:
+    """An interval is drawn between the bounds, and closer; what only a program reads is folded away."""
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    columns = [{"name": "x", "low": 0.0, "high": 100.0}]
+    origin = {"study": {"study": "Wards", "columns": columns}, "plan": "d" * 64}
+    finished("mean(x)", "histogram(x, bins=4)").save_receipt(tmp_path / "found.receipt.json", origin)
+    page = browser.ask("/result/found")[1]
+    seen = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
+    number = re.search(r'<p class="large">([\d.]+)</p>', seen)
+    assert number is not None
+    assert f"The mean is {number[1]} (95 %" in words_of(seen).replace("\u00a0", " ")
+    one = seen[seen.index("mean(x)") : seen.index("histogram(x, bins=4)")]
+    assert one.count('<svg class="interval') == 2
+    assert re.findall(r"<text[^>]*>(.*?)</text>", one)[:2] == ["0", "100"]
+    assert "d" * 64 in page
+    assert not any(folded in seen for folded in ("d" * 64, "Student", "<table"))
+
+
 def receipt_of_session(sealed: Sealed, origin: dict[str, Any]) -> dict[str, Any]:
     contract = contract_for("south", sealed)
     assert isinstance(contract, SessionContract)

@@ -154,7 +154,7 @@ def write_privacy_page(path: Path, run: StudyRun) -> None:
 
     outcome, shown = run.outcome, run.reported()
     read = ReportFacts.of_receipt(outcome.receipt(run.origin), shown["title"])
-    stated = replace(read, names=run.names, account=run.account, influence=outcome.influence_sentences)
+    stated = replace(read, title=shown["title"], names=run.names, account=run.account, influence=outcome.influence_sentences)
     commands = [f"quietmean verify receipt {quote(shown['receipt'])}"]
     page = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands)
     write_officer_page(page, path, output_options.force)

@@ -59,8 +59,49 @@ class Assumption:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def held_by(self) -> str:
+        """Who must hold it."""
+        return _HELD_BY.get(self.key, "The protocol's authors")
+
     def to_json(self) -> dict[str, str]:
         return {"key": str(self.key), "text": self.text}
+
+
+# Who must hold each: what people do comes first, then machines and programs, last what is a convention of the figures.
+_HELD_BY: Mapping[str, str] = {
+    Key.NO_NOISE: "The coordinator",
+    Key.COLLUDING: "The other parties",
+    Key.CURATOR: "The trusted party",
+    Key.AGGREGATOR: "The server",
+    Key.PASSIVE: "The other parties",
+    Key.KEYS: "Each party, by comparing the safety code",
+    Key.BOUNDS: "The coordinator",
+    Key.PERSON: "The coordinator",
+    Key.ALONE: "Each party, by its budget",
+    Key.QUERY: "Each party, about its own data",
+    Key.CODES: "Each party, about its own data",
+    Key.ATTENDANCE: "Each party",
+    Key.HISTORY: "Each party",
+    Key.LOGS: "Each party",
+    Key.MACHINES: "Each party, on its machine",
+    Key.CHANNELS: "Each party, on its machine",
+    Key.COMPUTING: "Everybody: no known attack does better",
+    Key.GENERATOR: "The program",
+    Key.SAMPLER: "The program",
+    Key.ROUNDING: "The program",
+    Key.NUMBERS: "The program",
+    Key.OVERFLOW: "The program",
+    Key.SILENT: "Nobody: it is how figures count",
+    Key.PUBLIC: "Nobody: it is not protected",
+    Key.NEIGHBOURS: "Nobody: it is what is promised",
+}
+
+
+def ranked(assumptions: Iterable[Assumption]) -> list[Assumption]:
+    """Return the assumptions with those first that people must hold, and one of an unknown kind before the program's."""
+    places = {key: place for place, key in enumerate(_HELD_BY)}
+    return sorted(assumptions, key=lambda one: places.get(one.key, places[Key.COMPUTING]))
 
 
 def assumptions_json(assumptions: Iterable[Assumption]) -> list[dict[str, str]]:

@@ -70,14 +70,14 @@ class Desk:
     async def home(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
             studies = inbox(self.site)
-            listed = {name for study in studies for name in (study.part, study.result)}
+            listed, results = {name for study in studies for name in (study.part, study.result)}, self.site.results()
             return {
                 "folder": self.site.folder.resolve(),
                 "policy": Policy.load(self.here.policy),
                 "studies": studies,
-                # Of studies whose sealed file is in another folder.
-                "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed],
-                "results": [name for name in self.site.results() if name not in listed],
+                # Of studies whose signed file is in another folder, and of other sites.
+                "nodes": [_node(self.site, name) for name in self.site.nodes() if name not in listed and name not in results],
+                "results": [name for name in results if name not in listed],
             }
 
         return await self._page(request, "home.html", content)

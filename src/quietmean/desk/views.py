@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quietmean.core.codec import convert
+from quietmean.core.domain import counted_text
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import SESSION_RECEIPT
 from quietmean.core.readable import count_of, epsilon_text, plain
 from quietmean.protocols.mechanism import is_private
-from quietmean.report.pictures import pictures_of
+from quietmean.report.pictures import drawn_twice, pictures_of
 from quietmean.report.words import TEMPLATES, moment, rounded_down, rounded_up
 from quietmean.report.words import templates as report_templates
 from quietmean.sessions.receipt import certified
+from quietmean.statistics.findings import finding
 from quietmean.statistics.printed import in_all
+from quietmean.statistics.printed import shown as shown_term
+from quietmean.statistics.tidy import terms_of
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.outcome.tables import Line, ResultTable, tables_of
 from quietmean.studies.party import Contract
@@ -84,12 +88,18 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the page of a result. Raises :class:`InputError` for the receipt of a session that somebody has changed."""
     is_session = receipt.get("format") == SESSION_RECEIPT
     tables = _rounds(receipt) if is_session else _answers(receipt)
-    origin = _field(receipt, "origin")
+    origin, answers = _field(receipt, "origin"), [] if is_session or not tables else _in_sentences(receipt)
     return {
+        "answers": answers,
         "title": _title(receipt),
         "is_session": is_session,
         "tables": tables,
-        "pictures": pictures_of(receipt["result"]) if tables and not is_session else [],
+        # An answer of one number has a picture of its own.
+        "pictures": [
+            one for one in pictures_of(receipt["result"]) if one.name not in {own["name"] for own in answers if own["scales"]}
+        ]
+        if answers
+        else [],
         # Notes that all tables share are shown once; a table that is used alone has them itself.
         "shared": in_all([table.notes for table in tables]),
         "finished": _field(origin, "finished"),
@@ -114,6 +124,29 @@ def _answers(receipt: Mapping[str, Any]) -> list[ResultTable]:
     with suppress(InputError):
         return tables_of(result) if isinstance(result, dict) else []
     return []
+
+
+def _in_sentences(receipt: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each answer says; of one number this number, and where it and its intervals lie."""
+    certificate = _field(receipt, "result", "certificate") or {}
+    counted = counted_text(str(certificate.get("unit", "record")), certificate.get("rows"))
+    columns = _field(receipt, "origin", "study", "columns") or ()
+    found = []
+    for document in receipt["result"]["statistics"]:
+        terms = [term for term in terms_of(document) if not term.of_records]
+        one = terms[0] if len(terms) == 1 and not terms[0].hidden and math.isfinite(terms[0].estimate) else None
+        bounds = None if one is None else _bounds_of(document, columns)
+        scales = [] if one is None or bounds is None else drawn_twice(one.estimate, (one.noise, one.population), bounds)
+        number, says = "" if one is None else shown_term(one).estimate, f"{finding(document, counted)}."
+        found.append({"name": document["name"], "says": says, "number": number, "scales": scales})
+    return found
+
+
+def _bounds_of(document: Mapping[str, Any], columns: Any) -> tuple[float, float] | None:
+    """The bounds of the column whose mean an answer is; None where it is something else, or the receipt does not say."""
+    own = next((one for one in columns if document["name"] == f"mean({one.get('name')})"), None)
+    low, high = (None, None) if own is None else (own.get("low"), own.get("high"))
+    return (float(low), float(high)) if isinstance(low, int | float) and isinstance(high, int | float) and low < high else None
 
 
 def _rounds(receipt: Mapping[str, Any]) -> list[ResultTable]:

@@ -268,6 +268,7 @@ class CertificatePage:
         names = self.stated.names or [f"{party}" for party in range(execution.parties)]
         figure, shows = exchange_figure(execution, corrupt, self.stated.names or None, title=False), statement(execution, corrupt)
         heads, rows = message_table(execution, corrupt, names)
+        rows, alike = words.alike(rows)
         return {
             "heading": _crowd_heading(found.groups, execution.protocol.traits.private),
             "private": execution.protocol.traits.private,
@@ -275,11 +276,13 @@ class CertificatePage:
             "more": len(found.groups) - _MOST_GROUPS,
             "static": has_static_neighbours(execution),
             "watched": self._listed(found.watched) if len(found.watched) >= 2 else "",
-            "figure": inline_svg(figure, "exchange", shows),
+            # A picture of all arrows would be black.
+            "figure": "" if execution.protocol.traits.sends_to_all else inline_svg(figure, "exchange", shows),
             "shows": shows,
             "drawn": MOST_PARTIES,
             "heads": heads,
             "rows": rows,
+            "alike": alike,
         }
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core import readable
-from quietmean.core.assumptions import assumptions_json, for_unit
+from quietmean.core.assumptions import for_unit, ranked
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring, in_words_of
 from quietmean.core.output import Output
@@ -98,16 +98,17 @@ class OfficerPage:
 
     @property
     def assumptions(self) -> list[dict[str, str]]:
-        """All that is taken for granted."""
+        """All that is taken for granted: what people must hold first, and who they are."""
         assumed = for_unit(self.certificate.assumptions, self.stated.unit or "", self.stated.sites_per_person)
-        return assumptions_json((*assumed, *self.stated.stamps.query.assumptions))
+        listed = ranked((*assumed, *self.stated.stamps.query.assumptions))
+        return [{**one.to_json(), "who": one.held_by} for one in listed]
 
     @property
     def summary(self) -> str:
         """Say of which study the page is, and for whom."""
         parties = count_of(self.execution.parties, "party", "parties")
         ended = f", finished {words.moment(self.stated.stamps.finished)}" if self.stated.stamps.finished else ""
-        return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data owner."
+        return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For the data controller."
 
     def first(self, how_sure: SummaryCard, no_ledger: str = "") -> list[SummaryCard]:
         """What is to be seen at a glance; ``how_sure``: of the numbers; ``no_ledger``: why none is charged."""
@@ -178,7 +179,10 @@ class OfficerPage:
         as_happened = f"realised {bound(spent)}"
         if promised is None:
             return f"{capital(as_happened)} (δ = {delta}); nothing was guaranteed before the start"
-        return f"Guaranteed {bound(self.privacy.terms.epsilon_promised(promised))}, {as_happened} (δ = {delta})"
+        guaranteed = bound(self.privacy.terms.epsilon_promised(promised))
+        if guaranteed == bound(spent):
+            return f"{capital(words.BOTH)}: {guaranteed} (δ = {delta})"
+        return f"Guaranteed {guaranteed}, {as_happened} (δ = {delta})"
 
     def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
         if self._nats is not None:
@@ -236,7 +240,8 @@ class OfficerPage:
     def _meaning(self) -> dict[str, Any]:
         promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
         columns = [("guaranteed", self.privacy.terms.epsilon_promised(promised), promised.mu)] if promised is not None else []
-        columns.append(("realised", spent, self.mu))
+        if not columns or words.rounded_up(columns[0][1]) != words.rounded_up(spent):
+            columns.append(("realised", spent, self.mu))
         first, epsilon, mu = columns[0]
         return {
             "heading": _meaning_heading(first, epsilon),
@@ -356,7 +361,7 @@ class OfficerPage:
         everybody = np.ones(self.execution.parties, dtype=np.bool_)
         rows = [
             ("Parties", self._listed(everybody)),
-            ("Counted in the result", self._listed(contributors)),
+            ("Counted in the result", "all of them" if contributors.all() else self._listed(contributors)),
             ("Not counted", self._listed(~contributors) or "nobody"),
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]

@@ -93,11 +93,10 @@ def _who_did_what(report: StudyReport) -> str:
 def _how_sure(report: StudyReport) -> SummaryCard:
     """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
-        both = [("noise", report.of_noise), ("population", report.population)]
-        intervals = [
-            f"{name} {interval_text(ends[0].tolist())}" for name, ends in both if ends is not None and not np.isnan(ends).any()
-        ]
-        return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(intervals)}.")
+        both = [(report.population, ""), (report.of_noise, " (noise only)")]
+        known = [(ends, of_what) for ends, of_what in both if ends is not None and not np.isnan(ends).any()]
+        interval = "".join(f"95 % interval: {interval_text(ends[0].tolist())}{of_what}. " for ends, of_what in known[:1])
+        return _sure(report, f"{interval}± is one standard error of the noise.")
     # None where nothing is said about a population.
     sampled: list[float | None] = []
     for answer in report.answers:
@@ -126,6 +125,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
         row += [] if every is None else [f"{round(every * float(share[party])):,}"]
         rows.append([*row, f"{100 * float(share[party]):.1f} %", words.rounded_up(float(epsilons[party]))])
+    rows, notes = words.alike(rows)
     heads = [
         "party",
         "its data",
@@ -134,7 +134,8 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         "weight",
         "ε realised",
     ]
-    return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
+    tall = len(rows) > MOST_ROWS
+    return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": tall, "key": 0, "notes": notes}
 
 
 def _parties_heading(report: StudyReport) -> str:
@@ -160,6 +161,7 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "what": "column" if report.only_means else "statistic",
         "noun": _nouns(report)[0],
         "truth": report.truth is not None,
+        "population": report.population is not None,
         "intervals": estimates_between_bounds(report) if drawn else [],
         "notes": [words.sentence(note) for note in _flagged(report)],
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
@@ -304,11 +306,20 @@ def _exchange(report: StudyReport) -> dict[str, Any]:
                 )
             ],
         }
-    figure = exchange_figure(execution, coalition, report.party_names, title=False)
     heading = statement(execution, coalition)
-    drawn = inline_svg(figure, "exchange", heading)
     heads, rows = message_table(execution, coalition, report.party_names)
-    return {"heading": heading, "figure": drawn, "notes": _exchange_notes(report), "heads": heads, "rows": rows}
+    rows, alike = words.alike(rows)
+    if execution.protocol.traits.sends_to_all:
+        # A picture of all arrows would be black, and says nothing else.
+        return {
+            "heading": heading,
+            "figure": "",
+            "notes": ["Every party sends to every other one."],
+            "heads": heads,
+            "rows": rows,
+        }
+    drawn = inline_svg(exchange_figure(execution, coalition, report.party_names, title=False), "exchange", heading)
+    return {"heading": heading, "figure": drawn, "notes": [*_exchange_notes(report), *alike], "heads": heads, "rows": rows}
 
 
 def _exchange_notes(report: StudyReport) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.arrays import Array
-from quietmean.core.readable import fixed, p_phrase, plain, with_error
+from quietmean.core.readable import count_of, decimals_for, fixed, p_phrase, plain, with_error
 from quietmean.core.readable_days import day_text
 from quietmean.report.canvas import drawable, wider_ends
 from quietmean.report.data import LARGEST, SMALLEST, StudyReport
@@ -24,8 +24,10 @@ from quietmean.statistics.tidy import Term, terms_of
 _MOST_TERMS, MOST_ROWS = 24, 40
 # Of the width, in percent, left free at both ends.
 _MARGIN = 2.0
-# Where noise is far larger than the bounds, the scale is cut here, in widths of the bounds; a close-up, in standard errors.
-_FARTHEST, _CLOSE = 1.5, 3.6
+# Where noise is far larger than the bounds, the scale is cut here, in widths of the bounds.
+_FARTHEST = 1.5
+# An interval's own surroundings, in widths of it; drawn where it is less than this part of the bounds.
+_CLOSE, _SMALL = 2.0, 0.4
 
 Ends = tuple[float, float]
 
@@ -44,7 +46,12 @@ class Bars:
 
 
 def bars(names: Sequence[str], epsilons: Array, limit: float = math.inf) -> Bars:
-    """Draw the epsilons of parties, (n,), from the largest to the smallest; one without a bound is as long as the scale."""
+    """Draw the epsilons of parties, (n,), from the largest to the smallest; one without a bound is as long as the scale.
+
+    Equal ones are one bar.
+    """
+    if len({rounded_up(value) for value in epsilons.tolist()}) == 1 < len(names):
+        names, epsilons = [f"each of the {count_of(len(names), 'party', 'parties')}"], epsilons[:1]
     known = [value for value in (*epsilons.tolist(), limit) if math.isfinite(value)]
     top = 1.05 * max(known, default=0.0) or 1.0
 
@@ -90,20 +97,34 @@ class Scale:
         """The places of an interval's ends; None where one is not known."""
         return (self.place(ends[0]), self.place(ends[1])) if all(map(math.isfinite, ends)) else None
 
-    def around(self, label: str, estimate: float, error: float, truth: float, edges: Sequence[tuple[float, str]]) -> Interval:
-        """An estimate with one standard error and the interval of 95 % of the noise, and the truth where it is known."""
+    def interval(
+        self, label: str, estimate: float, both: tuple[Ends, Ends], edges: Sequence[tuple[float, str]], truth: float = math.nan
+    ) -> Interval:
+        """An estimate with ``both`` intervals of 95 %, of the noise and of the population, and the truth where it is known."""
+        noise, population = map(self.known, both)
+        tick = self.place(truth) if math.isfinite(truth) else None
         return Interval(
-            label,
-            self.place(estimate),
-            self.known((estimate - error, estimate + error)),
-            self.known((estimate - Z * error, estimate + Z * error)),
-            self.place(truth) if math.isfinite(truth) else None,
-            [(self.place(value), text) for value, text in edges],
+            label, self.place(estimate), noise, population, tick, [(self.place(value), text) for value, text in edges]
         )
 
 
+def drawn_twice(estimate: float, both: tuple[Ends, Ends], bounds: Ends, truth: float = math.nan) -> list[Interval]:
+    """An estimate with ``both`` its intervals: between its bounds, and in its own surroundings where these are much smaller."""
+    known = [ends for ends in both if all(map(math.isfinite, ends))]
+    low, high = (min(ends[0] for ends in known), max(ends[1] for ends in known)) if known else (estimate, estimate)
+    far = _FARTHEST * (bounds[1] - bounds[0])
+    whole = Scale(max(min(bounds[0], low), bounds[0] - far), min(max(bounds[1], high), bounds[1] + far))
+    scales = [whole.interval("", estimate, both, [(end, plain(end)) for end in bounds], truth)]
+    width = high - low
+    if SMALLEST < width < _SMALL * (whole.high - whole.low):
+        near = Scale(low - (_CLOSE - 1) / 2 * width, high + (_CLOSE - 1) / 2 * width)
+        decimals = decimals_for(width / 4)
+        scales.append(near.interval("close-up", estimate, both, [(end, fixed(end, decimals)) for end in (low, high)], truth))
+    return scales
+
+
 def estimates_between_bounds(report: StudyReport) -> list[dict[str, Any]]:
-    """Draw each estimate between its bounds, and where the truth is known a close-up of the noise; only what can be drawn."""
+    """Draw each estimate between its bounds, and in its own surroundings; only what can be drawn."""
     rows = []
     for index, name in enumerate(report.terms[:MOST_ROWS]):
         estimate, error = float(report.estimate[index]), float(report.standard_error[index])
@@ -113,15 +134,17 @@ def estimates_between_bounds(report: StudyReport) -> list[dict[str, Any]]:
         low, high = low if abs(low) < LARGEST else estimate - reach, high if abs(high) < LARGEST else estimate + reach
         if not (abs(estimate) < LARGEST and error < LARGEST and high - low > SMALLEST):
             continue
-        truth, far = math.nan if report.truth is None else float(report.truth[index]), _FARTHEST * (high - low)
-        whole = Scale(max(min(low, estimate - Z * error), low - far), min(max(high, estimate + Z * error), high + far))
-        scales = [whole.around("", estimate, error, truth, [(low, plain(low)), (high, plain(high))])]
-        if math.isfinite(truth) and error > SMALLEST:
-            near = Scale(estimate - _CLOSE * error, estimate + _CLOSE * error)
-            edges = [(estimate + place * error, f"{plain(place)} s.e.") for place in (-3, 3)]
-            scales.append(near.around("close-up", estimate, error, truth, edges))
-        rows.append({"name": name, "text": with_error(estimate, error), "scales": scales})
+        truth = math.nan if report.truth is None else float(report.truth[index])
+        both = _ends(report.of_noise[index]), _ends(report.population[index] if report.population is not None else ())
+        rows.append(
+            {"name": name, "text": with_error(estimate, error), "scales": drawn_twice(estimate, both, (low, high), truth)}
+        )
     return rows
+
+
+def _ends(ends: Any) -> Ends:
+    """Both ends of an interval; NaN where there is none."""
+    return (float(ends[0]), float(ends[1])) if len(ends) == 2 else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)

@@ -144,9 +144,10 @@ def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: floa
         return SummaryCard(
             "What did it cost?", f"{capital(bound(spent))}, realised", f"Nothing was guaranteed before the start. {at}."
         )
-    return SummaryCard(
-        "What did it cost?", f"{capital(bound(privacy.terms.epsilon_promised(promised)))}, guaranteed", as_happened
-    )
+    guaranteed = bound(privacy.terms.epsilon_promised(promised))
+    if guaranteed == bound(spent):
+        as_happened = f"Guaranteed before the start, and realised. {at}."
+    return SummaryCard("What did it cost?", f"{capital(guaranteed)}, guaranteed", as_happened)
 
 
 def against_whom(adversary: str, everybody: float) -> SummaryCard:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quietmean.core.arrays import Array
 from quietmean.core.output import Output
 from quietmean.core.readable import Fact, count_of, plain
-from quietmean.privacy.analysis import A_PRIORI, EVERYBODY, HAPPENED
+from quietmean.privacy.analysis import A_PRIORI, EVERYBODY, HAPPENED, WHOLE_PARTY
 from quietmean.statistics.printed import capital
 
 if TYPE_CHECKING:
@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
+# So many parties of one row, on average, are not listed one by one.
+_ALIKE = 4
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
 _LARGEST_EXPONENT = 700.0
 # Figures that have a card.
 _CARDS = {A_PRIORI: "guaranteed", HAPPENED: "realised", EVERYBODY: "if all others collude"}
+# Where guaranteed and realised figures are equal, as they are shown.
+BOTH = "guaranteed and realised"
+# Nobody is protected by an epsilon above this; what a study can do about that for whole parties.
+_MUCH = 10.0
+_OF_PARTIES = (
+    " That is usual: the study protects people, so what is typical of one party may show. "
+    'A study with unit = "party" protects whole parties, too.'
+)
 UNITS = {
     "record": "one record of one party",
     "party": "all that one party contributes",
@@ -96,12 +106,22 @@ def card(label: str, epsilon: float, note: str) -> dict[str, str]:
 
 def cards_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[dict[str, str]]:
     """Cards of figures, each with its adversary; ``names``: of the parties. What no card shows is in :func:`sentences_of`."""
-    return [card(_CARDS[fact.key], fact.value, named(fact.condition, names)) for fact in facts if _on_card(fact)]
+    shown = {fact.key: card(_CARDS[fact.key], fact.value, named(fact.condition, names)) for fact in facts if _on_card(fact)}
+    promised, happened = shown.get(A_PRIORI), shown.get(HAPPENED)
+    if promised and happened and promised["value"] == happened["value"]:
+        # The same figure stands once.
+        promised["label"] = BOTH
+        del shown[HAPPENED]
+    return list(shown.values())
 
 
 def sentences_of(facts: Sequence[Fact], names: Sequence[str] = ()) -> list[str]:
-    """The figures of a certificate but the first, in sentences."""
-    return [sentence(named(fact.sentence, names)) for fact in facts if not _on_card(fact)]
+    """The figures of a certificate but the first, in sentences; what is usual and can be changed is said to be so."""
+    return [
+        sentence(named(fact.sentence, names)) + (_OF_PARTIES if fact.key == WHOLE_PARTY and fact.value > _MUCH else "")
+        for fact in facts
+        if not _on_card(fact)
+    ]
 
 
 def _on_card(fact: Fact) -> bool:
@@ -139,6 +159,17 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def alike(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """Return one row for many parties of which the same is said, and who they are; ``rows`` begin with their names."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        groups.setdefault(tuple(cells), []).append(name)
+    if len(rows) < _ALIKE * len(groups):
+        return [list(row) for row in rows], []
+    shown = [[names[0] if len(names) == 1 else f"{len(names)} parties", *cells] for cells, names in groups.items()]
+    return shown, [f"The {len(names)} parties: {', '.join(names)}." for names in groups.values() if len(names) > 1]
 
 
 def unbroken(text: str) -> str:

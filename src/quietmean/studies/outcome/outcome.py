@@ -18,7 +18,7 @@ from quietmean.core.domain import counted_text
 from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import Fact
+from quietmean.core.readable import Fact, listed
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
@@ -406,8 +406,10 @@ class StudyRun:
 
     def reported(self) -> dict[str, Any]:
         """What a report shows of it, by the names of :meth:`quietmean.report.StudyReport.of_outcome`."""
+        # A run on one machine has its name from a file: what it asks says more.
+        asked = listed([answer.statistic.text for answer in self.outcome.answers])
         return {
-            "title": self.study.name,
+            "title": self.study.name if self.truth is None else f"{asked} in {self.study.name}",
             "outcome": self.outcome,
             "names": self.names,
             "truth": self.truth,
