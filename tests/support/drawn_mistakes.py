@@ -40,7 +40,8 @@ TAKEN: dict[str, set[str]] = {
     "--admit": {"roster", "sealed", "sealed session"},
     "--own-keys": {"key"}, "--observed": set(), "--against": {"receipt", "session receipt"}, "--log": {"audit log"},
     "--remove": {"store"}, "--certificate": set(), "--private-key": set(), "--approval": {"approval"}, "--after": {"sealed"},
-    "--dictionary": {"table", "xlsx", "parquet"}, "--program": set(),
+    "--dictionary": {"table", "xlsx", "parquet"}, "--program": {
+        "text", "empty", "blank", "json list", "table", "xlsx", "parquet", "sqlite", "log"},
 }  # fmt: skip
 # Where a command writes.
 # Of a column, and without a value.
@@ -258,6 +259,8 @@ class Drawer:
         kind = self.random.choice([one for one in kinds_of if one not in TAKEN[name]])
         if name in WRITTEN and kind == "missing":
             return None
+        if (command, kind) == ("key revoke", "revocation"):
+            return None
         suffix = Path(words[place]).suffix or ".dat"
         stem = {"umlaut missing": "für Köln", "text": "my file"}.get(kind) or self.random.choice(("given", "my given"))
         file = f"{stem}{suffix}"
@@ -278,7 +281,7 @@ class Drawer:
     def _output(self) -> Mistake | None:
         command, words = self._line()
         outs = [name for name in ("--out", "--receipt", "--report", "--table") if name in named(command)]
-        if not outs:
+        if not outs or command == "result":
             return None
         name = self.random.choice(outs)
         kind = self.random.choice(("there", "folder", "no folder", "suffix", "input"))
@@ -295,7 +298,7 @@ class Drawer:
             place = next(
                 (word for word in words if (Path(word).suffix and "." in word and not word.startswith("new."))), "ages.csv"
             )
-        if name == "--out" and command in ("run", "demo", "study vouchers") and kind in ("no folder", "suffix"):
+        if name == "--out" and command in ("run", "demo", "study vouchers") and kind in ("no folder", "suffix", "folder"):
             return None
         return Mistake(
             f"output: {kind}",
@@ -354,4 +357,4 @@ class Drawer:
         name = one.names[0]
         wrong = self.random.choice(("0,5", "1,25", "0,110", "1.000,0", "1'000", "1_0,5", "1;2"))
         value = [wrong] * (one.token_count()[0] if self.random.random() < 0.5 else 1)
-        return Mistake("comma", command, self._with(command, words, name, value), (name, wrong))
+        return Mistake("comma", command, self._with(command, words, name, value), (name, name.lstrip("-"), wrong))

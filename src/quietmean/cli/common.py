@@ -148,6 +148,14 @@ _CODES = (
 )
 
 
+class StrayValue(InputError):
+    """A value is in the place of a question, and is none: of an option, perhaps, that stands before it."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f'{value!r} is not a question. Write for example "mean(age in 0..110)", or leave it out.')
+        self.value = value
+
+
 def command_of(tokens: Sequence[str]) -> str | None:
     """The command that a line asks for, such as "run" or "study seal", whether there is one of that name or not."""
     words = [token for token in tokens if not token.startswith("-")]

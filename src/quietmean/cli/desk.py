@@ -122,6 +122,8 @@ def desk_command(
             raise InputError(f"{path} is a folder, not {kind.words}. Name the file.")
         also = (FileKind.STORE, FileKind.LEDGER, FileKind.AUDIT) if kind == FileKind.DATA else ()
         refuse_other(kind_of_file(path), f"file {path}", kind, *also)
+    if here.program is None and here.records is not None:
+        raise InputError("--records is for sessions: give --program too, or leave --records out")
     if here.key is None and (here.program is not None or here.records is not None):
         raise InputError("--program and --records take part in sessions: give --key with the node's private key, too")
     if proxy.behind_proxy is not None:

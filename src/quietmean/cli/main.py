@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 import quietmean
-from quietmean.cli.common import GROUPS, Common, command_of, epilogue
+from quietmean.cli.common import GROUPS, Common, StrayValue, command_of, epilogue
 from quietmean.cli.console import fail, output_options, warn
-from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of
+from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of, sentence_of_stray
 from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError, QuietmeanError, StorageError
 from quietmean.core.keywords import as_argument, called_by_command
@@ -342,6 +342,8 @@ def _run(tokens: list[str]) -> None:
         sys.stdout.flush()
     except CycloptsError as error:
         fail(sentence_of(error, app, command, tokens), 2)
+    except StrayValue as error:
+        fail(sentence_of_stray(error, app, command, tokens), error.exit_code)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
     except (MemoryError, ImportError, RuntimeError) as error:

@@ -24,7 +24,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from quietmean.cli.common import EXAMPLES, GROUPS, command_of
+from quietmean.cli.common import EXAMPLES, GROUPS, StrayValue, command_of
 from quietmean.cli.study_options import ABOUT, attach
 from quietmean.core.errors import InputError
 
@@ -37,6 +37,7 @@ _QUOTED = re.compile(r"[“”„«»‘’](.+)[“”«»‘’]", re.DOTALL)
 _STRAIGHT = re.compile(r"""(["'])(.+)\1""", re.DOTALL)
 # An option as people write one, and those of every command.
 _OPTION = re.compile(r"--?(?!inf\b|nan\b)[A-Za-z][\w-]*", re.IGNORECASE)
+_MAY_BE_EMPTY = ("--corrupt",)
 _OF_ALL = ("--help", "-h", "--version")
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3", date: "a day, such as 2030-12-31"}
 # Options that there were, or that people know from other programs, and what they find instead.
@@ -102,7 +103,7 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
         case RepeatArgumentError():
             return f"{error.token.keyword} stands twice in the line: leave one of them out; {listed}"
         case UnusedCliTokensError():
-            return _unused(error, app, command, tokens, listed)
+            return _unused(str((error.unused_tokens or ("",))[0]), app, command, tokens, listed)
         case _:
             return f"{str(error).rstrip('.')}: {listed}"
 
@@ -123,7 +124,7 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
         return f"{word!r} is not a command{f' of {group}' if group else ''}. Write for example {EXAMPLES[meant[0]]}"
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
     own = {line.split()[-1]: line for line in EXAMPLES if group and line.startswith(f"{group} ")}
-    near = _near(word, own) or _near(word, known | _MEANT)
+    near = _near(word, own) or _near(word, known) or _near(word, _MEANT, 0.8)
     lists = f"quietmean {group} --help lists its commands" if group else "quietmean --help --all lists the commands"
     return f"{word!r} is not a command of {where}{near}: {lists}"
 
@@ -168,7 +169,7 @@ def refuse_pasted(app: App, tokens: Sequence[str]) -> None:
         for name, value in _given(tokens):
             if name in files and not value:
                 raise InputError(f"{name} is empty: name a file, or leave {name} out")
-            if name in texts and not value:
+            if name in texts and name not in _MAY_BE_EMPTY and not value:
                 raise InputError(f"{name} is empty. Give it a value, or leave {name} out.")
 
 
@@ -259,18 +260,31 @@ def _wrong_kind(name: str, value: str, argument: Argument, message: str) -> str:
     if kind is None:
         return f"{name} is {value!r}, which it cannot be: quietmean COMMAND --help says what it may be"
     hint = ""
-    if _COMMA.fullmatch(value):
+    if kind is int:
+        hint = " (two numbers with a blank between them?)" if _COMMA.fullmatch(value) else ""
+    elif _COMMA.fullmatch(value):
         hint = f" ({value.replace(',', '.')} with a decimal point, or two numbers with a blank between them?)"
     elif value.endswith("%"):
         hint = " (10 % is 0.1)"
     return f"{name} is {value!r}{hint}: give {_EXAMPLES[kind]}"
 
 
-def _unused(error: UnusedCliTokensError, app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
-    value = str((error.unused_tokens or ("",))[0])
+def sentence_of_stray(error: StrayValue, app: App, command: str | None, tokens: Sequence[str]) -> str:
+    """What is wrong with a value in the place of a question; of one behind an option that takes fewer, that."""
+    place = tokens.index(error.value) if error.value in tokens else 0
+    if not any(token.startswith("--") for token in tokens[:place]):
+        return str(error)
+    return _unused(error.value, app, command, tokens, f"quietmean {command} --help lists its options")
+
+
+def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], listed: str) -> str:
     index = tokens.index(value) if value in tokens else 0
     before = next((place for place in reversed(range(index)) if tokens[place].startswith("--")), None)
     if before is None:
+        placed = [one for _, one in _placed(app, tokens)]
+        if len(placed) > 1:
+            few = "one value" if len(placed) == 2 else "fewer values"
+            return f"{command} takes {few} without an option, not {shlex.join(placed)}. Leave out what is too much; {listed}"
         return f"{value!r} is a value too many for {command}: leave it out, or name the option that it is for; {listed}"
     option, values = tokens[before], tokens[before + 1 : index + 1]
     arguments = {name: argument for argument in _arguments(app, tokens) for name in argument.names}
@@ -283,8 +297,11 @@ def _unused(error: UnusedCliTokensError, app: App, command: str | None, tokens: 
     if own is not None and option not in ABOUT and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
         repeated = " ".join(f"{option} {each}" for each in values)
         return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}; {listed}"
-    where = f"stands behind {option}, which takes fewer values"
-    return f"{value!r} {where}: leave it out, or name the option that it is for; {listed}"
+    if own is not None and own.token_count() == (1, False) and len(values) > 1 and option not in ABOUT:
+        whole = f"write {option} {shlex.quote(' '.join(values))}"
+        return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
+    few = "no value" if own is not None and not own.token_count()[0] else "fewer values"
+    return f"{value!r} stands behind {option}, which takes {few}: leave it out, or name the option that it is for; {listed}"
 
 
 def _may_be(option: str, argument: Argument, name: str, values: Sequence[str]) -> bool:
@@ -298,7 +315,7 @@ def _plain(hint: Any) -> Any:
     return inside[0] if get_origin(hint) in (Union, UnionType) and len(inside) == 1 else hint
 
 
-def _near(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
+def _near(name: str, known: Mapping[str, str] | Iterable[str], cutoff: float = 0.65) -> str:
     """A name that begins as this one does, or is nearly the same; hyphens, which all options have, make none alike.
 
     ``known``: the names, and how each is shown unless that is as it is.
@@ -306,6 +323,6 @@ def _near(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
     shown = known if isinstance(known, Mapping) else {each: each for each in known}
     names, bare = {longer.lstrip("-"): shown[longer] for longer in shown}, name.lstrip("-").lower()
     begun = [longer for longer in names if longer.startswith(bare) and len(bare) > 1]
-    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=0.65)])
+    matches = dict.fromkeys([*begun[:1], *difflib.get_close_matches(bare, names, n=1, cutoff=cutoff)])
     likely = dict.fromkeys(names[match] for match in matches)
     return f" (Did you mean {' or '.join(likely)}?)" if likely else ""

@@ -145,7 +145,7 @@ def new_command(
     json
         One JSON document on standard output.
     """
-    study_file = output(save, "the study", kind=is_study)
+    study_file = output(save, "the study", kind=is_study, ends=(".toml",))
     if not (column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     listed = None if dictionary is None else _listed(dictionary, column or ())

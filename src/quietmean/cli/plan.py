@@ -203,7 +203,9 @@ def plan_command(
         raise InputError(f"{search.trials} trials show nothing about the gate: choose at least 1, for example 299")
     wanted.require_one_target()
     eavesdropping = read_eavesdropping(wanted.eavesdropping)
-    plan_file = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
+    plan_file = (
+        None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"), ends=(".json",))
+    )
     if about.study is not None:
         _refuse_beside_study(
             {**vars(wanted), "eavesdropping": eavesdropping, **options.chosen(), **committee.given, **search.of_no_study()}
@@ -212,9 +214,9 @@ def plan_command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
-        from quietmean.cli.plan_study import HowShown, plan_study
+        from quietmean.cli.plan_study import Shown, plan_study
 
-        shown = HowShown(search.details, json)
+        shown = Shown(search.details, json)
         plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, shown=shown)
         return
     about.require_study()

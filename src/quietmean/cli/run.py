@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.answers import Pages, ResultScreen, effort_text
-from quietmean.cli.common import RUN
+from quietmean.cli.common import RUN, StrayValue
 from quietmean.cli.console import (
     Progress,
-    bar_of,
     choice_document,
     err,
     out,
     output,
     print_json,
     progress,
-    step_of,
     tell_notes,
     tell_owner,
     warn,
@@ -125,6 +123,10 @@ def run_command(
     """
     if is_statistic(str(data)) and not Path(data).exists():
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
+    if stray := [text for text in ask if not is_statistic(text)]:
+        raise StrayValue(stray[0])
+    if column and ask:
+        raise InputError(f"--column and the question {ask[0]} cannot go together. Name the column in the question alone.")
     study = StudyTerms.parse(
         {
             "name": account_name(data),
@@ -250,11 +252,9 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
         waiting = event.get("waiting_for") or []
         late = f", {name} waits for {', '.join(waiting[:3])}{until(event)}" if waiting else ""
         if event["event"] == "round":
-            bar = bar_of(event["round"], event["of"])
-            at = f"{event['phase']}: round {event['round']} of {event['of']}"
-            line.say(f"{step_of(event['phase'])}{parties} processes, {at}{bar}{late}")
+            line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
         elif event["event"] == "agreement":
-            line.say(f"{step_of(event['phase'])}{parties} processes, {event['phase']}{late}")
+            line.say(f"{parties} processes, {event['phase']}{late}")
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
             reason = event["reason"].replace(f"{name}.", "")

@@ -16,7 +16,7 @@ from quietmean.cli.common import execution_or_newest
 from quietmean.cli.console import out, print_json, progress
 from quietmean.cli.screens import BELOW, NO, OK, print_lines
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind, read_as, read_json
+from quietmean.core.file_kinds import FileKind, kind_of_file, read_as, read_json
 from quietmean.core.party import PartyId
 from quietmean.core.readable import count_of, epsilon_shown, epsilon_text, some_of
 from quietmean.planning.plan import Plan
@@ -204,6 +204,8 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
         return frozenset()
 
     def unreadable(reason: str) -> InputError:
+        if (kind := kind_of_file(path)) is not None:
+            return InputError(f"file {path} holds {kind.words}, not a list of [party, round].{kind.advice(str(path))}")
         return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): correct it")
 
     return frozenset(read_as(path, list[tuple[int, int]], unreadable))

@@ -312,6 +312,8 @@ def declared(column: Sequence[str], options: ColumnOptions) -> list[dict[str, An
     numbers = [name for name in column if name not in tables]
     plain = [name for name in numbers if name not in made]
     bounded = plain if len(bounds) == len(plain) else numbers
+    if len(bounds) > len(plain) and len(column) == 1 and tables:
+        raise InputError(f"column {column[0]!r} has --bounds and another declaration: leave one of them out")
     if len(bounds) != len(bounded):
         others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or tables else ""
         if len(bounds) > len(plain) and tables:

@@ -171,6 +171,15 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
         raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{advice}")
 
 
+def require_store(path: Path | None) -> None:
+    """Raises :class:`InputError` for a store that is another file. A folder is one with the keys of a study."""
+    if path is not None and path.exists() and not path.is_dir():
+        kind = kind_of_file(path)
+        refuse_other(kind, f"file {path}", FileKind.STORE)
+        if kind is None:
+            raise InputError(f"{path} is not a store. Name the one of join, which usually is STUDY-PARTY.store.")
+
+
 def require_program(path: Path) -> None:
     """Raises :class:`InputError` for a program that is not there, or is one of our documents. Its lines may look like a table."""
     if not path.is_file():

@@ -141,11 +141,9 @@ class CertificatePage:
         against, coalitions = self.officer.adversary, self.coalitions
         trusted = words.listed([f"party {party}" for party in sorted(self.privacy.trusted)])
         disclosures = self.explanation.certificate.information.disclosures()
-        # The same figure stands once.
-        same = words.rounded_up(worst) == words.rounded_up(median)
         cards = (
-            (f"{'median and ' if same else ''}worst party, realised", worst, f"against {against}"),
-            *(() if same else (("median party, realised", median, "against the same"),)),
+            ("worst party, realised", worst, f"against {against}"),
+            ("median party, realised", median, "against the same"),
             (
                 "an outsider, realised",
                 self.explanation.curve[0].worst,

@@ -299,7 +299,7 @@ class ReportFacts:
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> ReportFacts:
-        """What a receipt says, or an execution file, which says nothing of all this. ``title``: for one that names nothing.
+        """What a receipt says, or an execution file, which says nothing of all this; ``title`` is for one that names no study.
 
         Entries of another form count as not stated.
         """
@@ -309,11 +309,8 @@ class ReportFacts:
         entries = [_mapping(statistic) for statistic in statistics] if isinstance(statistics, list) else []
         sites = certificate.get("sites_per_person")
         names = origin.get("names")
-        # A run on one machine names what it asked.
-        asked = readable.listed([str(entry["name"]) for entry in entries if "name" in entry])
-        study = _mapping(origin.get("study")).get("study")
         return cls(
-            title=study if isinstance(study, str) else asked or title,
+            title=study if isinstance(study := _mapping(origin.get("study")).get("study"), str) else title,
             unit=unit if unit in words.UNITS else None,
             rows=rows if isinstance(rows := certificate.get("rows"), str | int) else None,
             sites_per_person=sites if isinstance(sites, int) and sites > 0 else 1,

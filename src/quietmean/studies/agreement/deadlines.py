@@ -31,7 +31,7 @@ _POLLS_OF_AN_ATTEMPT = 5
 
 def _no_bare_number(value: Any) -> Any:
     """A bare number would be taken for seconds since 1970. Raises ValueError."""
-    if value is not None and not isinstance(value, str | datetime):
+    if value is not None and (not isinstance(value, str | datetime) or (isinstance(value, str) and value.strip().isdigit())):
         raise ValueError("must be a time with its offset from UTC, such as 2027-03-01T12:00:00Z")
     return value
 

@@ -198,6 +198,8 @@ class Sealed:
 def sealed_with_committee(path: Path) -> Sealed | None:
     """The sealed study in a file, where it has a committee; None for anything else. Raises :class:`InputError` if it is not as
     its convener signed it, or not there."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a sealed study. Name the file.")
     sealed = Sealed.load(path) if is_signed_document(path) or not path.exists() else None
     if sealed is None:
         refuse_other(kind_of_file(path), f"file {path}", FileKind.SEALED, FileKind.STUDY, FileKind.SESSION)
