@@ -558,7 +558,7 @@ except qm.InputError as error:
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout.strip() == (
-        "the estimator PCA needs the extra 'sklearn', which is not installed: pip install \"quietmean[sklearn]\""
+        "the estimator PCA needs the extra 'sklearn', which is not installed: pip install \"scikit-learn>=1.6\""
     )
     assert qm.learning.LinearRegression is LinearRegression
 

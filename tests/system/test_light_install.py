@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import quietmean
+from quietmean.core.extensions import command_for
 from support.json_documents import faults
 
 # Everything that only extras install, and what these bring along.
@@ -78,16 +79,16 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     assert document["report"] is None
     assert document["privacy_page"] is None
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["receipt.json"]
-    remedy = 'no page was written, pages need an extra: pip install "quietmean[report]", then quietmean verify receipt'
+    remedy = f"no page was written, pages need an extra: {command_for('report')}, then quietmean verify receipt"
     assert said.count(remedy) == 1
     told, _ = command(tmp_path, light, "verify", "receipt", "out/receipt.json", "--json")
     assert json.loads(told)["epsilon_a_priori"] <= 1
     _, said = command(tmp_path, light, "verify", "receipt", "out/receipt.json", "--report", "page.html", code=2)
-    assert said == "quietmean: the page needs the extra 'report', which is not installed: pip install \"quietmean[report]\"\n"
+    assert said == f"quietmean: the page needs the extra 'report', which is not installed: {command_for('report')}\n"
     for workers, extra in (("2", "workers"), ("tcp://127.0.0.1:9", "dask")):
         trying = ("verify", "attack", "out/receipt.json", "--target", "1", "--workers", workers)
         _, said = command(tmp_path, light, *trying, code=2)
-        assert f"needs the extra '{extra}', which is not installed: pip install \"quietmean[{extra}]\"\n" in said
+        assert f"needs the extra '{extra}', which is not installed: {command_for(extra)}\n" in said
     told, said = command(tmp_path, light, "demo")
     assert "blood_pressure" in told
     assert said.startswith("$ quietmean run --data quietmean-demo/patients.csv")

@@ -353,6 +353,6 @@ def test_without_the_library_no_voucher_is_made(
     fails(
         shlex.split("study vouchers study.invitation --key registrar.key --qr"),
         capsys,
-        "a QR code needs the extra 'qr', which is not installed: pip install \"quietmean[qr]\"",
+        "a QR code needs the extra 'qr', which is not installed: pip install \"segno>=1.6\"",
     )
     assert not (office / "study.vouchers").exists()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
 from importlib.util import find_spec
 from shlex import quote
 from typing import Any, TypeVar
@@ -77,8 +78,14 @@ def no_report_sentence(receipt: str) -> str:
 
 
 def command_for(extra: str) -> str:
-    """What installs an extra."""
-    return f'pip install "quietmean[{extra}]"'
+    """What installs an extra: its packages by their names, which works however quietmean itself was installed."""
+    try:
+        stated = requires("quietmean") or []
+    except PackageNotFoundError:
+        stated = []
+    split = (line.partition(";") for line in stated)
+    packages = [f'"{package.strip()}"' for package, _, of in split if re.search(rf"extra == ['\"]{extra}['\"]", of)]
+    return f"pip install {' '.join(packages) or f'quietmean[{extra}]'}"
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
