@@ -214,9 +214,9 @@ def plan_command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
-        from quietmean.cli.plan_study import Shown, plan_study
+        from quietmean.cli.plan_study import PlanShown, plan_study
 
-        shown = Shown(search.details, json)
+        shown = PlanShown(search.details, json)
         plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, shown=shown)
         return
     about.require_study()
