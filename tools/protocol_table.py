@@ -150,7 +150,7 @@ def _options() -> str:
         for one in options_of(kind).values():
             if one.flag is not None:
                 choices = f": {', '.join(f'`{choice}`' for choice in one.choices)}" if one.choices else ""
-                owners.setdefault(f"| `--{one.flag}` | `{one.key}` | {one.help}{choices} |", []).append(f"`{name}`")
+                owners.setdefault(f"| `--with {one.flag}=...` | `{one.key}` | {one.help}{choices} |", []).append(f"`{name}`")
     rows = [f"{row} {', '.join(names)} |" for row, names in sorted(owners.items())]
     return "\n".join(["## Options", "", "| option | in files | meaning | of |", "|---|---|---|---|", *rows]) + "\n"
 

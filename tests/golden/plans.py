@@ -12,7 +12,7 @@ from golden.interfaces import canonical_json, command
 DESIGNED = {
     "secagg": "--parties 20 --protocol secagg --colluding 3 --dropouts 0.1",
     "secagg-plus": "--parties 40 --protocol secagg-plus --dimension 5 --delta 1e-5",
-    "cordp-dme": "--parties 20 --protocol cordp-dme --domain unit-ball --decoder biased --dropouts 0.1",
+    "cordp-dme": "--parties 20 --protocol cordp-dme --domain unit-ball --with decoder=biased --dropouts 0.1",
     "curator": "--parties 10 --server curator --protocol central-dp --protocol local-dp --dropouts 0.2 --unit record",
     "priv-unit-g": "--parties 10 --protocol priv-unit-g --domain unit-ball --dimension 4",
     "consensus": "--parties 8 --protocol consensus --colluding 1 --dimension 2",
@@ -20,20 +20,21 @@ DESIGNED = {
 }
 # The same with float64 noise.
 FLOATS = {
-    "cordp-dme-float64": f"{DESIGNED['cordp-dme']} --noise insecure-float64",
-    "curator-float64": f"{DESIGNED['curator']} --noise insecure-float64",
-    "consensus-float64": f"{DESIGNED['consensus']} --noise insecure-float64",
+    "cordp-dme-float64": f"{DESIGNED['cordp-dme']} --with noise=insecure-float64",
+    "curator-float64": f"{DESIGNED['curator']} --with noise=insecure-float64",
+    "consensus-float64": f"{DESIGNED['consensus']} --with noise=insecure-float64",
 }
 # Calibrated on simulated executions.
 CALIBRATED = {
-    "inca": "--parties 8 --protocol inca --colluding 1 --rounds 3 --epsilon 2 --delta 1e-4 --sensitivity 0.5",
-    "inca-grid": "--parties 8 --protocol inca --value-bits 32 --largest-value 1 --rounds 3 --colluding 1 --dimension 2",
-    "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7 --aggregator 0",
-    "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
-    "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
+    "inca": "--parties 8 --protocol inca --colluding 1 --with rounds=3 --epsilon 2 --delta 1e-4 --sensitivity 0.5",
+    "inca-grid": "--parties 8 --protocol inca --with value-bits=32 --with largest-value=1 --with rounds=3 --colluding 1 "
+    "--dimension 2",
+    "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --with partners=7 --with aggregator=0",
+    "muffliato": "--parties 8 --protocol muffliato --colluding 1 --with rounds=2",
+    "gossip": "--parties 10 --protocol gossip --no-privacy --with rounds=3",
     "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --details --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
-CALIBRATED["inca-float64"] = f"{CALIBRATED['inca']} --noise insecure-float64"
+CALIBRATED["inca-float64"] = f"{CALIBRATED['inca']} --with noise=insecure-float64"
 DESIGNED |= FLOATS
 PLANS = DESIGNED | CALIBRATED
 

@@ -250,13 +250,13 @@ def test_bad_options_of_commands(
         "plan": ["plan", "--protocol", "inca"],
         "run": ["run", "--data", str(table), "--column", "age", "--bounds", "0", "100"],
     }
-    fails([*start[command], "--parties", "4", "--rounds", "3", *extra], capsys, words)
+    fails([*start[command], "--parties", "4", "--with", "rounds=3", *extra], capsys, words)
 
 
 @pytest.mark.slow
 def test_plan_command(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--parties", "4", "--rounds", "3", "--protocol", "inca", "--json"]
-    main(["plan", *arguments, "--value-bits", "32", "--largest-value", "7"])
+    arguments = ["--parties", "4", "--with", "rounds=3", "--protocol", "inca", "--json"]
+    main(["plan", *arguments, "--with", "value-bits=32", "--with", "largest-value=7"])
     candidate = msgspec.json.decode(capsys.readouterr().out)["candidates"][0]
     assert candidate["parameters"]["value_bits"] == 32
     assert candidate["parameters"]["largest_value"] >= 7

@@ -90,7 +90,7 @@ def test_plan_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert ball["sigma2"] == pytest.approx(4 * table["sigma2"], rel=1e-4)
     assert ball["epsilon_on_ball"] == pytest.approx(2.0)
     assert ball["responding"] == 8
-    biased = figures(f"{TABLE_II} --decoder biased", capsys)
+    biased = figures(f"{TABLE_II} --with decoder=biased", capsys)
     assert biased["certificate"]["mse_noise"] * 5 == pytest.approx(biased["mse_biased"], rel=1e-5)
 
 

@@ -58,7 +58,7 @@ FAULTS = {
     "no such column": ["--column", "weight", "--bounds", "0", "1", "--parties", "2"],
     "no such party column": ["--party-column", "ward"],
     "no privacy": ["--parties", "2", "--protocol", "gossip"],
-    "wrong option": ["--parties", "2", "--neighbours", "7"],
+    "wrong option": ["--parties", "2", "--with", "neighbours=7"],
     "wrong epsilon": ["--parties", "2", "--epsilon", "0"],
     "wrong rule": ["--parties", "2", "--missing", "drop"],
     "wrong bounds": ["--parties", "2", "--column", "clinic", "--bounds", "9", "0"],

@@ -23,7 +23,7 @@ from quietmean.studies.agreement.invitation import Invitation
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.testing.examples import example_execution
-from support.hostile_numbers import VALUES, Option, all_options, fault, protocols_with, refusal
+from support.hostile_numbers import VALUES, WITH, Option, all_options, fault, protocols_with, refusal
 from support.site_policy import write_policy
 from support.smallest_study import STUDY
 
@@ -57,7 +57,7 @@ BESIDE = {
     "plan --power": "plan --study study.toml --parties 3 --records 900 --power 0.8",
     "verify receipt --seed": "verify receipt execution.json --observe-fraction 0.5 --seed 1",
     "run --most-records": f"{RUN} --count private",
-    "run --aggregator": f"{RUN} --a-priori-above-target",
+    "run --with aggregator": f"{RUN} --a-priori-above-target",
     "study new --most-records": f"{NEW} --count private",
     "study new --deadline-interval": f"{NEW} --transport folder",
     "study new --poll": f"{NEW} --transport folder",
@@ -97,6 +97,8 @@ def line_with(option: Option, value: str, protocol: str = "local-dp") -> list[st
     """A right line in which the option has this value."""
     words = right_line(option, protocol)
     given = [f"{option.name}={value}"] if option.values == 1 else [option.name, value, "1"]
+    if option.name.startswith(f"{WITH} "):
+        return [*words, WITH, f"{option.name.removeprefix(WITH).strip()}={value}"]
     if option.name in words:
         place = words.index(option.name)
         return [*words[:place], *given, *words[place + 1 + option.values :]]

@@ -36,6 +36,7 @@ VALUES = (
     "", "abc", "1e", " 5", "2", "0.5",
 )  # fmt: skip
 NUMBERS = {int, float}
+WITH = "--with"
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,17 @@ def kinds(hint: Any) -> set[Any]:
 
 
 def numeric_options(command: str) -> list[Option]:
-    return [
-        Option(command, one.names[0], one.token_count()[0])
-        for one in app_of(command).assemble_argument_collection(parse_docstring=False)
-        if kinds(one.hint) & NUMBERS
-    ]
+    """Options with a name of their own, and those of protocols that --with takes."""
+    arguments = app_of(command).assemble_argument_collection(parse_docstring=False)
+    own = [Option(command, one.names[0], one.token_count()[0]) for one in arguments if kinds(one.hint) & NUMBERS]
+    flags = {
+        one.flag: None
+        for protocol in registry().values()
+        for one in options_of(protocol).values()
+        if one.flag is not None and set(one.kinds) & NUMBERS
+    }
+    takes_more = any(WITH in one.names for one in arguments)
+    return [*own, *(Option(command, f"{WITH} {flag}", 1) for flag in flags if takes_more)]
 
 
 def all_options() -> list[Option]:
@@ -74,7 +81,7 @@ def protocols_with(name: str) -> list[str]:
     return [
         protocol
         for protocol, kind in registry().items()
-        if any(one.flag == name.lstrip("-") for one in options_of(kind).values())
+        if any(one.flag == name.removeprefix(WITH).strip(" -") for one in options_of(kind).values())
     ]
 
 
@@ -162,7 +169,7 @@ PARTS = {"--budget": ("epsilon", "delta"), "--bounds": ("low", "high"), "--deadl
 def named_by(option: str, sentence: str) -> bool:
     """Whether a sentence names the option, with hyphens or without."""
     plain = re.sub(r"[_.-]", " ", sentence.lower())
-    names = (re.sub(r"[_-]", " ", option).strip(), *PARTS.get(option, ()))
+    names = (re.sub(r"[_-]", " ", option.removeprefix(WITH)).strip(), *PARTS.get(option, ()))
     return any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
 
 

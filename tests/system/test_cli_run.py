@@ -96,15 +96,15 @@ def test_a_committee_opens_what_others_hand_in(
     whom = "all other contributors with any 1 of the 5 members (by formula, all of them alike)"
     assert result["certificate"]["adversary"] == certified["certificates"]["coalitions"]["adversary"] == whom
     assert result["certificate"]["everyone_else_epsilon"] == "inf"
-    checked = ["--verified", "--parties", "4", "--out", "checked", "--json"]
+    checked = ["--with", "verified=yes", "--parties", "4", "--out", "checked", "--json"]
     main(["run", *asked, *checked])
     result = json.loads(capsys.readouterr().out)
     assert result["parties_counted"] == 4
     assert abs(result["estimate"] - result["true_mean"]) < 6 * result["standard_error"]
     for wrong, sentence in (
-        (["--committee-colluding", "1"], "go with --committee MEMBERS"),
-        (["--verified"], "go with --committee MEMBERS"),
-        (["--committee", "4", "--verified"], "that checks contributions is too small"),
+        (["--with", "committee-colluding=1"], "go with --committee MEMBERS"),
+        (["--with", "verified=yes"], "go with --committee MEMBERS"),
+        (["--committee", "4", "--with", "verified=yes"], "that checks contributions is too small"),
         (["--committee", "3"], "too small"),
         (["--committee", "5", "--protocol", "inca"], "leave protocol out"),
         (["--committee", "5", "--colluding", "2"], "colluding has no effect"),

@@ -253,22 +253,25 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     committee = (
         "--committee",
         "9",
-        "--committee-colluding",
-        "2",
+        "--with",
+        "committee-colluding=2",
         "--contribute-by",
         BY,
         "--minimum",
         "3",
-        "--largest-weight",
-        "2",
+        "--with",
+        "largest-weight=2",
     )
-    assert run("study", "new", *column, *committee, "--committee-size", "gone", "--grace", "5", "--out", "study.toml") == 0
+    assert run("study", "new", *column, *committee, "--with", "committee-size=gone", "--grace", "5", "--out", "study.toml") == 0
     terms = StudyTerms.load(tmp_path / "study.toml").committee
     assert terms is not None
     # As many gone as may collude, where nobody says it.
     assert terms.committee == Committee(9, 2, 2, minimum=3, largest_weight=2.0)
     assert terms.lists_at == terms.contribute_by.timestamp() + 5.0
-    assert run("study", "new", *column, "--committee", "5", "--contribute-by", BY, "--verified", "--out", "checked.toml") == 0
+    assert (
+        run("study", "new", *column, "--committee", "5", "--contribute-by", BY, "--with", "verified=yes", "--out", "checked.toml")
+        == 0
+    )
     checked = StudyTerms.load(tmp_path / "checked.toml").committee
     assert checked is not None
     assert checked.committee == Committee(5, verified=True)

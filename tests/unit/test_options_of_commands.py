@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.cli.mistakes import _MEANT, _arguments
+from quietmean.core import schema
+from quietmean.protocols import registry
 
 
 def said(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -95,3 +98,40 @@ def test_a_command_that_people_look_for_leads_to_ours(word: str, capsys: pytest.
 )
 def test_a_value_that_begins_with_a_hyphen_is_a_value(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not an option" not in said(line, capsys)[2]
+
+
+def shown(line: str, capsys: pytest.CaptureFixture[str]) -> int:
+    code, out, _ = said(line, capsys)
+    assert code == 0
+    return sum(1 for row in out.splitlines() if re.match(r"│[ *]+--", row))
+
+
+@pytest.mark.parametrize("command", ["run", "study new"])
+def test_help_shows_at_most_twenty_options_first(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 8 < shown(f"{command} --help", capsys) <= 20
+    assert shown(f"{command} --help --all", capsys) > 20
+
+
+def test_each_option_of_a_protocol_is_listed_with_its_default_and_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, kind in registry().items():
+        code, out, _ = said(f"help protocol {name}", capsys)
+        assert code == 0
+        for option in schema.options_of(kind).values():
+            assert option.flag is None or (f"  {option.flag}=" in out and option.help[1:] in out)
+    assert "choose one of" in said("help protocol foo", capsys)[2]
+
+
+def test_an_option_of_a_protocol_is_what_the_protocol_declares(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "plan --parties 6 --protocol inca --json"
+    assert said(f"{line} --with rounds=3 value-bits=32", capsys) == said(f"{line} --with rounds=3 --with value_bits=32", capsys)
+    for wrong, words in {
+        "rounds": "--with rounds has no value. Write --with rounds=VALUE.",
+        "rounds=two": "rounds is 'two'. Give a whole number, such as 3.",
+        "rouns=3": "'rouns' is not an option of a protocol (did you mean 'rounds'?)",
+        "rounds=3 --with rounds=4": "--with rounds is given twice",
+        "theta=0.5": "inca has no option 'theta'",
+        "verified=yes": "go with --committee MEMBERS",
+    }.items():
+        code, out, _ = said(f"{line} --with {wrong}", capsys)
+        assert code == 2
+        assert words in out

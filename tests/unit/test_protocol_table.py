@@ -23,7 +23,7 @@ def test_the_page_agrees_with_the_registry(tool: ModuleType) -> None:
         assert kind.TRAITS.summary in text
         assert kind.TRAITS.guarantee in text
         for option in options_of(kind).values():
-            assert option.flag is None or f"| `--{option.flag}` | `{option.key}` | {option.help}" in text
+            assert option.flag is None or f"| `--with {option.flag}=...` | `{option.key}` | {option.help}" in text
 
 
 def test_references_and_citation_file_are_those_of_the_protocols(tool: ModuleType) -> None:

@@ -248,10 +248,10 @@ def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) ->
     assert "0.4 nats a coordinate" in cost
     assert "not differential privacy" in cost
     assert "nats_a_priori" not in contract.to_json()
-    main([*PLAN, "--open-edges", "each"])
+    main([*PLAN, "--with", "open-edges=each"])
     assert capsys.readouterr().out.startswith("guaranteed before the start: no bound in nats")
     # The same holds of an epsilon that is not kept beforehand, and not of one that is.
-    main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp", "--open-edges", "each"])
+    main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp", "--with", "open-edges=each"])
     assert capsys.readouterr().out.startswith("guaranteed before the start: epsilon 2.8")
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp"])
     assert "more than the target" not in capsys.readouterr().out

@@ -103,7 +103,7 @@ GROUPS = {
 # An example of each command as it may be typed, apart from names of files.
 EXAMPLES = {
     "demo": "quietmean demo --out first-study",
-    "run": "quietmean run --data patients.csv --column age --bounds 0 110 --parties 20 --epsilon 1",
+    "run": 'quietmean run patients.csv "mean(age in 0..110)" --parties 20',
     "study new": "quietmean study new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",
     "study invite": "quietmean study invite study.toml --key convener.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
@@ -136,6 +136,15 @@ EXAMPLES = {
     "schema": "quietmean schema result --out result.schema.json",
     "completion": "quietmean completion --install",
 }
+# Options that the help of a command shows first; with --all it shows every other one.
+_OF_STUDY = (
+    *("--epsilon", "--delta", "--unit", "--count", "--colluding", "--dropouts", "--protocol", "--with", "--committee"),
+    *("--out", "--json"),
+)
+FIRST_OPTIONS = {
+    "run": ("--parties", "--party-column", *_OF_STUDY),
+    "study new": ("--name", "--dictionary", "--minimum", "--start-by", "--transport", "--contribute-by", *_OF_STUDY),
+}
 _COMMON = (
     "With every command: --quiet shows results and errors only; --force writes over a file of the same kind, never over a key, "
     "data, a receipt, a contribution or a sealed study; --log-file FILE also writes what happens there, without anything "
@@ -165,7 +174,8 @@ def command_of(tokens: Sequence[str]) -> str | None:
 def epilogue(command: str) -> str:
     """The text below the options."""
     example = f"Example: {EXAMPLES[command]}\n\n" if command in EXAMPLES else ""
-    return f"{example}{_COMMON}\n\n{_CODES}"
+    more = f"All options: quietmean {command} --help --all. " if command in FIRST_OPTIONS else ""
+    return f"{example}{more}{_COMMON}\n\n{_CODES}"
 
 
 # Folders of runs are named so, with the time behind it.

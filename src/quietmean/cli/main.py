@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 import quietmean
-from quietmean.cli.common import GROUPS, Common, StrayValue, command_of, epilogue
-from quietmean.cli.console import fail, output_options, warn
+from quietmean.cli.common import FIRST_OPTIONS, GROUPS, Common, StrayValue, command_of, epilogue
+from quietmean.cli.console import fail, out, output_options, warn
 from quietmean.cli.mistakes import in_own_words, refuse_fractions, refuse_pasted, sentence_of, sentence_of_stray
 from quietmean.cli.study_options import attach
 from quietmean.core.errors import InputError, QuietmeanError, StorageError
@@ -180,6 +180,8 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
 # Only `quietmean --help --all` shows these, and the commands of each group.
 LATER = ("simulate", "schema", "completion")
 _ALL = "--all"
+# `quietmean help protocol NAME` lists what --with may say.
+_PROTOCOL = "protocol"
 # No option has one that takes it back, such as --no-json.
 _ONE_WAY = Parameter(negative="")
 COMMANDS = {line: command for commands in HEADINGS.values() for line, command in commands.items()}
@@ -224,7 +226,8 @@ def make_app(command: str | None, *, every: bool = True) -> App:
                 about["group"] = heading
             owner = app[word] if second else app
             path = f"quietmean.cli.{module}:{name}_command"
-            owner.command(path, name=name, sort_key=order, default_parameter=_ONE_WAY, **about)
+            formatter = None if every or line not in FIRST_OPTIONS else _First(FIRST_OPTIONS[line])
+            owner.command(path, name=name, sort_key=order, default_parameter=_ONE_WAY, help_formatter=formatter, **about)
     app["--help"].group = app["--version"].group = Group("Options", sort_key=len(HEADINGS) + 1, help_formatter=listing)
     first_word = None if command is None else command.partition(" ")[0]
     if first_word not in _OWN:
@@ -266,6 +269,24 @@ class _Listing:
                 lines = [f"{title:{indent}}{each:{width}}{first}", *(" " * (indent + width) + other for other in others)]
                 console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
                 title = ""
+
+
+@dataclass(frozen=True)
+class _First:
+    """Shows these options of a command, those without a name before them; all others with --all."""
+
+    names: Collection[str]
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        from cyclopts.help import DefaultFormatter
+
+        shown = [
+            each
+            for each in panel.entries
+            if not any(name.startswith("--") for name in each.names) or {*each.names} & {*self.names, "--help", "--version"}
+        ]
+        panel.entries = shown
+        DefaultFormatter()(console, options, panel)
 
 
 def _add_extensions(app: App, first_word: str | None, group: Group) -> None:
@@ -332,8 +353,13 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _run(tokens: list[str]) -> None:
     command = command_of(tokens)
     try:
-        if command is None and _ALL in tokens:
-            app, tokens = make_app(None), [token for token in tokens if token != _ALL] or ["--help"]
+        if tokens[:1] == [_PROTOCOL] and tokens[-1] == "--help":
+            from quietmean.cli.options import protocol_help
+
+            out.print(protocol_help(*tokens[1:-1][:1]), markup=False, highlight=False, soft_wrap=True)
+            return
+        if _ALL in tokens and (command is None or "--help" in tokens):
+            app, tokens = make_app(command), [token for token in tokens if token != _ALL] or ["--help"]
         else:
             app = make_app(command, every=False)
         refuse_pasted(app, tokens)

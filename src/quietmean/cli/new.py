@@ -150,6 +150,7 @@ def new_command(
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [named for named in column or () if listed is None or named not in listed.columns]
+    committee = committee.shaped(options.of_committee())
     fields = {**target.fields(), **meeting.fields(), **columns.fields(by_hand), "options": options.chosen()}
     fields = committee.fields(fields)
     if listed is not None:

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
+import contextlib
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import options_of
-from quietmean.protocols import registry
+from quietmean.core.schema import OPEN, nearest, options_of
+from quietmean.core.schema import Parameter as Declaration
+from quietmean.protocols import get_protocol, registry
 
-# Types on the command line: of several the widest is taken; a text may stand beside numbers, as "auto" does.
+# Of several types the narrowest that a text can be is taken.
 _NUMBERS = (int, float)
 
 
 @dataclass
 class _Option:
-    """One flag: the key that it has in JSON, what it may be, and what it means in which protocols."""
+    """One option: the key that it has in JSON, and what it may be in any protocol."""
 
     key: str
     kinds: set[type] = field(default_factory=set)
-    help: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def annotation(self) -> Any:
-        if bool in self.kinds:
-            return bool
-        number = float if float in self.kinds else int if int in self.kinds else None
-        if number is None:
-            return str
-        return number | str if self.kinds - set(_NUMBERS) else number
-
-    @property
-    def text(self) -> str:
-        text = "; ".join(f"{clause} ({', '.join(names)})" for clause, names in self.help.items())
-        return f"{text[0].upper()}{text[1:]}."
 
 
 @cache
@@ -55,38 +42,126 @@ def _collect() -> dict[str, _Option]:
             option.kinds |= {kind if kind in (int, float, bool) else str for kind in parameter.kinds} | (
                 {str} if parameter.auto else set()
             )
-            clause = f"{parameter.help}: {', '.join(parameter.choices)}" if parameter.choices else parameter.help
-            option.help.setdefault(clause, []).append(name)
     return dict(sorted(options.items()))
 
 
-class ChosenOptions:
-    """What was chosen on the command line."""
+# What --with says of a committee, whose shape is no option of a protocol.
+OF_COMMITTEE = {
+    "committee-colluding": (int, "how many members may collude, with all other contributors; default 1"),
+    "committee-gone": (int, "how many members may be gone for good at any moment; default as many as may collude"),
+    "committee-size": (str, "gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes"),
+    "verified": (bool, "members check that each number of a contribution is within its bounds, without learning it"),
+    "products": (bool, "with verified, where each contributes one record: members check squares and products, too"),
+}
+_TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ProtocolOptions:
+    """What is said of one protocol.
+
+    Parameters
+    ----------
+    chosen_with
+        NAME=VALUE: an option of the protocol or committee, such as rounds=20; repeat for several. quietmean help protocol NAME
+        lists them.
+    """
+
+    chosen_with: Annotated[list[str] | None, Parameter(name="--with", consume_multiple=True)] = None
 
     def chosen(self) -> dict[str, Any]:
-        """Options by their key in JSON."""
-        keys = {flag.replace("-", "_"): option.key for flag, option in _collect().items()}
-        return {keys[name]: value for name, value in vars(self).items() if value is not None}
+        """Options of protocols by their key in JSON. Raises :class:`InputError` for what cannot be one."""
+        options = _collect()
+        return {options[name].key: value for name, value in self._said().items() if name not in OF_COMMITTEE}
+
+    def of_committee(self) -> dict[str, Any]:
+        """What is said of a committee, by the names that its shape has."""
+        return {name.replace("-", "_"): value for name, value in self._said().items() if name in OF_COMMITTEE}
+
+    def _said(self) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+        known = {**{name: option.kinds for name, option in _collect().items()}, **{n: {k} for n, (k, _) in OF_COMMITTEE.items()}}
+        for text in self.chosen_with or ():
+            written, equals, value = text.partition("=")
+            name = written.strip().replace("_", "-")
+            name = next((flag for flag, option in _collect().items() if option.key == written.strip()), name)
+            if name not in known:
+                near = nearest(name, known)
+                raise InputError(f"{written!r} is not an option of a protocol{near}. quietmean help protocol NAME lists those.")
+            if not equals or not value.strip():
+                raise InputError(f"--with {written} has no value. Write --with {name}=VALUE.")
+            if name in said:
+                raise InputError(f"--with {name} is given twice. Give it once.")
+            said[name] = _value(name, value.strip(), known[name])
+        return said
 
 
-def _protocol_options() -> type[ChosenOptions]:
-    """A dataclass with a field for every option of every registered protocol; None where it is not given."""
-    group = Group("Options of protocols", help="Each goes to the protocols named behind it; others do not have it.")
-    fields = []
-    for flag, option in _collect().items():
-        # Where a protocol does something by default, it can be made not to.
-        no = f"--no-{flag}" if option.annotation is bool else ""
-        about = Parameter(name=f"--{flag}", help=option.text, group=group, negative_none=(), negative=no)
-        fields.append((flag.replace("-", "_"), Annotated[option.annotation | None, about], field(default=None)))
-    here = {"__module__": __name__}
-    made = make_dataclass("ProtocolOptions", fields, bases=(ChosenOptions,), namespace=here, kw_only=True, frozen=True)
-    return Parameter(name="*")(made)
+def _value(name: str, text: str, kinds: set[type]) -> Any:
+    """What a text means for an option of these types. Raises :class:`InputError` where it means nothing."""
+    if bool in kinds and text.lower() in (*_TRUE, *_FALSE):
+        return text.lower() in _TRUE
+    for kind in _NUMBERS:
+        if kind in kinds:
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    if str in kinds:
+        return text
+    wanted = "yes or no" if bool in kinds else "a number, such as 0.5" if float in kinds else "a whole number, such as 3"
+    raise InputError(f"{name} is {text!r}. Give {wanted}.")
 
 
-if TYPE_CHECKING:
-    ProtocolOptions = ChosenOptions
-else:
-    ProtocolOptions = _protocol_options()
+def protocol_help(name: str = "") -> str:
+    """The options of a protocol with what they mean, their defaults and bounds; or of a committee.
+
+    Raises :class:`InputError` for an unknown name.
+    """
+    if not name:
+        return "\n".join([f"quietmean help protocol NAME, with one of: {', '.join(registry())}, committee"])
+    if name == "committee":
+        lines = [f"  {option}={_KINDS[kind]}\n      {_sentence(text)}" for option, (kind, text) in OF_COMMITTEE.items()]
+        return "\n".join(["committee: with --committee MEMBERS, each as --with NAME=VALUE", *lines])
+    kind = get_protocol(name)
+    lines = []
+    for parameter in options_of(kind).values():
+        if parameter.flag is None:
+            continue
+        values = "|".join(parameter.choices) or "|".join(dict.fromkeys(_KINDS.get(each, "TEXT") for each in parameter.kinds))
+        about = "; ".join(part for part in (_limits(parameter), _default(parameter)) if part)
+        lines.append(
+            f"  {parameter.flag}={values}{'|auto' if parameter.auto else ''}\n      {_sentence(parameter.help)}"
+            + (f" {_sentence(about)}" if about else "")
+        )
+    heading = f"{kind.name}: {'each as --with NAME=VALUE' if lines else 'it has no options'}"
+    return "\n".join([heading, *lines])
+
+
+_KINDS: dict[Any, str] = {int: "N", float: "NUMBER", bool: "yes|no", str: "TEXT"}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _limits(parameter: Declaration) -> str:
+    """The range of its numbers in words."""
+    ends = (
+        ("at least", parameter.at_least),
+        ("above", parameter.above),
+        ("at most", parameter.at_most),
+        ("below", parameter.below),
+    )
+    return ", ".join(f"{words} {end:g}" for words, end in ends if end is not None)
+
+
+def _default(parameter: Declaration) -> str:
+    default = parameter.default
+    if default is OPEN:
+        return "default: found by planning"
+    shown = parameter.to_json(default)
+    return "" if shown is None else f"default {'yes' if shown is True else 'no' if shown is False else shown}"
+
+
 NO_OPTIONS = ProtocolOptions()
 
 

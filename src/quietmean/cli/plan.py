@@ -202,6 +202,7 @@ def plan_command(
     if search.trials is not None and search.trials < 1:
         raise InputError(f"{search.trials} trials show nothing about the gate: choose at least 1, for example 299")
     wanted.require_one_target()
+    committee = committee.shaped(options.of_committee())
     eavesdropping = read_eavesdropping(wanted.eavesdropping)
     plan_file = (
         None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"), ends=(".json",))

@@ -123,10 +123,11 @@ def run_command(
     """
     if is_statistic(str(data)) and not Path(data).exists():
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
-    if stray := [text for text in ask if not is_statistic(text)]:
+    if stray := [text for text in ask if not (is_statistic(text) or " in " in text or "=" in text)]:
         raise StrayValue(stray[0])
     if column and ask:
         raise InputError(f"--column and the question {ask[0]} cannot go together. Name the column in the question alone.")
+    committee = committee.shaped(options.of_committee())
     study = StudyTerms.parse(
         {
             "name": account_name(data),

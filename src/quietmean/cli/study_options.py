@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from cyclopts import Parameter
 
@@ -107,27 +107,19 @@ class CommitteeShape:
     ----------
     committee
         So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
-        than --committee-colluding of them collude, no matter who else does.
-    committee_colluding
-        How many members may collude, with all other contributors; default 1.
-    committee_gone
-        How many members may be gone for good at any moment; default as many as may collude.
-    committee_size
-        gone: members that lie can prevent a result. lying: their sums are corrected, for twice the bytes. Default gone.
-    verified
-        Members check that each number of a contribution, and of their noise, is within its bounds, and that cells of a table add
-        up, without learning them. Sums are corrected as with lying; a file is larger by the bits of a number.
-    products
-        With --verified, where each contributes one record (--largest-weight 1, or --unit party): members also check that squares
-        and products are those of its values. A file has the remainders of products, too.
+        of them collude than planned, no matter who else does. quietmean help protocol committee lists what --with says of it.
     """
 
     committee: int | None = None
-    committee_colluding: int | None = None
-    committee_gone: int | None = None
-    committee_size: str | None = None
-    verified: bool = False
-    products: bool = False
+    committee_colluding: Annotated[int | None, Parameter(parse=False)] = None
+    committee_gone: Annotated[int | None, Parameter(parse=False)] = None
+    committee_size: Annotated[str | None, Parameter(parse=False)] = None
+    verified: Annotated[bool, Parameter(parse=False)] = False
+    products: Annotated[bool, Parameter(parse=False)] = False
+
+    def shaped(self, said: Mapping[str, Any]) -> Self:
+        """The committee with what --with says of it."""
+        return replace(self, **said)
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -152,7 +144,7 @@ class CommitteeShape:
     def require_asked(self) -> None:
         """Raises :class:`InputError` for options of a committee where there is none."""
         if self.committee is None and self.given:
-            names = ", ".join(f"--{name}" for name in self.given)
+            names = ", ".join(f"--with {name}" for name in self.given)
             raise InputError(f"options {names} go with --committee MEMBERS: give it, or leave them out")
 
     @property

@@ -131,7 +131,7 @@ class Parameter:
     def named(self) -> str:
         """The name of the parameter in sentences: the key, with the flag where that is another word."""
         other = self.flag is not None and self.flag.replace("-", "_") != self.key
-        return f"{self.key} (--{self.flag})" if other else self.key
+        return f"{self.key} ({self.flag})" if other else self.key
 
     def check(self, value: Any) -> None:
         """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""

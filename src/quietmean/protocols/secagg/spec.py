@@ -91,7 +91,7 @@ class SecAggParameters(Configured):
         self._check_noise()
         if self.largest_weight * self.clip / self.granularity > _LARGEST_INTEGER:
             raise InputError(
-                f"largest_weight {self.largest_weight:g} times clip (--clip-norm) {self.clip:g} is too much for numbers with a "
+                f"largest_weight {self.largest_weight:g} times clip (clip-norm) {self.clip:g} is too much for numbers with a "
                 f"granularity of {self.granularity:g}: choose a smaller one"
             )
 
