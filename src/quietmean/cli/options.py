@@ -75,6 +75,11 @@ class ProtocolOptions:
         options = _collect()
         return {options[name].key: value for name, value in self._said().items() if name not in OF_COMMITTEE}
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options of protocols as they are written."""
+        return {f"with {name}": value for name, value in self._said().items() if name not in OF_COMMITTEE}
+
     def of_committee(self) -> dict[str, Any]:
         """What is said of a committee, by the names that its shape has."""
         return {name.replace("-", "_"): value for name, value in self._said().items() if name in OF_COMMITTEE}

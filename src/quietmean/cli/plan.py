@@ -209,7 +209,7 @@ def plan_command(
     )
     if about.study is not None:
         _refuse_beside_study(
-            {**vars(wanted), "eavesdropping": eavesdropping, **options.chosen(), **committee.given, **search.of_no_study()}
+            {**vars(wanted), "eavesdropping": eavesdropping, **options.given, **committee.given, **search.of_no_study()}
         )
         names = search.protocol or []
         if len(names) > 1:

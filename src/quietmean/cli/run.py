@@ -132,7 +132,7 @@ def run_command(
         {
             "name": account_name(data),
             **columns.fields(column or ()),
-            **({} if column else {"ask": ask}),
+            **({} if column and not ask else {"ask": ask}),
             **committee.fields({**target.fields(), "options": options.chosen()}),
             **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from cyclopts import Parameter
 
+from quietmean.cli.options import OF_COMMITTEE
 from quietmean.core.domain import CountVisibility, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.readable import count_of
@@ -139,12 +140,13 @@ class CommitteeShape:
     @property
     def given(self) -> dict[str, Any]:
         """What is given of it, by option."""
-        return {name.replace("_", "-"): value for name, value in vars(self).items() if value is not None and value is not False}
+        stated = {name.replace("_", "-"): value for name, value in vars(self).items() if value not in (None, False)}
+        return {f"{'with ' if name in OF_COMMITTEE else ''}{name}": value for name, value in stated.items()}
 
     def require_asked(self) -> None:
         """Raises :class:`InputError` for options of a committee where there is none."""
         if self.committee is None and self.given:
-            names = ", ".join(f"--with {name}" for name in self.given)
+            names = ", ".join(f"--{name}" for name in self.given)
             raise InputError(f"options {names} go with --committee MEMBERS: give it, or leave them out")
 
     @property
