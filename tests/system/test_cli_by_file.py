@@ -22,6 +22,7 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.study_keys import write_private
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support import command_lines
+from support.consent import accept as yes_of
 from support.json_documents import faults
 from support.pages import commands
 
@@ -68,11 +69,11 @@ def test_no_name_of_a_party_leads_out_of_the_folder(
     planning = create_autospec(StudyTerms.choice, side_effect=StudyTerms.choice)
     monkeypatch.setattr(StudyTerms, "choice", planning)
     # Nobody gave an address, and nobody needs one: contract and check say what contribute will do.
-    assert sealed.digest[:32] in told("quietmean site contract study.sealed --key 0.key", capsys)
+    assert yes_of(names[0], sealed)[:32] in told("quietmean site contract study.sealed --key 0.key", capsys)
     assert "everything is in order here" in told("quietmean check study.sealed --key 0.key --data ages.csv --no-ledger", capsys)
     assert qm.contract("study.sealed", key="0.key").digest == sealed.digest
     for number, name in enumerate(names):
-        own = f"--key {number}.key --data ages.csv --no-ledger --accept {sealed.digest}"
+        own = f"--key {number}.key --data ages.csv --no-ledger --accept {yes_of(name, sealed)}"
         told(f"quietmean send study.sealed {own}", capsys)
         desk = SiteFolder(site, name)
         desk.refuse("study.sealed", sealed)
@@ -99,7 +100,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         Path(f"{name}.csv").write_text("age\n" + "\n".join(str(20 + (7 * row + number) % 60) for row in range(400)))
         told(accept.replace("south", name), capsys)
     told(seal, capsys)
-    digest = told(words, capsys).split("digest ")[1].split()[0]
+    told(words, capsys)
+    digest = yes_of("south", "study.sealed")
     assert digest[:32] in told(contract, capsys)
     assert "between" in told(check, capsys)
     told(budget, capsys)
@@ -136,10 +138,11 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     Path("south.csv").write_text(data)
     write_private(keys, after)
     assert "gave no address" in fails(["join", "study.sealed", "--key", "south.key", "--data", "south.csv"], capsys)
-    without_ledger = give.split(" --ledger")[0] + f" --accept {digest}"
+    without_ledger = give.split(" --ledger")[0] + " --accept "
     for name in PARTIES[:1] + PARTIES[2:4]:
         # All of them are one user here.
-        told(f"{without_ledger} --new-account south".replace("south", name), capsys)
+        own = without_ledger.replace("south", name) + yes_of(name, "study.sealed")
+        told(f"{own} --new-account {name}", capsys)
     for _ in range(2):
         shown = told(combine.replace("*.contribution", " ".join(map(str, sorted(Path().glob("*.contribution"))))), capsys)
         assert "! AWAY       inland is not in the answer (4 of 5 are)." in shown
@@ -159,8 +162,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     )
 
 
-def type_to_seal(capsys: pytest.CaptureFixture[str]) -> str:
-    """The page up to the words, for five parties; the digest of the study."""
+def type_to_seal(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page up to the words, for five parties."""
     new, keygen, invite, accept, seal, words, *_ = commands("take-part/committee.md", "Without a committee")
     for line in (new, keygen, invite):
         told(line, capsys)
@@ -168,14 +171,15 @@ def type_to_seal(capsys: pytest.CaptureFixture[str]) -> str:
         Path(f"{name}.csv").write_text("age\n" + "\n".join(str(20 + (7 * row + number) % 60) for row in range(400)))
         told(accept.replace("south", name), capsys)
     told(seal, capsys)
-    return told(words, capsys).split("digest ")[1].split()[0]
+    told(words, capsys)
 
 
 GIVE = ["send", "study.sealed", "--key", "south.key", "--data", "south.csv"]
 
 
 def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    digest = type_to_seal(capsys)
+    type_to_seal(capsys)
+    digest = yes_of("south", "study.sealed")
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
     assert "unattended = true" in fails([*GIVE, "--yes"], capsys)
@@ -185,6 +189,7 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
     assert Path("south.csv").read_text().startswith("age")
     main([*GIVE, "--accept", digest])
     north = [*(part.replace("south", "north") for part in GIVE), "--new-account", "north"]
+    digest = yes_of("north", "study.sealed")
     assert "exists already" in fails([*north, "--accept", digest, "--out", "south.contribution"], capsys)
     main([*north, "--accept", digest])
 
@@ -212,11 +217,11 @@ main(sys.argv[2:])
 @pytest.mark.slow
 def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """From the charge on, with a ledger, no other data get out; the same end what had begun, charged once."""
-    digest = type_to_seal(capsys)
+    type_to_seal(capsys)
     Path("other.csv").write_text("age\n30\n40\n50")
     for name, where in zip(("south", "east", "west"), ("charged", "registered", "kept"), strict=True):
         told(f"quietmean site budget --ledger {name}.ledger --account {name} --budget 2 1e-5", capsys)
-        give = ["send", "study.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--accept", digest]
+        give = ["send", "study.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--accept", yes_of(name, "study.sealed")]
         give += ["--ledger", f"{name}.ledger", "--account", name]
         ended = subprocess.run(
             [sys.executable, "-c", CRASH, where, *give], capture_output=True, text=True, timeout=120, check=False
@@ -233,7 +238,18 @@ def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture
         assert len(account["entries"]) == 1
     started = []
     for data in ("inland.csv", "other.csv"):
-        give = ["send", "study.sealed", "--key", "inland.key", "--data", data, "--accept", digest, "--out", f"{data}.out"]
+        give = [
+            "send",
+            "study.sealed",
+            "--key",
+            "inland.key",
+            "--data",
+            data,
+            "--accept",
+            yes_of("inland", "study.sealed"),
+            "--out",
+            f"{data}.out",
+        ]
         command = [sys.executable, "-m", "quietmean.cli.main", *give]
         started.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True))
     errors = [process.communicate(timeout=120)[1] for process in started]

@@ -17,6 +17,7 @@ import pytest
 
 from quietmean.cli.common import command_of
 from quietmean.node import Identity
+from support.consent import accept as yes_of
 from support.pages import commands
 from support.site_policy import write_policy
 
@@ -116,7 +117,7 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
     started = [
         north.start(by(join, "north"), "south\nyes\n"),
         south.start(join, "north, east\nyes\n"),
-        sites["east"].start(joined_without_terminal.replace("DIGEST", digest)),
+        sites["east"].start(joined_without_terminal.replace("DIGEST", yes_of("east", sites["east"].folder / "study.sealed"))),
     ]
     for process, site in zip(started, everybody, strict=True):
         assert re.search(r"(?m)^age  +\d", finished(process)), site.name
@@ -162,7 +163,7 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
     assert "40 records" in north.type(data)
     north.type(keygen)
     write_policy(north.folder / "quietmean" / "policy.toml", approvers=[Identity.load(north.folder / "owner.key").public_key])
-    digest = json.loads(north.type(f"{contract} --json"))["digest"]
+    digest = json.loads(north.type(f"{contract} --json"))["accept"]
     assert "nothing was signed" in finished(north.start(approve, "no\n"), code=2)
     north_joins = join.partition(" --approval")[0]
     assert "1 of the approvers of" in finished(north.start(f"{north_joins} --accept {digest}"), code=2)
@@ -170,7 +171,10 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
     others = [f"quietmean join study.sealed --key {site.name}.key --data {site.name}.csv" for site in everybody[1:]]
     started = [
         north.start(join),
-        *(site.start(f"{line} --accept {digest}") for site, line in zip(everybody[1:], others, strict=True)),
+        *(
+            site.start(f"{line} --accept {yes_of(site.name, site.folder / 'study.sealed')}")
+            for site, line in zip(everybody[1:], others, strict=True)
+        ),
     ]
     for process in started:
         assert re.search("(?m)^age ", finished(process))

@@ -168,8 +168,9 @@ def test_a_data_managers_day(tmp_path: Path, free_ports: Callable[[int], list[in
         (one.folder / "study.sealed").write_bytes((convener.folder / "study.sealed").read_bytes())
     digest = {}
     for one in hospitals:
-        words = one.does(f"verify words study.sealed --key {one.name}.key", "--json")
-        digest[one.name] = json.loads(words)["digest"]
+        one.does(f"verify words study.sealed --key {one.name}.key", "--json")
+        terms = one.does(f"site contract study.sealed --key {one.name}.key", "--json")
+        digest[one.name] = json.loads(terms)["accept"]
     common = {one: ["--key", f"{one.name}.key", "--data", one.data, "--new-account", "cohort"] for one in hospitals}
     checks = [(one, one.typed("check study.sealed --wait 300", *common[one])) for one in hospitals]
     for one, process in checks:

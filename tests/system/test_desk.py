@@ -27,6 +27,7 @@ from quietmean.studies.outcome.tables import tables_of
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.session_contract import SessionContract, contract_for
+from support.consent import accept as yes_of
 from support.desks import Running, running, ticked
 from support.meeting import AGES, meet
 from support.outcomes import finished, session_receipt
@@ -507,10 +508,22 @@ def test_a_study_is_started_and_watched_from_the_pages(
         status, page, _ = browser.ask("/study/ages.sealed/accept", {**form, "node-passphrase": "node pass"})
         assert (status, "runs already" in page) == (400, True)
         assert not any(b"node pass" in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
-    accept = [*given, "--account", "wards", "--policy", "policy.toml", "--accept", sealed.digest[:32]]
+    accept = [*given, "--account", "wards", "--policy", "policy.toml", "--accept"]
     joins = [
         subprocess.Popen(
-            [sys.executable, "-m", "quietmean", "join", "ages.sealed", "--key", f"{name}.key", "--ledger", name, *accept],
+            [
+                sys.executable,
+                "-m",
+                "quietmean",
+                "join",
+                "ages.sealed",
+                "--key",
+                f"{name}.key",
+                "--ledger",
+                name,
+                *accept,
+                yes_of(name, sealed),
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -30,6 +30,7 @@ from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contributor_keys, send_to_drop
 from support.committee_study import CommitteeStudy, soon
+from support.consent import accept as yes_of
 from support.outside import Authority
 
 LISTED = tuple(f"c{number}" for number in range(1, 7))
@@ -196,7 +197,7 @@ def by_command(study: CommitteeStudy, drop: RunningDrop, folder: Path, capsys: p
     """Contributor c6 types it."""
     (folder / "c6.csv").write_text(f"pay\n{PAY['c6']}\n")
     line = ["send", str(study.path), "--key", str(study.key("c6")), "--data", str(folder / "c6.csv"), "--drop", drop.url]
-    consent = ["--accept", study.sealed.digest, "--no-ledger", "--out", str(folder / "c6.contribution"), "--json"]
+    consent = ["--accept", yes_of("c6", study.sealed), "--no-ledger", "--out", str(folder / "c6.contribution"), "--json"]
     capsys.readouterr()
     main([*line, *consent])
     document = json.loads(capsys.readouterr().out)

@@ -32,6 +32,7 @@ from quietmean.randomness.insecure import InsecureSilence, InsecureSilentPopulat
 from quietmean.sessions import MemoryEngine
 from quietmean.studies.agreement.sealed import Sealed
 from support import fitting
+from support.consent import accept as yes_of
 from support.fitting import NAMES
 from support.rosters import on_this_machine, write_roster
 from support.site_policy import write_policy
@@ -254,7 +255,13 @@ def test_a_fit_that_a_convener_sealed(kind: type, same: dict[str, Any], other: d
     digest = Sealed.load("fit.sealed").digest
 
     def at(name: str) -> qm.Site:
-        return qm.Site("fit.sealed", f"{name}.key", no_ledger=True, accept=digest, compared=[one for one in NAMES if one != name])
+        return qm.Site(
+            "fit.sealed",
+            f"{name}.key",
+            no_ledger=True,
+            accept=yes_of(name, "fit.sealed"),
+            compared=[one for one in NAMES if one != name],
+        )
 
     assert kind(**same, site=at("south")).contract(north).digest == digest
     with pytest.raises(InputError, match=f"seals another fit .*{field}"):

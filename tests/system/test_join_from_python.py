@@ -54,8 +54,9 @@ def test_three_parties_in_one_process() -> None:
 
     async def all_three() -> list[StudyResult]:
         agreed = qm.contract(STUDY, "roster.toml", "north.key")
+        accepts = [qm.contract(STUDY, "roster.toml", f"{name}.key").accept_digest for name in NAMES]
         first = one(0, accept=agreed, report=events.append)
-        return await asyncio.gather(first, *(one(place, accept=agreed.digest) for place in (1, 2)))
+        return await asyncio.gather(first, *(one(place, accept=accepts[place]) for place in (1, 2)))
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -206,7 +206,7 @@ def test_by_session(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     terms |= {"protocol": "cordp-dme", "round_timeout": 3.0}
 
     async def one(own: str) -> tuple[str, ...]:
-        agreed = qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True).contract.digest
+        agreed = qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True).contract
         async with qm.session(terms, "roster.toml", f"{own}.key", no_ledger=True, accept=agreed) as rounds:
             found = await rounds.mean(np.full(5, 0.3))
             assert found.not_heard == (() if name in UNSENDABLE else ("east",))

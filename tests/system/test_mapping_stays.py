@@ -47,7 +47,6 @@ def test_nothing_of_a_mapping_leaves_the_site(
     events: list[dict[str, Any]] = []
 
     async def three() -> None:
-        digest = qm.contract(STUDY, "roster.toml", "north.key").digest
         parties = (
             qm.ajoin(
                 STUDY,
@@ -56,7 +55,7 @@ def test_nothing_of_a_mapping_leaves_the_site(
                 data=f"{name}.csv",
                 new_account=name,
                 ledger=None,
-                accept=digest,
+                accept=qm.contract(STUDY, "roster.toml", f"{name}.key"),
                 report=events.append,
             )
             for name in NAMES

@@ -24,6 +24,7 @@ from quietmean.statistics import Column
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from support.command_lines import command, ending, fails
+from support.consent import accept as yes_of
 
 NAMES = ("ada", "north", "east")
 COLUMNS = (Column(name="age", low=20, high=80), Column(name="arm", levels=("a", "b")), Column(name="ill", boolean=True))
@@ -43,8 +44,8 @@ def write_records(name: str, seed: int, n: int = 2000) -> None:
     Path(f"{name}.csv").write_text("age,arm,ill\n" + "\n".join(rows) + "\n")
 
 
-def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], timeout: float = 60.0) -> str:
-    """The digest of the contract that all three say yes to. ``timeout``: by default who was killed is waited for."""
+def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], timeout: float = 60.0) -> None:
+    """The sealed session that all three say yes to. ``timeout``: by default who was killed is waited for."""
     model.save_study("fit.toml", parties=3)
     study = Path("fit.toml")
     study.write_text(study.read_text().replace("round_timeout = 10.0", f"round_timeout = {timeout}"))
@@ -55,12 +56,11 @@ def seal(model: GeneralizedLinearModel, free_ports: Callable[[int], list[int]], 
         main(["accept", "fit.invitation", "--key", f"{name}.key", *place])
         write_records(name, port)
     main(["study", "seal", "fit.invitation", *(f"{name}.entry" for name in NAMES), "--key", "ada.key", "--out", "fit.sealed"])
-    return Sealed.load(Path("fit.sealed")).digest
 
 
-def join(name: str, digest: str) -> Popen[str]:
+def join(name: str) -> Popen[str]:
     line = ["join", "fit.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--account", name]
-    return command(Path(), *line, "--accept", digest, "--json")
+    return command(Path(), *line, "--accept", yes_of(name, "fit.sealed"), "--json")
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
 def test_three_processes_fit_a_model_under_one_charge(free_ports: Callable[[int], list[int]]) -> None:
-    digest = seal(made(4), free_ports)
-    ended = [ending(process) for process in [join(name, digest) for name in NAMES]]
+    seal(made(4), free_ports)
+    ended = [ending(process) for process in [join(name) for name in NAMES]]
     assert [code for code, _, _ in ended] == [0, 0, 0], ended
     documents = [json.loads(output) for _, output, _ in ended]
     first = documents[0]["model"]["coefficients"]
@@ -103,8 +103,8 @@ def pooled_fit(names: Sequence[str] = NAMES) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
 def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], list[int]]) -> None:
-    digest = seal(made(12, 0.34, "cordp-dme"), free_ports)
-    running = {name: join(name, digest) for name in NAMES}
+    seal(made(12, 0.34, "cordp-dme"), free_ports)
+    running = {name: join(name) for name in NAMES}
     try:
         kept, patience = Path("fit-east.model.npz"), time.monotonic() + 120
         while not kept.exists() and time.monotonic() < patience:
@@ -112,14 +112,14 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
             time.sleep(0.01)
         running["east"].send_signal(signal.SIGKILL)
         running["east"].communicate()
-        running["east"] = join("east", digest)
+        running["east"] = join("east")
         ended = {name: ending(running[name]) for name in ("ada", "north")}
         code, output, errors = ending(running["east"])
         if code == 2:
             # It was away in whole rounds: what was released in them is public, and another party has it.
             assert "copy the file of a party" in errors, errors
             shutil.copy("fit-north.model.npz", "fit-east.model.npz")
-            code, output, errors = ending(join("east", digest))
+            code, output, errors = ending(join("east"))
     finally:
         for process in running.values():
             process.kill()
@@ -138,9 +138,9 @@ def test_a_party_that_is_killed_in_a_round_goes_on(free_ports: Callable[[int], l
         assert abs(answers[0][term] - value) < 5 * errors_by_term[term], term
 
 
-def gone_after_a_round(digest: str) -> dict[str, tuple[int, str, str]]:
+def gone_after_a_round() -> dict[str, tuple[int, str, str]]:
     """How the fit ends for the others when one is killed after the first round and never comes back."""
-    running = {name: join(name, digest) for name in NAMES}
+    running = {name: join(name) for name in NAMES}
     try:
         kept, patience = Path("fit-east.model.npz"), time.monotonic() + 120
         while not kept.exists() and time.monotonic() < patience:
@@ -157,7 +157,8 @@ def gone_after_a_round(digest: str) -> dict[str, tuple[int, str, str]]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
 def test_whole_rounds_without_a_party_go_on_with_who_is_there(free_ports: Callable[[int], list[int]]) -> None:
-    ended = gone_after_a_round(seal(made(5, 0.34, "cordp-dme"), free_ports, 6.0))
+    seal(made(5, 0.34, "cordp-dme"), free_ports, 6.0)
+    ended = gone_after_a_round()
     assert {name: one[0] for name, one in ended.items()} == {"ada": 0, "north": 0}, ended
     document, other = (json.loads(ended[name][1]) for name in ("ada", "north"))
     assert document["model"]["coefficients"] == other["model"]["coefficients"]
@@ -171,7 +172,8 @@ def test_whole_rounds_without_a_party_go_on_with_who_is_there(free_ports: Callab
 @pytest.mark.slow
 @pytest.mark.usefixtures("_here")
 def test_a_round_that_the_contract_has_all_parties_in_is_refused_without_one(free_ports: Callable[[int], list[int]]) -> None:
-    ended = gone_after_a_round(seal(made(5), free_ports, 6.0))
+    seal(made(5), free_ports, 6.0)
+    ended = gone_after_a_round()
     for code, output, errors in ended.values():
         assert code == 3, (output, errors)
         assert "Traceback" not in errors
@@ -181,9 +183,9 @@ def test_a_round_that_the_contract_has_all_parties_in_is_refused_without_one(fre
 
 @pytest.mark.usefixtures("_here")
 def test_what_cannot_be_is_refused(free_ports: Callable[[int], list[int]], capsys: pytest.CaptureFixture[str]) -> None:
-    digest = seal(made(4), free_ports)
+    seal(made(4), free_ports)
     Path("train.py").write_text("")
-    line = ["join", "fit.sealed", "--key", "north.key", "--account", "north", "--accept", digest]
+    line = ["join", "fit.sealed", "--key", "north.key", "--account", "north", "--accept", yes_of("north", "fit.sealed")]
     capsys.readouterr()
     assert "give --data FILE" in fails(line, capsys)
     assert "leave --program out" in fails([*line, "--program", "train.py"], capsys)

@@ -133,7 +133,7 @@ def test_a_page_is_typed(
 ) -> None:
     monkeypatch.chdir(consortium)
     monkeypatch.setattr(AtTerminal, "can_ask", lambda self: True)
-    monkeypatch.setattr(AtTerminal, "yes", lambda self: True)
+    monkeypatch.setattr(AtTerminal, "yes", lambda self, contract, screen: True)
     assert lines(page)
     for line in lines(page):
         if "site approve" in line:

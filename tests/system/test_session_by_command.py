@@ -26,6 +26,7 @@ from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.approval import fingerprint
 from quietmean.studies.party.audit import AuditLog, Event, verify
 from support.command_lines import command, ending, fails
+from support.consent import accept as yes_of
 from support.desks import entered, running, ticked
 from support.pages import blocks, commands
 from support.site_policy import write_policy
@@ -111,7 +112,7 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
     for checking in checks:
         code, output, errors = ending(checking)
         assert code == 0, (output, errors)
-    joining = [start(shown("join", name), "--accept", digest, "--json") for name in NAMES]
+    joining = [start(shown("join", name), "--accept", yes_of(name, sealed), "--json") for name in NAMES]
     for name, process in zip(NAMES, joining, strict=True):
         code, output, errors = ending(process)
         assert code == 0, errors
@@ -139,11 +140,10 @@ def test_the_commands_and_the_program_of_the_page(sealed: Path, capsys: pytest.C
 @pytest.mark.slow
 @pytest.mark.parametrize("sealed", ['dropouts = 0.34\nprotocol = "cordp-dme"'], indirect=True, ids=["dropouts"])
 def test_a_session_is_continued_by_the_same_command_after_a_kill_in_mid_program(sealed: Path) -> None:
-    digest = Sealed.load(sealed).digest
     Path("train.py").write_text(WAITING)
 
     def join(name: str) -> Popen[str]:
-        return start(shown("join", name), "--accept", digest)
+        return start(shown("join", name), "--accept", yes_of(name, sealed))
 
     running = {name: join(name) for name in NAMES}
     try:
@@ -182,9 +182,8 @@ WRONG: dict[str, Any] = {
 
 def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").write_text(RUNNING)
-    digest = Sealed.load(sealed).digest
     for sentence, options in WRONG.items():
-        accept = [] if "nobody" in sentence or "--accept" in options else ["--accept", digest]
+        accept = [] if "nobody" in sentence or "--accept" in options else ["--accept", yes_of("north", sealed)]
         said = fails(
             ["join", "session.sealed", "--key", "north.key", "--account", "wards", *accept, *options], capsys, warned=True
         )
@@ -199,9 +198,8 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_sent(sealed: Path, ca
 
 @pytest.mark.slow
 def test_a_program_that_fails_leaves_its_part_to_be_continued(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    digest = Sealed.load(sealed).digest
     Path("train.py").write_text("import quietmean as qm\nqm.joined()\nraise ValueError('secret 4711')\n")
-    failing = [start(shown("join", name), "--accept", digest) for name in NAMES]
+    failing = [start(shown("join", name), "--accept", yes_of(name, sealed)) for name in NAMES]
     for process in failing:
         code, output, errors = ending(process)
         assert code == 1

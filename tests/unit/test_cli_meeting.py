@@ -17,6 +17,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.study_keys import StudyKeys, keys_path
 from support.command_lines import fails
+from support.consent import accept as yes_of
 from support.kinds import STUDY, Kind
 
 PARTIES = ("north", "south", "east")
@@ -78,11 +79,11 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("links", ["hybrid", "x25519"])
 def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest.CaptureFixture[str], own_folder: Path) -> None:
-    sealed = sealed_study(capsys, kind if links == "hybrid" else kind.with_fields(links=links))
+    sealed_study(capsys, kind if links == "hybrid" else kind.with_fields(links=links))
     rest = ["study.sealed", "--key", "south.key"]
     said = told(["site", "contract", *rest], capsys)
     assert (said["links"], said["post_quantum"]) == (links, links == "hybrid")
-    main(["site", "contract", *rest])
+    main(["site", "contract", *rest, "--details"])
     text = " ".join(capsys.readouterr().out.split())
     assert ("ML-KEM-768 and X25519 together" in text) == (links == "hybrid")
     assert ("X25519 alone: who records messages now" in text) == (links == "x25519")
@@ -91,7 +92,7 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
     policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text("[policy]\nrequire_post_quantum = true\n")
     policy.chmod(0o600)
-    join = ["join", *rest, *kind.join, "--accept", sealed["digest"], "--compared", "north, east"]
+    join = ["join", *rest, *kind.join, "--accept", yes_of("south", "study.sealed"), "--compared", "north, east"]
     if links == "x25519":
         for command in (join, *([["send", *join[1:]]] if kind.name == "study" else [])):
             assert "require_post_quantum: the study's keys: X25519 alone" in fails(command, capsys)
@@ -103,22 +104,23 @@ def test_a_site_that_wants_keys_of_ml_kem(kind: Kind, links: str, capsys: pytest
 def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = sealed_study(capsys, kind)
     join = ["join", "study.sealed", *kind.join, "--key", "south.key"]
+    accept = yes_of("south", "study.sealed")
     assert "nobody said yes" in fails(join, capsys)
-    assert "is not the digest" in fails([*join, "--accept", sealed["digest"][:31]], capsys)
-    assert "is not the digest" in fails([*join, "--accept", "0" * 64], capsys)
+    for copied in (accept[:31], sealed["digest"], yes_of("north", "study.sealed"), "0" * 64):
+        assert "is not the digest" in fails([*join, "--accept", copied], capsys)
     assert "leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)
-    assert "'west' is none" in fails([*join, "--accept", sealed["digest"], "--compared", "west"], capsys)
-    assert "'west' is none" in fails([*join, "--accept", sealed["digest"], "--compared", "north,west"], capsys)
+    assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "west"], capsys)
+    assert "'west' is none" in fails([*join, "--accept", accept, "--compared", "north,west"], capsys)
     keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
     assert StudyKeys.load(keys).sealed is None
     keys.rename("elsewhere")
-    assert "give --store" in fails([*join, "--accept", sealed["digest"]], capsys)
+    assert "give --store" in fails([*join, "--accept", accept], capsys)
     Path("folder").mkdir()
     Path("elsewhere").rename(Path("folder") / keys.name)
     assert "nobody said yes" in fails([*join, "--store", "folder"], capsys)
     Path("folder", keys.name).rename(keys)
     StudyKeys.load(keys).bind("0" * 64)
-    assert "what was sealed again is another study" in fails([*join, "--accept", sealed["digest"]], capsys)
+    assert "what was sealed again is another study" in fails([*join, "--accept", accept], capsys)
     assert "give --roster" in fails(["join", "study.toml", *kind.join, "--key", "south.key"], capsys)
 
 

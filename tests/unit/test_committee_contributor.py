@@ -24,6 +24,7 @@ from quietmean.studies.party.by_file import CommitteeContributor
 from quietmean.studies.party.executions import Register
 from quietmean.studies.party.handing_in import contribution_digest, contributor_of
 from support.committee_study import CommitteeStudy, soon
+from support.consent import accept as yes_of
 from support.refusals import raised, refused
 
 
@@ -183,7 +184,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = CommitteeStudy(tmp_path)
     table, out = tmp_path / "c1.csv", tmp_path / "c1.contribution"
     table.write_text("pay\n400\n")
-    given: dict[str, Any] = {"data": table, "out": out, "accept": here.sealed.digest, "compared": here.members}
+    given: dict[str, Any] = {"data": table, "out": out, "accept": yes_of("c1", here.sealed), "compared": here.members}
     made = pytest.warns(UserWarning, match=r"people\.key is made: keep it there, and secret")
     with made, pytest.warns(UserWarning, match=r"account 'c1-party' .* is made"):
         handed = qm.contribute(here.path, here.key("c1"), **given)
@@ -196,7 +197,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table.write_text("pay\n401\n")
     refused("contributed other data", qm.contribute, here.path, here.key("c1"), **given)
     with pytest.raises(InputError, match="its members take part with quietmean join --contributions"):
-        qm.join(here.path, key=here.key("m1"), data=table, no_ledger=True, accept=here.sealed.digest)
+        qm.join(here.path, key=here.key("m1"), data=table, no_ledger=True, accept=yes_of("m1", here.sealed))
 
 
 def test_a_plan_with_a_committee_from_python() -> None:

@@ -20,6 +20,7 @@ from quietmean.studies.agreement.signed import Signed
 from quietmean.studies.party import OwnerApproval, Policy
 from quietmean.studies.party.audit import Event, verify
 from support.command_lines import fails
+from support.consent import accept as yes_of
 from support.kinds import Kind
 from support.site_policy import write_policy
 
@@ -49,16 +50,17 @@ def key(name: str) -> str:
     return Identity.load(Path(f"{name}.key")).public_key
 
 
-def digest(capsys: pytest.CaptureFixture[str]) -> str:
+def digest(capsys: pytest.CaptureFixture[str], field: str = "accept") -> str:
     capsys.readouterr()
     main(["site", "contract", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--json"])
-    return str(json.loads(capsys.readouterr().out)["digest"])
+    return str(json.loads(capsys.readouterr().out)[field])
 
 
 def sign(
     capsys: pytest.CaptureFixture[str], who: str = "anna", out: str = "study.approval", until: date = TOMORROW, **changed: str
 ) -> list[str]:
-    options = {"party": "a", "account": "wards", "accept": digest(capsys), **changed}
+    accept = yes_of(changed.get("party", "a"), "study.toml", Path("roster.toml"))
+    options = {"party": "a", "account": "wards", "accept": accept, **changed}
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
     owner = ["--owner-key", f"{who}.key", "--until", until.isoformat(), "--out", out]
     main(["site", "approve", "study.toml", "--roster", "roster.toml", *owner, *given])
@@ -99,7 +101,7 @@ def test_it_is_good_once(join: list[str], capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.sampled(1)
 def test_the_audit_log_says_who(kind: Kind, join: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    agreed = digest(capsys)
+    agreed, accept = digest(capsys, "digest"), digest(capsys)
     said(join, capsys)
     gets_through([*join, *sign(capsys)], capsys)
     gets_through(join, capsys)
@@ -108,7 +110,7 @@ def test_the_audit_log_says_who(kind: Kind, join: list[str], capsys: pytest.Capt
     # Of a session the records are its program's.
     rule = "smallest_records" if kind.name == "study" else "smallest_parties"
     write_policy(smallest_records=4000) if kind.name == "study" else write_policy(smallest_parties=4000)
-    said([*join, "--accept", agreed], capsys)
+    said([*join, "--accept", accept], capsys)
     found = verify(Policy().audit_log, {})
     assert found.faults == ()
     whole = json.dumps([msgspec.to_builtins(one) for one in found.entries])

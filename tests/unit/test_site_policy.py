@@ -23,6 +23,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Consent, ConsentInAdvance, Contract, Policy
 from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Signatory
+from quietmean.studies.party.first_screen import FirstScreen
 from quietmean.studies.party.policy import PolicyRules
 from quietmean.studies.party.session_contract import SessionContract
 from support.command_lines import fails
@@ -57,18 +58,18 @@ class Person:
 
     def __init__(self, says: bool | None) -> None:
         self.says = says
-        self.shown: list[Agreement] = []
+        self.shown: list[FirstScreen] = []
 
     def can_ask(self) -> bool:
         return self.says is not None
 
-    def show(self, contract: Agreement) -> None:
-        self.shown.append(contract)
+    def show(self, screen: FirstScreen) -> None:
+        self.shown.append(screen)
 
-    def compared(self, words: str, others: Sequence[str]) -> list[str]:
+    def compared(self, others: Sequence[str]) -> list[str]:
         raise AssertionError("nothing is sealed here")
 
-    def yes(self) -> bool:
+    def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
         return bool(self.says)
 
     def account(self, question: AccountQuestion) -> str:
@@ -177,13 +178,14 @@ def test_whose_yes_counts(kind: Kind) -> None:
     assert agreed(asked, own, says=True)["approval"] == {"contract": asked.digest, "policy": own.digest}
     refused("unattended = true", agreed, asked, own, ConsentInAdvance(yes=True))
     agreed(asked, Policy.load(write_policy(unattended=True)), ConsentInAdvance(yes=True))
-    agreed(asked, own, ConsentInAdvance(accept=asked.digest[:32]))
+    agreed(asked, own, ConsentInAdvance(accept=asked.accept_digest[:32]))
     agreed(asked, own, begun=True)
-    for accept in (asked.digest[:31], contract(kind, {"epsilon": 1.01}).digest, ""):
+    others = contract(kind, {"epsilon": 1.01}), contract(kind, party=1)
+    for accept in (asked.accept_digest[:31], asked.digest, *(other.accept_digest for other in others), ""):
         refused("is not the digest of this", agreed, asked, own, ConsentInAdvance(accept=accept), says=True)
     # No yes lifts a rule.
     beyond = contract(kind, {"epsilon": 2.5})
-    refused("largest_epsilon", agreed, beyond, own, ConsentInAdvance(accept=beyond.digest), says=True, begun=True)
+    refused("largest_epsilon", agreed, beyond, own, ConsentInAdvance(accept=beyond.accept_digest), says=True, begun=True)
 
 
 def site(**changed: Any) -> list[str]:
@@ -205,8 +207,12 @@ def test_what_promises_more_than_its_target_needs_a_yes_to_that(kind: Kind) -> N
     said = (
         "guaranteed .*, more than the target .*: choose another protocol, or options of it .*= all.* a_priori_above_target=True"
     )
-    for says, begun in ((True, False), (None, False)):
-        refused(said, agreed, above, says=says, begun=begun)
+    refused(said, agreed, above)
+    refused(said, agreed, above, answer=ConsentInAdvance(accept=above.accept_digest), says=True)
+    # A person types it.
+    agreed(above, says=True)
+    assert FirstScreen.of(above).answer == "yes without promise"
+    agreed(above, answer=ConsentInAdvance(accept=above.accept_digest, a_priori_above_target=True))
     agreed(above, answer=ConsentInAdvance(a_priori_above_target=True))
     # Who has begun continues.
     agreed(above, begun=True)
@@ -220,8 +226,12 @@ def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) ->
     assert document["policy"]["broken"] == []
     main(["site", "contract", *asked])
     shown = capsys.readouterr().out
+    assert document["accept"][:32] in shown
+    assert all(one in shown for one in ("mean(age)", "epsilon 5.00", "Allowed by the limits of a site without a policy"))
+    main(["site", "contract", *asked, "--details"])
+    shown = capsys.readouterr().out
     assert document["digest"] in shown.replace("\n", "").replace(" ", "")
-    assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "allowed by the limits of a site without a policy"))
+    assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "Allowed by the limits of a site without a policy"))
     write_policy(largest_epsilon=2.0, smallest_parties=4)
     errors = fails(["site", "contract", *asked], capsys, warned=True)
     assert "largest_epsilon" in errors

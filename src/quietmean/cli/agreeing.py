@@ -26,6 +26,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.signed import is_document
 from quietmean.studies.agreement.study_keys import Distrusted, StudyKeys, keys_path, require_role
 from quietmean.studies.party import Contract, OwnerApproval, PartyContext, Policy, agreed_terms, file_name, require_digest
+from quietmean.studies.party.approval import DIGITS, screen_of
 from quietmean.studies.party.handing_in import contract_by_file, taken_by_file
 from quietmean.studies.party.session_contract import SessionContract, contract_for
 
@@ -155,10 +156,10 @@ def contract_command(
     agreed: AgreementOptions = NO_AGREEMENT_OPTIONS,
     store: Path | None = None,
     policy: Path | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
-    """Show what a study or a session asks, from whom it protects, what it costs at most and takes for granted; and the digest for
-    --accept.
+    """Show what a study or a session asks, from whom it protects and what it costs at most; and the digest for --accept.
 
     Nothing is sent and no data are read. Exit code 2, with all rules that are broken, if this site's policy refuses the study.
 
@@ -170,6 +171,8 @@ def contract_command(
         The folder of this party's keys for a sealed study, as for join.
     policy
         What this site takes part in; by default policy.toml in the user's folder for settings.
+    details
+        Show all terms, with what is taken for granted.
     json
         One JSON document on standard output.
     """
@@ -189,13 +192,18 @@ def contract_command(
     if json:
         print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})
     else:
-        show_contract(contract, out)
+        if details:
+            show_contract(contract, out)
+        screen = screen_of(contract)
+        out.print("\n".join([*([] if details else screen.lines()), *screen.marked()]))
     if broken:
         for sentence in broken:
             err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}")
         raise SystemExit(InputError.exit_code)
     if not json:
-        out.print(f"allowed by {printable(rules.place)}")
+        out.print(f"Allowed by {printable(rules.place)}.")
+        more = "" if details else f"   All {len(contract.facts())} terms: --details"
+        out.print(f"To agree: --accept {contract.accept_digest[:DIGITS]}{more}")
 
 
 @Parameter(name="*")
@@ -245,7 +253,7 @@ def approve_command(
     party
         The name of the site that takes part; of a client of Flower its number, such as "client 3".
     accept
-        The digest of the contract, or the first 32 digits of it or more, where nobody can be asked.
+        The digest that site contract prints, or its first 32 digits or more, where nobody can be asked.
     out_
         Where to write the approval.
     json
@@ -271,11 +279,12 @@ def approve_command(
     if accept is not None:
         require_digest(accept, contract)
     else:
-        asking = AtTerminal()
+        asking = AtTerminal(act="sign")
         if not asking.can_ask():
             raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean site contract")
-        show_contract(contract, err)
-        if not asking.yes():
+        screen = screen_of(contract)
+        asking.show(screen)
+        if not asking.yes(contract, screen):
             raise InputError("you did not say yes: nothing was signed")
     signed = OwnerApproval.sign(contract, rules, approval.account, approval.until, owner)
     approval_file = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))

@@ -285,7 +285,7 @@ def write_contribution(
         tell_owner([encoded])
         tell_notes(list(notes))
 
-    person = Person(AtTerminal(), warn, warn, tell, Observers(lambda event: None))
+    person = Person(AtTerminal(act="send"), warn, warn, tell, Observers(lambda event: None))
     handed = hand_in(sealed, identity, keys, data, account_name(data), site, person)
     own = output(path, "the contribution", own=partial(is_contribution, handed.contribution.digest))
     own.write(handed.contribution.to_file())

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from quietmean.studies.party import Agreement, Policy
 
 _SHORT = 12
-# The digits of a contract that join and send accept as a yes.
-_ACCEPTED = 32
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ def plan_text(plan: Plan) -> str:
 
 
 def policy_finding(rules: Policy, contract: Agreement) -> Finding:
-    """The finding that a contract is allowed, and what says yes to it."""
-    return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
+    """The finding that a contract is allowed."""
+    return Finding("contract", True, f"{contract.digest[:_SHORT]}, allowed by {rules.place}")
 
 
 def table_finding(data: str | Path, columns: Columns) -> Finding:

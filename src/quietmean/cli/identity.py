@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from quietmean.studies.party import Agreement
     from quietmean.studies.party.accounts import AccountQuestion
+    from quietmean.studies.party.first_screen import FirstScreen
 
 
 def new_command(
@@ -117,26 +118,30 @@ def _ask(subject: str, *, twice: bool) -> bytes:
 class AtTerminal:
     """Answers go to no output: standard output is the result's.
 
-    ``pause``: while a question is asked that comes after the yes, nothing is drawn over it.
+    ``pause``: while a question is asked that comes after the yes, nothing is drawn over it. ``act``: what a yes does.
     """
 
-    def __init__(self, pause: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self._pause = pause
+    def __init__(self, pause: Callable[[], AbstractContextManager[None]] = nullcontext, act: str = "take part") -> None:
+        self._pause, self._act = pause, act
 
     def can_ask(self) -> bool:
         return sys.stdin.isatty()
 
-    def show(self, contract: Agreement) -> None:
-        show_contract(contract, err)
+    def show(self, screen: FirstScreen) -> None:
+        err.print("\n".join(screen.lines()))
 
-    def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        err.print(f"words  {words}")
-        err.print(f"other parties: {', '.join(others)}")
-        text = _answer("Who of them read the same words to you? Names, separated by commas: ")
+    def compared(self, others: Sequence[str]) -> list[str]:
+        text = _answer(f"Who read the same code to you ({printable(', '.join(others))})? Enter for nobody: ")
         return [name.strip() for name in text.split(",") if name.strip()]
 
-    def yes(self) -> bool:
-        return _answer("Take part? Type yes: ") == "yes"
+    def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
+        word = screen.answer if " " not in screen.answer else f'"{screen.answer}"'
+        while True:
+            err.print("\n".join(screen.marked()))
+            said = _answer(f"Type {word} to {self._act}, ? for all terms, anything else to stop: ")
+            if said != "?":
+                return said == screen.answer
+            show_contract(contract, err)
 
     def account(self, question: AccountQuestion) -> str:
         with self._pause():

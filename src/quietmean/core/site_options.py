@@ -52,7 +52,7 @@ class ConsentOptions(PaymentOptions):
     Parameters
     ----------
     accept
-        Say yes to the study by the digest of its contract, or the first 32 digits of it or more, instead of at the terminal.
+        Say yes to the study by the digest that site contract prints, or its first 32 digits or more, instead of at the terminal.
     yes
         Say yes without naming the digest: only for a site whose policy says unattended = true.
     approval
@@ -148,7 +148,7 @@ class SessionOptions:
 @runtime_checkable
 class _WithDigest(Protocol):
     @property
-    def digest(self) -> str: ...
+    def accept_digest(self) -> str: ...
 
 
 class ConsentKeywords(TypedDict, total=False):
@@ -186,7 +186,7 @@ def path_of(path: str | Path | None) -> Path | None:
 
 
 def _digest(study: str | _WithDigest | None) -> str | None:
-    return study if study is None or isinstance(study, str) else study.digest
+    return study if study is None or isinstance(study, str) else study.accept_digest
 
 
 # Keywords that have another name than their field, and how fields are read that keywords say in more ways than one.

@@ -103,6 +103,7 @@ class Desk:
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
             "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
+            "always": contract.always,
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
             "parties": [party.name for party in contract.others],

@@ -106,7 +106,7 @@ class Starter:
         signed = [path for path, approver in self.site.approvals(sealed).items() if approver in approvers]
         study = str(self.site.studies()[name])
         command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.terms)]
-        command += [*payer, "--accept", sealed.digest[:32]]
+        command += [*payer, "--accept", self.site.contract(sealed).accept_digest[:32]]
         command += [word for path in signed for word in ("--approval", str(path))]
         command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()

@@ -170,6 +170,13 @@ class Forecast:
             lines.append(f"{term.statistic.text}{of_term}: {'; '.join([interval, *own, *power, *flagged])}")
         return lines
 
+    def shortly(self) -> list[str]:
+        """Return how far the noise moves each statistic, half the width of its 95 % interval, in a few words."""
+        return [
+            f"{term.statistic.text} " + ("hidden by noise" if term.hopeless else f"+-{_half(term.noise)} (noise)")
+            for term in self.expected
+        ]
+
     def require_hope(self) -> None:
         """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
 
@@ -296,6 +303,11 @@ def _interval(drawn: Simulated) -> str:
 def _depends_on_spread(term: Expected) -> bool:
     """Is its width a range, over what nobody guessed?"""
     return any(pair is not None and pair[0] != pair[1] for pair in (term.noise, term.population))
+
+
+def _half(pair: tuple[float, float]) -> str:
+    low, high = (f"{end / 2:.2g}" for end in pair)
+    return low if low == high else f"{low} to {high}"
 
 
 def _range(pair: tuple[float, float]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -110,6 +111,15 @@ class People:
         except InputError as error:
             self.tell(f"nobody is recognised in the ledger: {error}")
             return None
+
+
+def left_in(ledger: Path, account: str, opening: float | None) -> str:
+    """What of which budget is left, for the owner. ``opening``: that of an account that is yet to be made; empty without one."""
+    if ledger.exists():
+        with contextlib.suppress(InputError), Ledger.open(ledger) as book:
+            there = book.account(account)
+            return f"{math.floor(there.remaining_epsilon * 100) / 100:.2f} left of {there.budget.epsilon:g} in budget {account!r}"
+    return "" if opening is None else f"{opening:g} in a new budget {account!r}"
 
 
 def records_for(study: StudyTerms, data: Source, tell: Notify) -> Records | GroupedRows:

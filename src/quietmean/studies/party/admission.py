@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
+from quietmean.core.readable import count_of
 from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
 from quietmean.node import Identity, NodeSettings, Observers, SiteHooks
 from quietmean.node.monitor import status_at
@@ -29,14 +30,15 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
-from quietmean.studies.party.accounts import AccountQuestion, People
-from quietmean.studies.party.agreement import Agreement
+from quietmean.studies.party.accounts import AccountQuestion, People, left_in
+from quietmean.studies.party.agreement import Agreement, ShortFact
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import ended, origin_of
 from quietmean.studies.party.executions import begun_execution, execution_id, import_ahead, seat_of
 from quietmean.studies.party.files import PartyContext
+from quietmean.studies.party.first_screen import OwnData
 from quietmean.studies.party.payment import ChargedStudy, Payer, StudyCost, account_of, payer_for
 from quietmean.studies.party.policy import Policy
 
@@ -113,6 +115,7 @@ class PartyAdmission:
     contract: Agreement
     auditor: Auditor
     approval: Mapping[str, Any]
+    _data: tuple[Records | GroupedRows, Source] | None = None
 
     def __init__(
         self,
@@ -146,6 +149,7 @@ class PartyAdmission:
         Raises :class:`InputError` for a public number of them that does not fit.
         """
         study, plans = self.terms, self.contract.plans
+        self._data = records, data
         with self.auditor.refusals():
             if isinstance(study, StudyTerms):
                 require_number(len(records), study, plans, self.policy)
@@ -163,8 +167,18 @@ class PartyAdmission:
             keys=self.keys,
             begun=self._begun,
             auditor=self.auditor,
+            own=self.own,
         )
         self.approval = {**consent.to(self.contract), **self.contract.query.to_json()}
+
+    def own(self) -> OwnData:
+        """What the owner of the data sees beside the terms."""
+        payer, left = self.payer, ""
+        if payer is not None and not payer.beside:
+            left = left_in(payer.ledger, payer.account, None if payer.opening is None else payer.opening.epsilon)
+        if self._data is None or not isinstance(self.terms, StudyTerms):
+            return OwnData(left=left)
+        return replace(own_data(*self._data, self.terms, self.contract.plan.value_step), left=left)
 
     def use_approvals(self, execution: Callable[[], str]) -> None:
         """Use approvals before the charge. Raises :class:`InputError` for one that another execution used up."""
@@ -315,6 +329,26 @@ def require_number(records: int, study: StudyTerms, plans: Iterable[Plan], polic
     study.require_records(records)
     for plan in plans:
         plan.require_room(study.workload.weight_of(records))
+
+
+def own_data(records: Records | GroupedRows, source: Source, study: StudyTerms, step: float) -> OwnData:
+    """What the owner of these records sees of them before the yes: how many, and what is clipped or left out."""
+    workload = study.workload
+    encoded = workload.encode(records, step=step)
+    encoded.vector.fill(0.0)
+    rows = sum(map(len, records.in_order)) or len(records)
+    name = Path(source).name if isinstance(source, str | Path) and Path(source).is_file() else "your data"
+    people = f" of {len(records):,} people" if workload.of_persons and not workload.adds_rows else ""
+    left_out = max(rows - len(records), 0) if workload.of_persons and not workload.averages_rows else 0
+    clipped = [
+        (encoded.clamped, f"{count_of(encoded.clamped, 'value counts', 'values count')} as the nearest bound."),
+        (encoded.missing, f"{count_of(encoded.missing, 'cell holds', 'cells hold')} no number."),
+        (encoded.beyond, f"{count_of(encoded.beyond, 'record')} above most_records may be cut."),
+    ]
+    marks = {"CLIPPED": " ".join(text for count, text in clipped if count)}
+    marks["ROWS"] = f"Here {count_of(left_out, 'row is', 'rows are')} left out." if left_out else ""
+    facts = tuple(ShortFact(key, text) for key, text in marks.items() if text)
+    return OwnData(f"{count_of(rows, 'row')}{people} in {name}", len(records), marks=facts)
 
 
 def require_places(places: Sequence[Output], store: Path) -> None:

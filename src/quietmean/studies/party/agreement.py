@@ -56,6 +56,14 @@ class ContractFact:
         self.name, self.sentences, self.fields = name, sentences, fields
 
 
+@dataclass(frozen=True)
+class ShortFact:
+    """One thing in a few words, for the first screen."""
+
+    key: str
+    text: str
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Agreement(ABC):
     """What ``party`` of the ``parties`` says yes to, and what a site's policy and its approvers look at.
@@ -148,13 +156,24 @@ class Agreement(ABC):
             ContractFact("digest", self.digest, digest=self.digest, party=self.own.name, plan=plan.digest),
         ]
 
+    @property
+    @abstractmethod
+    def always(self) -> tuple[ShortFact, ...]:
+        """What this party has to see before a yes, as far as it is known without data."""
+
+    def expected_shortly(self) -> list[str]:
+        """Return what is known of the answer beforehand, a few words for each statistic."""
+        return []
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what it says, in sentences for people."""
         return [(fact.name, sentence) for fact in self.facts() for sentence in fact.sentences]
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``quietmean site contract --json`` prints."""
-        return {name: value for fact in self.facts() for name, value in fact.fields.items()}
+        document = {name: value for fact in self.facts() for name, value in fact.fields.items()}
+        always = [{"key": fact.key, "text": fact.text} for fact in self.always]
+        return document | {"accept": self.accept_digest, "always": always}
 
     def __str__(self) -> str:
         """For who says yes: a line for each thing."""
@@ -207,6 +226,13 @@ class Agreement(ABC):
         parties = [[party.name, party.key] for party in self.parties]
         plans = {"plans": [plan.digest for plan in self.plans]} if self.study.starts_with_quorum else {}
         return digest({**self._stated(), **plans, "parties": parties, "plan": self.plan.digest})
+
+    @cached_property
+    def accept_digest(self) -> str:
+        """What says yes in advance, SHA-256, hexadecimal: of the digest, of this party, and of what it has to see before."""
+        always = [[fact.key, fact.text] for fact in self.always]
+        own = [self.own.name, self.own.key]
+        return digest({"format": "quietmean-accept-1", "agreement": self.digest, "party": own, "always": always})
 
     def against_all_others(self, plan: Plan, party: PartyId, delta: float, rounds: int = 1) -> float:
         """Epsilon of a party in so many executions of a plan if all others collude and nobody leaves; infinite where nothing is

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,7 @@ from quietmean.studies.agreement.study_keys import StudyKeys
 from quietmean.studies.party.accounts import AccountQuestion
 from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.audit import Auditor, Event
+from quietmean.studies.party.first_screen import NOTHING_OWN, FirstScreen, OwnData
 from quietmean.studies.party.policy import Policy
 
 WORDS, WORD_BITS = 8, 11
@@ -220,7 +221,7 @@ def _today() -> date:
 
 
 # Hexadecimal digits of the digest that --accept needs: no search finds another study with the same ones.
-_FEWEST_DIGITS = 32
+DIGITS = 32
 
 
 class Questions(Protocol):
@@ -228,14 +229,14 @@ class Questions(Protocol):
 
     def can_ask(self) -> bool: ...
 
-    def show(self, contract: Agreement) -> None: ...
+    def show(self, screen: FirstScreen) -> None: ...
 
-    def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        """Which of the ``others`` read the same words."""
+    def compared(self, others: Sequence[str]) -> list[str]:
+        """Which of the ``others`` read the same safety code."""
         ...
 
-    def yes(self) -> bool:
-        """Whether to take part."""
+    def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
+        """Whether to take part, after all that must be seen before it."""
         ...
 
     def account(self, question: AccountQuestion) -> str:
@@ -249,14 +250,14 @@ class NobodyToAsk:
     def can_ask(self) -> bool:
         return False
 
-    def show(self, contract: Agreement) -> None:
+    def show(self, screen: FirstScreen) -> None:
         """Show nothing: nobody sees it."""
 
-    def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        """Compare words with nobody."""
+    def compared(self, others: Sequence[str]) -> list[str]:
+        """Compare the safety code with nobody."""
         return []
 
-    def yes(self) -> bool:
+    def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
         return False
 
     def account(self, question: AccountQuestion) -> str:
@@ -267,9 +268,9 @@ class NobodyToAsk:
 class ConsentInAdvance:
     """What was said in advance.
 
-    ``accept``: the digest of the contract, or its first 32 digits or more; ``yes``: without naming it. ``compared``: names of
-    parties who read out the same words of a sealed study; the others count as colluders. ``approvals``: signed by those whom
-    the policy names. ``a_priori_above_target``: that no promise keeps the target.
+    ``accept``: the digest that is printed with the contract, or its first 32 digits or more; ``yes``: without naming it.
+    ``compared``: names of parties who read out the same words of a sealed study; the others count as colluders.
+    ``approvals``: signed by those whom the policy names. ``a_priori_above_target``: that no promise keeps the target.
     """
 
     accept: str | None = None
@@ -291,7 +292,7 @@ class Consent:
     """How a site comes to a yes: its rules, what was said in advance, whom to ask and inform.
 
     ``account``: what the ledger calls the data. ``keys``: of this party for a sealed study. ``begun``: this party has said yes
-    before, and continues. ``auditor`` gets what was shown, refused and said.
+    before, and continues. ``auditor`` gets what was shown, refused and said; ``own``: what the owner of the data sees besides.
     """
 
     policy: Policy
@@ -302,6 +303,7 @@ class Consent:
     keys: StudyKeys | None = None
     begun: bool = False
     auditor: Auditor | None = None
+    own: Callable[[], OwnData] = field(default=lambda: NOTHING_OWN, repr=False)
 
     def to(self, contract: Agreement) -> dict[str, Any]:
         """Require that the policy allows what is asked, and a yes to it; bind the keys. Returns what a receipt says of it.
@@ -317,7 +319,9 @@ class Consent:
         if contract.sealed is None and answer.compared:
             raise InputError(f"{named('compared')} is about the words of a sealed study, this one is not sealed: leave it out")
         begun = self.begun or (keys is not None and keys.sealed is not None)
-        if not begun:
+        said = begun or answer.approvals or answer.accept is not None or answer.yes
+        # A person who is asked types that there is no promise.
+        if not begun and (said or not self.questions.can_ask()):
             for plan in contract.plans:
                 plan.require_target_kept(answer.a_priori_above_target)
         if answer.accept is not None:
@@ -325,22 +329,29 @@ class Consent:
         if answer.yes:
             require_unattended(policy)
         approvers = require_approvals(answer.approvals, contract, policy, self.account, begun=begun)
-        answered = begun or approvers or answer.accept or answer.yes
-        ask = not answered and _somebody_to_ask(contract, policy, self.questions)
-        if ask:
-            if self.auditor is not None:
-                self.auditor.write(Event.SHOWN)
-            self.questions.show(contract)
+        ask = not said and _somebody_to_ask(contract, policy, self.questions)
+        own = self._show(contract) if ask else NOTHING_OWN
         words = self._compare(contract, ask)
-        if ask and not self.questions.yes():
+        screen = FirstScreen.of(contract, compared=words.get("compared_with", ()))
+        if ask and not self.questions.yes(contract, replace(screen, always=own.marked_with(screen.always))):
             raise InputError("you did not say yes: nothing has left this machine")
         if keys is not None:
             keys.bind(contract.digest, words.get("compared_with", ()))
         if self.auditor is not None:
             by = "approvers" if approvers else "a person at the terminal" if ask else _said_before(answer, begun)
-            self.auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": self.account})
+            shown = screen if ask else FirstScreen.of(contract)
+            seen = {"seen": shown.to_json()["always"]} if ask or answer.accept is not None else {}
+            self.auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": self.account, **seen})
         approval = {"contract": contract.digest, "policy": policy.digest, **approvers}
         return {"approval": approval, **({"sealed": words} if words else {})}
+
+    def _show(self, contract: Agreement) -> OwnData:
+        """Show it, to its owner with what nobody else sees."""
+        own, screen = self.own(), screen_of(contract)
+        if self.auditor is not None:
+            self.auditor.write(Event.SHOWN, screen.to_json())
+        self.questions.show(replace(FirstScreen.of(contract, own), code=screen.code))
+        return own
 
     def _compare(self, contract: Agreement, ask: bool) -> dict[str, Any]:
         """With whom the words of a sealed study were compared, and for whose keys its convener is trusted."""
@@ -351,7 +362,7 @@ class Consent:
         others = [entry.name for entry in sealed.computing if entry.name != self.keys.entry.name]
         names = _separated(self.answer.compared, others)
         if ask and not names:
-            names = self.questions.compared(fingerprint(sealed.digest).spoken, others)
+            names = self.questions.compared(others)
         unknown = sorted(set(names) - set(others))
         if unknown:
             raise InputError(
@@ -362,9 +373,14 @@ class Consent:
         unconfirmed = [name for name in others if name not in compared]
         trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
         self.policy.refuse_trust(trusted)
-        if trusted:
+        if trusted and not ask:
             self.warn(f"nobody compared the words with {', '.join(trusted)}: I trust the convener for their keys")
         return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
+
+
+def screen_of(contract: Agreement) -> FirstScreen:
+    """The first screen, of a sealed study with its safety code."""
+    return FirstScreen.of(contract, code="" if contract.sealed is None else fingerprint(contract.sealed.digest).spoken)
 
 
 def _said_before(answer: ConsentInAdvance, begun: bool) -> str:
@@ -376,13 +392,11 @@ def _said_before(answer: ConsentInAdvance, begun: bool) -> str:
 
 
 def require_digest(accept: str, contract: Agreement) -> None:
-    """Raises :class:`InputError` unless ``accept`` names the contract by enough of its digest."""
-    if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
-        read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean site contract"
+    """Raises :class:`InputError` unless ``accept`` is enough of what was printed with all that has to be seen before a yes."""
+    if len(accept) < DIGITS or not contract.accept_digest.startswith(accept.lower()):
         raise InputError(
-            f"{named('accept', accept)} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of "
-            f"{contract.digest}, "
-            f"{read}"
+            f"{named('accept', accept)} is not the digest of this study with all that has to be seen before a yes: take the "
+            f"one that quietmean site contract prints, {DIGITS} digits of it or more"
         )
 
 
@@ -409,7 +423,7 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
         return False
     raise InputError(
         "nobody said yes to this study, nothing has left this machine: give "
-        f"{named('accept', contract.digest[:_FEWEST_DIGITS])} after "
+        f"{named('accept', contract.digest[:DIGITS])} after "
         "you read quietmean site contract, or join at a terminal"
     )
 

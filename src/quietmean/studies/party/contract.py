@@ -27,7 +27,8 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.party.agreement import Agreement, ContractFact, Signatory, place_of, signatories
+from quietmean.studies.party.agreement import Agreement, ContractFact, ShortFact, Signatory, place_of, signatories
+from quietmean.studies.party.first_screen import always_facts
 
 # What a party is called that no list names.
 BY_VOUCHER = "by voucher"
@@ -214,10 +215,24 @@ class Contract(Agreement):
     def _stated(self) -> dict[str, Any]:
         return {"format": "quietmean-contract-1", "study": self.study.tables()}
 
-    def expected(self) -> list[str]:
-        """How wide intervals will be, a sentence for each statistic; nothing where nobody said how many records there are."""
+    @cached_property
+    def forecast(self) -> Forecast | None:
+        """How wide intervals will be; None where nobody said how many records there are."""
         records = self.study.public_records(len(self.parties))
-        return [] if records is None else Forecast(self.study, self.plan, records).sentences()
+        return None if records is None else Forecast(self.study, self.plan, records)
+
+    def expected(self) -> list[str]:
+        """How wide intervals will be, a sentence for each statistic; nothing where that is not known."""
+        return [] if self.forecast is None else self.forecast.sentences()
+
+    @property
+    def always(self) -> tuple[ShortFact, ...]:
+        return always_facts(self)
+
+    def expected_shortly(self) -> list[str]:
+        return (
+            ["not known: the study does not say how many records there are"] if self.forecast is None else self.forecast.shortly()
+        )
 
     @cached_property
     def influence(self) -> StudyInfluence | None:

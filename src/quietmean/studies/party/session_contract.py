@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Self
 
@@ -17,14 +17,15 @@ from quietmean.planning.influence import Influence, planned_influence
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
-from quietmean.studies.agreement.any_study import AnyStudy, require_session
+from quietmean.studies.agreement.any_study import AnyStudy, has_committee, require_session
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.outcome.feasible import feasible, feasible_sealed
 from quietmean.studies.outcome.influence import coordinate_json, coordinate_text
-from quietmean.studies.party.agreement import Agreement, ContractFact, place_of, signatories
+from quietmean.studies.party.agreement import Agreement, ContractFact, ShortFact, place_of, signatories
 from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.first_screen import always_facts
 
 # What a site's policy calls the question of every round.
 KIND = "vector-mean"
@@ -97,6 +98,10 @@ class SessionContract(Agreement):
     @property
     def rounds(self) -> int:
         return self.study.rounds
+
+    @property
+    def always(self) -> tuple[ShortFact, ...]:
+        return always_facts(self)
 
     def of_those_in(self, started: Started | None) -> PartOfSession:
         """The part of the session for those who are in; for all, before that is settled."""
@@ -178,4 +183,5 @@ def contract_for(name: str | None, agreed: Sealed | tuple[AnyStudy, Roster]) -> 
         contract.plan  # noqa: B018 - computed once, here
         return contract
     choice = feasible_sealed(agreed) if isinstance(agreed, Sealed) else feasible(study, len(parties))
-    return Contract.for_party(name, agreed, choice)
+    by_file = isinstance(agreed, Sealed) and (has_committee(study) or agreed.by_file)
+    return replace(Contract.for_party(name, agreed, choice), contributes=by_file)

@@ -1,0 +1,381 @@
+"""What stands on the screen before a yes: a few lines, and directly above the answer what nobody may agree to without seeing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from quietmean.core.codec import canonical_json
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.readable import count_of, epsilon_shown, percent_text, printable
+from quietmean.protocols.mechanism import is_private
+from quietmean.protocols.target import eavesdropping_text
+from quietmean.statistics import Column, Workload
+from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.party.agreement import Agreement, ShortFact
+
+WIDTH = 80
+_ROW, _MARK = 13, 14
+# Names that are longer than this together are counted instead.
+_NAMES = 24
+# So much of a key is shown where a party has no name.
+_KEY = 16
+_PURPOSE = 200
+NO_PROMISE, NO_PRIVACY = "NO PROMISE", "NO PRIVACY"
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What only the owner of the data sees beside the terms, never in a document, event, receipt or log.
+
+    ``rows``: what is read; ``units``: how many units; ``left``: of which budget; ``marks``: what is clipped or left out;
+    ``expected``: of the answers with these data.
+    """
+
+    rows: str = ""
+    units: int | None = None
+    left: str = ""
+    marks: tuple[ShortFact, ...] = ()
+    expected: tuple[str, ...] = ()
+
+    def marked_with(self, facts: Sequence[ShortFact]) -> tuple[ShortFact, ...]:
+        """Return these facts, each with what is known here of the same kind, and the others that are known here."""
+        texts = {fact.key: fact.text for fact in self.marks}
+        known = [ShortFact(fact.key, " ".join(filter(None, (fact.text, texts.pop(fact.key, ""))))) for fact in facts]
+        return (*(ShortFact(key, text) for key, text in texts.items()), *known)
+
+
+NOTHING_OWN = OwnData()
+
+
+@dataclass(frozen=True)
+class FactBeforeYes:
+    """A fact that is on the first screen of every agreement of which ``always`` holds."""
+
+    key: str
+    always: Callable[[Agreement], bool]
+    text: Callable[[Agreement], str]
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """What is shown at a yes. ``always``: directly above the answer, never left out."""
+
+    title: str
+    rows: tuple[ShortFact, ...]
+    always: tuple[ShortFact, ...]
+    code: str = ""
+
+    @classmethod
+    def of(cls, agreed: Agreement, own: OwnData = NOTHING_OWN, compared: Collection[str] = (), code: str = "") -> FirstScreen:
+        """The screen of one party. ``compared``: with whom it compared the safety ``code``."""
+        return cls(_title(agreed), tuple(_rows(agreed, own)), own.marked_with(always_facts(agreed, compared)), code)
+
+    @property
+    def answer(self) -> str:
+        """What a person has to type."""
+        keys = {fact.key for fact in self.always}
+        return "yes without privacy" if NO_PRIVACY in keys else "yes without promise" if NO_PROMISE in keys else "yes"
+
+    def lines(self) -> list[str]:
+        """Return the lines from the title on."""
+        rows = [*([ShortFact("code", self.code)] if self.code else []), *self.rows]
+        return [*wrap(printable(self.title), WIDTH), *(line for row in rows for line in _lines(row, "  ", _ROW))]
+
+    def marked(self) -> list[str]:
+        """Return the lines directly above the answer."""
+        return [line for fact in self.always for line in _lines(fact, "! ", _MARK)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was shown, for the audit log."""
+        return {"title": self.title, "rows": _pairs(self.rows), "always": _pairs(self.always)}
+
+
+def _lines(fact: ShortFact, before: str, indent: int) -> list[str]:
+    texts = wrap(printable(fact.text), WIDTH - indent) or [""]
+    return [f"{'' if number else before + fact.key:{indent}}{text}".rstrip() for number, text in enumerate(texts)]
+
+
+def _pairs(facts: Iterable[ShortFact]) -> list[list[str]]:
+    return [[fact.key, fact.text] for fact in facts]
+
+
+def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[ShortFact, ...]:
+    """What has to be seen before a yes, as far as it is known without data."""
+    facts = [ShortFact(fact.key, fact.text(agreed)) for fact in ALWAYS if fact.always(agreed)]
+    unconfirmed = [name for name in _to_compare(agreed) if name not in compared]
+    if unconfirmed:
+        who = _names(unconfirmed, "other site")
+        facts.append(ShortFact("KEYS", f"Nobody compared the code with {who}: {_false(unconfirmed)} may be false."))
+    return tuple(facts)
+
+
+def _false(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "they"
+
+
+def _names(names: Sequence[str], kind: str) -> str:
+    listed = " and ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
+    return listed if len(listed) <= _NAMES else count_of(len(names), kind)
+
+
+def _workload(agreed: Agreement) -> Workload | None:
+    return agreed.study.workload if isinstance(agreed.study, StudyTerms) else None
+
+
+def _committee(agreed: Agreement) -> CommitteeTerms | None:
+    return agreed.study.committee if isinstance(agreed.study, StudyTerms) else None
+
+
+def _hides_count(agreed: Agreement) -> bool:
+    workload = _workload(agreed)
+    return workload is not None and workload.hides_count
+
+
+def _trusted(agreed: Agreement) -> list[str]:
+    """The parties of which the promise needs that they are honest."""
+    return [agreed.parties[party].name for party in sorted(agreed.plan.protocol.traits.trusted)]
+
+
+def _coordinator(agreed: Agreement) -> str:
+    """Who sealed it: a name, else the beginning of a key; empty where it is not sealed."""
+    if agreed.sealed is None:
+        return ""
+    key = agreed.sealed.invitation.convener
+    return next((entry.name for entry in agreed.sealed.entries if entry.identity == key), f"{key[:_KEY]}...")
+
+
+def _to_compare(agreed: Agreement) -> list[str]:
+    """Whose keys are as the coordinator says, until somebody compares the safety code: all who compute."""
+    computing = () if agreed.sealed is None else agreed.sealed.computing
+    return [entry.name for entry in computing if entry.name != agreed.own.name]
+
+
+def _is_private(agreed: Agreement) -> bool:
+    return is_private(agreed.plan.protocol)
+
+
+def _unpromised(agreed: Agreement) -> bool:
+    return any(plan.above_target is not None for plan in agreed.plans)
+
+
+def _within_party(agreed: Agreement) -> bool:
+    return agreed.target.unit.within_party and _is_private(agreed)
+
+
+def _of_persons(agreed: Agreement) -> bool:
+    return agreed.target.unit == PrivacyUnit.PERSON
+
+
+def _no_promise(agreed: Agreement) -> str:
+    if agreed.target.nats is not None:
+        return "Nothing is promised beforehand. The cost is known only afterwards."
+    most = agreed.epsilon_a_priori
+    reach = "nothing bounds it. It stays." if math.isinf(most) else f"it can reach {epsilon_shown(most)}, and stays."
+    return f"The cost is known only afterwards; {reach}"
+
+
+def _no_privacy(agreed: Agreement) -> str:
+    reveals = agreed.plan.protocol.traits.reveals
+    return f"Nothing protects your values. It reveals {reveals}."
+
+
+def _site(agreed: Agreement) -> str:
+    units = "people" if _of_persons(agreed) else "records"
+    return f"{agreed.own.name}'s {units} together are not protected: its mean may show."
+
+
+def _people(agreed: Agreement) -> str:
+    if not _of_persons(agreed):
+        return "A person with k records is protected less: up to k times the loss."
+    workload = _workload(agreed)
+    sites = 1 if workload is None else workload.sites_per_person
+    if sites == 1:
+        return "A person at k sites is protected less: up to k times the loss."
+    return f"A person may be at {sites} sites, which nobody checks; more protect less."
+
+
+_OF_PERSON = {"mean": "the mean of all rows counts", "first": "only the first row counts", "last": "only the last row counts"}
+
+
+def _rows_of_person(agreed: Agreement) -> str:
+    workload = _workload(agreed)
+    rows = 1 if workload is None else workload.rows
+    counts = f"at most {count_of(rows, 'row counts', 'rows count')}" if isinstance(rows, int) else _OF_PERSON[str(rows)]
+    return f"Of a person {counts}."
+
+
+def _reads(agreed: Agreement) -> str:
+    if (terms := _committee(agreed)) is not None:
+        return f"Any {terms.colluding + 1} of the {terms.members} members together can read ALL you send."
+    return f"{_names(_trusted(agreed), 'party')} can read ALL your values, and has to be honest."
+
+
+def _largest(agreed: Agreement) -> str:
+    if _committee(agreed) is not None:
+        return f"One party counts for up to {agreed.plan.protocol.traits.largest_weight:,g} records."
+    share = agreed.study.share_of(len(agreed.parties)) if isinstance(agreed.study, StudyTerms) else None
+    if share is None:
+        return "Nothing limits how much of the answer one party is."
+    return f"One party may have up to {percent_text(share)} of all records."
+
+
+def _cost_stays(agreed: Agreement) -> str:
+    if agreed.rounds > 1:
+        return "The cost of a round stays once it begins, even without a result."
+    return "Once the study starts the cost stays, even without a result."
+
+
+ALWAYS = (
+    FactBeforeYes(NO_PRIVACY, lambda agreed: not _is_private(agreed), _no_privacy),
+    FactBeforeYes(NO_PROMISE, _unpromised, _no_promise),
+    FactBeforeYes(
+        "AVERAGE",
+        lambda agreed: agreed.target.nats is not None,
+        lambda agreed: "Nats are an average over values. That is not differential privacy.",
+    ),
+    FactBeforeYes("SITE", _within_party, _site),
+    FactBeforeYes("PEOPLE", _within_party, _people),
+    FactBeforeYes("ROWS", _of_persons, _rows_of_person),
+    FactBeforeYes("READS", lambda agreed: _committee(agreed) is not None or bool(_trusted(agreed)), _reads),
+    FactBeforeYes(
+        "LARGEST",
+        lambda agreed: agreed.contributes and agreed.target.unit.within_party and not _hides_count(agreed),
+        _largest,
+    ),
+    FactBeforeYes(
+        "ONCE",
+        lambda agreed: agreed.contributes,
+        lambda agreed: "A contribution cannot be changed or taken back. Its cost stays.",
+    ),
+    FactBeforeYes("COST", lambda agreed: not agreed.contributes and not _unpromised(agreed), _cost_stays),
+)
+
+
+def _title(agreed: Agreement) -> str:
+    kind = "Session" if agreed.rounds > 1 else "Study"
+    coordinator = _coordinator(agreed)
+    names = [party.name for party in agreed.others if party.name != coordinator]
+    by = "" if not coordinator else " by you" if coordinator == agreed.own.name else f" by {coordinator}"
+    others = _names(names, "other site")
+    return f"{kind} {agreed.name!r}{by}{f', with {others}' if names else ''}"
+
+
+def _rows(agreed: Agreement, own: OwnData) -> list[ShortFact]:
+    facts = [
+        ShortFact("for", _answer_to(agreed)),
+        ShortFact("asks", _asked(agreed)),
+        ShortFact("uses", f"{_used(agreed)}{f', of {own.rows}' if own.rows else ''}"),
+        ShortFact("costs", f"{_costs(agreed)}{f'; {own.left}' if own.left else ''}"),
+        ShortFact("against", f"{_against(agreed)}{_if_all(agreed)}"),
+    ]
+    terms = _committee(agreed)
+    if terms is not None and terms.verified:
+        facts.append(ShortFact("proves", "that your numbers are within their bounds, not that they are true"))
+    if agreed.study.start_by is not None:
+        fewest = f", with {agreed.fewest} sites or more" if agreed.fewest < len(agreed.parties) else ""
+        facts.append(ShortFact("starts", f"by {in_words(agreed.study.start_by)}{fewest}"))
+    facts.append(ShortFact("shown", _shown(agreed, own)))
+    if expected := own.expected or agreed.expected_shortly():
+        facts.append(ShortFact("expected", "; ".join(expected)))
+    return facts
+
+
+def _answer_to(agreed: Agreement) -> str:
+    terms = _committee(agreed)
+    if terms is not None:
+        return f"an answer that is public; send until {in_words(terms.contribute_by)}"
+    if agreed.contributes:
+        return "an answer for anyone who has the files of all sites"
+    means = "means" if agreed.rounds > 1 else "the answer"
+    whose = f"all {len(agreed.parties)} sites"
+    purpose = _purpose(agreed)
+    return f"{purpose}; {means} for {whose}" if purpose else f"{means} for {whose}"
+
+
+def _purpose(agreed: Agreement) -> str:
+    purpose = agreed.study.purpose if isinstance(agreed.study, SessionStudy) else {}
+    text = canonical_json(purpose).decode() if purpose else ""
+    return text if len(text) <= _PURPOSE else f"{text[:_PURPOSE]}..."
+
+
+def _asked(agreed: Agreement) -> str:
+    study = agreed.study
+    if not isinstance(study, SessionStudy):
+        return "; ".join(text for _, text in agreed.asks_for)
+    vectors = f"vectors of {count_of(study.dimension, 'number')}, of L2 norm {study.clip:g}"
+    return f"at most {count_of(study.rounds, 'mean')} of {vectors}"
+
+
+def _used(agreed: Agreement) -> str:
+    """Which columns, with all that is agreed on their values."""
+    workload = _workload(agreed)
+    if workload is None:
+        return "vectors that a program at your site makes"
+    imputed = workload.imputed()
+    return ", ".join(_column(column, column in imputed) for column in workload.columns)
+
+
+def _column(column: Column, imputed: bool) -> str:
+    if column.boolean:
+        return f"{column.name} (yes or no)"
+    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
+    return f"{column.name} ({domain}{f'; missing counts as {column.centre:g}' if imputed else ''})"
+
+
+_PER = {PrivacyUnit.RECORD: "per record", PrivacyUnit.PERSON: "per person (all their rows)"}
+
+
+def _costs(agreed: Agreement) -> str:
+    target = agreed.target
+    per = _PER.get(target.unit, "for your whole site") + (", all rounds together" if agreed.rounds > 1 else "")
+    if not _is_private(agreed):
+        return "your values: nothing protects them"
+    if target.nats is not None:
+        return f"{target.nats:g} nats a coordinate, on average"
+    if _unpromised(agreed):
+        return f"epsilon {epsilon_shown(target.epsilon)} {per} if all goes well"
+    others = ", whoever else contributes" if _committee(agreed) is not None else ""
+    return f"epsilon {epsilon_shown(agreed.epsilon_a_priori)} {per}{others}"
+
+
+def _against(agreed: Agreement) -> str:
+    """Who may collude."""
+    terms, colluding, others = _committee(agreed), agreed.target.colluding, len(agreed.parties) - 1
+    if terms is not None:
+        return f"{terms.colluding} of the {terms.members} members, with all other contributors"
+    if not colluding:
+        return "outsiders who see the answer, and no site"
+    who = "the other site" if others == 1 else f"{colluding} of the other {others} sites"
+    return f"{who}, never {_names(_trusted(agreed), 'party')}" if _trusted(agreed) else who
+
+
+def _if_all(agreed: Agreement) -> str:
+    """What is left if all others work together, and who reads messages besides."""
+    read = "" if agreed.target.eavesdropping is None else f"; {eavesdropping_text(agreed.target.eavesdropping)}"
+    if _committee(agreed) is not None or not _is_private(agreed):
+        return read
+    alone = agreed.everybody_else
+    left = "nothing is left" if math.isinf(alone) else f"epsilon {epsilon_shown(alone)}"
+    return f"; {left} if all others work together{read}"
+
+
+def _shown(agreed: Agreement, own: OwnData) -> str:
+    """What becomes public of a party that takes part."""
+    unit, name = agreed.target.unit, agreed.own.name
+    units = "people" if _of_persons(agreed) else "records"
+    if agreed.contributes:
+        what = "your weight" if _committee(agreed) is not None else f"your number of {units}"
+        weight = f"{what}, " if unit.within_party and not _hides_count(agreed) else ""
+        return f"that you contributed, when, {weight}the size of the file"
+    if not unit.within_party:
+        return f"that {name} takes part"
+    if _hides_count(agreed):
+        return f"that {name} takes part; its number of {units} is hidden"
+    many = f"how many {units} it has" if own.units is None else f"that it has {own.units:,} {units}"
+    return f"that {name} takes part, and {many}"
