@@ -94,12 +94,6 @@ def result_of(receipt: Mapping[str, Any]) -> dict[str, Any]:
         "title": _title(receipt),
         "is_session": is_session,
         "tables": tables,
-        # An answer of one number has a picture of its own.
-        "pictures": [
-            one for one in pictures_of(receipt["result"]) if one.name not in {own["name"] for own in answers if own["scales"]}
-        ]
-        if answers
-        else [],
         # Notes that all tables share are shown once; a table that is used alone has them itself.
         "shared": in_all([table.notes for table in tables]),
         "finished": _field(origin, "finished"),
@@ -133,12 +127,14 @@ def _in_sentences(receipt: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = _field(receipt, "origin", "study", "columns") or ()
     found = []
     for document in receipt["result"]["statistics"]:
-        terms = [term for term in terms_of(document) if not term.of_records]
+        every = terms_of(document)
+        terms = [term for term in every if not term.of_records] or every
         one = terms[0] if len(terms) == 1 and not terms[0].hidden and math.isfinite(terms[0].estimate) else None
         bounds = None if one is None else _bounds_of(document, columns)
         scales = [] if one is None or bounds is None else drawn_twice(one.estimate, (one.noise, one.population), bounds)
         number, says = "" if one is None else shown_term(one).estimate, f"{finding(document, counted)}."
-        found.append({"name": document["name"], "says": says, "number": number, "scales": scales})
+        pictures = [] if scales else pictures_of({"statistics": [document]})
+        found.append({"name": document["name"], "says": says, "number": number, "scales": scales, "pictures": pictures})
     return found
 
 

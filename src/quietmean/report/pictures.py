@@ -28,6 +28,8 @@ _MARGIN = 2.0
 _FARTHEST = 1.5
 # An interval's own surroundings, in widths of it; drawn where it is less than this part of the bounds.
 _CLOSE, _SMALL = 2.0, 0.4
+# The ends of a scale are rounded as an error of this part of its width would be.
+_READABLE = 3
 
 Ends = tuple[float, float]
 
@@ -187,7 +189,8 @@ def _picture(terms: Sequence[Term]) -> Picture | None:
         for term in terms
     ]
     zero = scale.place(0.0) if scale.low < 0 < scale.high else None
-    return Picture(terms[0].name, lines, (f"{scale.low:.3g}", f"{scale.high:.3g}"), zero)
+    decimals = max(decimals_for((scale.high - scale.low) / _READABLE), 0)
+    return Picture(terms[0].name, lines, (f"{scale.low:,.{decimals}f}", f"{scale.high:,.{decimals}f}"), zero)
 
 
 KINDS = frozenset({
