@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -478,25 +479,48 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "1", "1e-6")
-    assert made.startswith("account wards: epsilon 0.0000 of 1 used (at delta 1e-06), 1.0000 left")
+    assert made.startswith("Budget 'wards': 1.00 of epsilon 1 left (delta 1e-6; one record, replacement)\n")
     assert "a record is not a person" in made
-    assert "several parties" in made
+    assert "several parties" in " ".join(made.split())
     with Ledger.open(path) as book:
         book.reserve("wards", SpendingRequest("s1", "a [red]study[/red]\x1b[2J", Charge(HALF)), when=NOON)
-    table = shown(capsys, "--ledger", str(path))
+    first = shown(capsys, "--ledger", str(path)).splitlines()
+    assert len(first) <= 12
+    assert max(map(len, first)) <= 80
+    assert re.search(r"a \[red\]study.*2030-01-02  epsilon +[\d.]+  reserved", first[1])
+    table = shown(capsys, "--ledger", str(path), "--details")
+    assert table.splitlines()[: len(first)] == first
+    assert "account wards: epsilon " in table
     assert "[red]stud" in table
     assert "\x1b" not in table
     assert "2030-01-02T12:00:00 UTC  reserved" in table
     assert "0.5000" in table
     with Ledger.open(path) as book:
         book.settle("s1", Charge(math.inf), when=NOON, note="gave a value away")
-    frozen = shown(capsys, "--ledger", str(path))
+    assert "! FROZEN  since 2030" in shown(capsys, "--ledger", str(path))
+    frozen = shown(capsys, "--ledger", str(path), "--details")
     assert "FROZEN since 2030" in frozen
     assert "a [red]study[/red]?[2J: gave a value away" in frozen
     assert "final" in frozen
-    lifted = shown(capsys, "--ledger", str(path), "--account", "wards", "--lift", "seen and understood")
+    lift = ("--ledger", str(path), "--account", "wards", "--lift", "seen and understood", "--details")
+    lifted = shown(capsys, *lift)
+    assert "Budget 'wards': nothing left" in lifted
+    assert "! OVERSPENT" in lifted
     assert "more than the budget, nothing left" in lifted
     assert "seen and understood" in lifted
+
+
+def test_many_entries_are_the_latest_and_a_count(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "50", "1e-6")
+    with Ledger.open(path) as book:
+        for number in range(20):
+            book.reserve("wards", SpendingRequest(f"s{number}", f"study {number}", Charge(0.3)), when=NOON)
+    first, details = (shown(capsys, "--ledger", str(path), *more) for more in ((), ("--details",)))
+    assert len(first.splitlines()) <= 12
+    assert "study 19 " in first
+    assert "study 1 " not in first
+    assert "and 14 earlier entries: --details" in first
+    assert all(f"study {number} " in details for number in range(20))
 
 
 def test_one_json_document(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -549,8 +573,8 @@ def test_without_a_name_it_is_what_studies_are_charged_to(
     policy.write_text(f'[budget]\nepsilon = 8.0\nledger = "{own}"\n')
     fails(f"site budget --policy {policy}", capsys, str(own))
     shown(capsys, "--policy", str(policy), "--account", "b", "--budget", "2", "1e-6")
-    assert "account b: " in shown(capsys, "--ledger", str(own))
-    assert "account a: " in shown(capsys)
+    assert "Budget 'b': " in shown(capsys, "--ledger", str(own))
+    assert "Budget 'a': " in shown(capsys)
 
 
 @refused_rows("mistakes")

@@ -11,11 +11,12 @@ from quietmean.cli.by_file import make_folder
 from quietmean.cli.common import Out
 from quietmean.cli.console import out, output, print_json, printable, progress, warn
 from quietmean.cli.identity import load_identity
+from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
 from quietmean.core.file_kinds import kind_of_content, require_store
 from quietmean.core.output import Output
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, some_of
 from quietmean.node.monitor import read_status, status_path
 from quietmean.node.net import KEY_PREFIX, Purpose, public_key_bytes
 from quietmean.studies.agreement.any_study import has_committee, load_any
@@ -278,21 +279,32 @@ def _party(sealed: Sealed, index: int) -> dict[str, Any]:
     return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly, **member}
 
 
-def show(document: dict[str, Any]) -> None:
-    """Show the document to people."""
-    out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}")
-    for party in document["parties"]:
-        member = " (member)" if party.get("member") else ""
-        replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
-        out.print(f"  {party['name']}: {party['key']}{member}{replaced}")
+# So many parties with their keys on the first screen.
+_MOST_KEYS = 4
+
+
+def show(document: dict[str, Any], details: bool = False) -> None:
+    """Show the document to people: what is to be compared first; of many parties the keys with ``details`` only."""
+    parties = document["parties"]
+    lines = [
+        f"Study {document['study']!r}, version {document['version']}, by {document['convener']}",
+        f"words  {document['words']}",
+        f"or     {document['characters']}",
+        "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys.",
+    ]
+    if len(parties) <= _MOST_KEYS or details:
+        lines += [f"  {party['name']}: {party['key']}{_role(party)}" for party in parties]
+    else:
+        names = some_of([party["name"] for party in parties], 8)
+        lines.append(f"{len(parties)} parties: {names}. Their keys: quietmean verify words --details")
     if "registrar" in document:
-        out.print(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}")
-    out.print(f"digest {document['digest']}")
-    out.print(f"words  {document['words']}")
-    out.print(f"or     {document['characters']}")
-    out.print(
-        "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys."
-    )
+        lines.append(f"  and up to {document['vouchers']} by vouchers of {document['registrar']}")
+    print_lines([*lines, f"digest {document['digest']}"])
+
+
+def _role(party: dict[str, Any]) -> str:
+    member = " (member)" if party.get("member") else ""
+    return member + (f" (replaces {party['replaces']})" if party["replaces"] else "")
 
 
 def words_command(
@@ -300,6 +312,7 @@ def words_command(
     *,
     key: Path | None = None,
     store: Path | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Show the words of a sealed study, to be compared with other parties before anybody joins.
@@ -312,6 +325,8 @@ def words_command(
         This party's private key: makes sure that its own entry is in the study as it signed it.
     store
         The folder of this study's keys, as for accept; by default beside the private key.
+    details
+        Also show the keys of many parties.
     json
         One JSON document on standard output.
     """
@@ -323,7 +338,7 @@ def words_command(
     if json:
         print_json(document)
         return
-    show(document)
+    show(document, details)
     if own is None:
         out.print("Your own entry was not looked for: give --key and --store as for accept.")
     else:

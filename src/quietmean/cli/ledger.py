@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +14,10 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from quietmean.cli.console import err, out, print_json, printable
+from quietmean.cli.screens import print_lines
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text
 from quietmean.ledger import Budget, Ledger, Refund
 from quietmean.ledger.account import left_text
 from quietmean.studies.party import Policy, twins_text
@@ -40,6 +41,8 @@ _OVERLAP = (
 )
 # The part of delta for rare events from which on it is said how much of it is used.
 _WORTH_SAYING = 0.01
+# So many entries on the first screen.
+_LATEST = 6
 
 
 @Parameter(name="*")
@@ -107,6 +110,7 @@ def budget_command(
     account: str | None = None,
     about: BudgetOptions = BudgetOptions(),
     lift: str | None = None,
+    details: bool = False,
     json: bool = False,
 ) -> None:
     """Show this party's privacy budgets and the studies charged to them, set a budget, or lift a freeze.
@@ -122,6 +126,8 @@ def budget_command(
         Show only this account, or the one whose budget is set.
     lift
         Let studies be reserved again on a frozen account, for this reason, which stays in its history.
+    details
+        Also show all entries, with mu, notes and freezes that were lifted.
     json
         One JSON document on standard output.
     """
@@ -144,11 +150,44 @@ def budget_command(
         print_json({"ledger": str(path), "accounts": documents})
         return
     for each in accounts:
-        _show(each, twins[each.name])
+        print_lines([*_first_screen(each, twins[each.name])])
+        if details:
+            out.print()
+            _show(each, twins[each.name])
         if is_new:
-            out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}")
+            print_lines([_SENTENCES[each.unit], _OVERLAP])
     if not accounts:
         out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
+
+
+def _first_screen(account: Account, twins: Sequence[str]) -> Iterator[str]:
+    """What is left, what must not be overlooked, and the latest entries."""
+    budget, relation = account.budget, f"one {account.unit}, {account.relation}"
+    left = "nothing" if account.overspent else f"{_down(account.remaining_epsilon)} of epsilon {budget.epsilon:g}"
+    yield f"Budget {account.name!r}: {left} left (delta {delta_shown(budget.delta)}; {relation})"
+    if account.overspent:
+        yield f"! OVERSPENT  epsilon {epsilon_shown(account.charged_epsilon)} is used, more than {budget.epsilon:g}."
+    if account.frozen is not None:
+        yield f"! FROZEN  since {account.frozen.since}: {account.frozen.reason}"
+    if twins:
+        yield f"! {twins_text(twins)}"
+    if account.charged_additive_delta > _WORTH_SAYING * budget.additive_delta:
+        yield f"! DELTA  {account.charged_additive_delta:.2g} of {budget.additive_delta:.2g} kept for rare events is used."
+    latest = account.entries[-_LATEST:]
+    names = max((len(entry.name) for entry in latest), default=0)
+    for entry in latest:
+        state = "final" if entry.settled else entry.status
+        cost = epsilon_shown(budget.epsilon_of(entry.charged))
+        yield f"  {entry.name:<{names}}  {str(entry.reserved_at)[:10]}  epsilon {cost:>6}  {state}"
+    if len(account.entries) > len(latest):
+        yield f"  and {count_of(len(account.entries) - len(latest), 'earlier entry', 'earlier entries')}: --details"
+    if account.entries:
+        yield f"Costs add up as squares: used and left do not make {budget.epsilon:g}."
+
+
+def _down(epsilon: float) -> str:
+    """What is left, rounded down."""
+    return "inf" if math.isinf(epsilon) else f"{math.floor(epsilon * 100 + 1e-6) / 100:.2f}"
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import gate_sentence, out, printable
+from quietmean.cli.console import gate_sentence, out
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.readable import count_of, delta_shown, epsilon_shown, listed
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, listed, printable
 from quietmean.privacy import CoalitionCertificate
 from quietmean.privacy.loss import EXACT
 
@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 def print_lines(lines: Sequence[str]) -> None:
     """Print lines. What is longer than the screen goes on below, as far in as it begins, or behind its verdict."""
     for line in lines:
-        text = line if line.isprintable() else printable(line)
+        text = printable(line)
         head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("! "))
         parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
         for part in parts or [""]:
