@@ -201,11 +201,11 @@ def environment_of(needed: Installed) -> Path:
 
 @cache
 def harness() -> Path:
-    """pytest and hypothesis by themselves, for pages that their own tests type."""
+    """What the tests import besides quietmean, by itself, for pages that their own tests type."""
     folder = place() / "harness"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(folder)]
     shutil.rmtree(folder, ignore_errors=True)
-    finished([*pip, "pytest>=9", "hypothesis>=6.120"], place(), dict(os.environ))
+    finished([*pip, "pytest>=9", "hypothesis>=6.120", "jsonschema>=4.26"], place(), dict(os.environ))
     return folder
 
 
