@@ -88,6 +88,12 @@ class ResultScreen:
         out.print(f"{'More':10}{self.command} --details    {', '.join(about)}")
 
 
+def near(path: Path) -> str:
+    """The path as it is written from the working folder, where it is in it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def effort_text(document: Mapping[str, Any], gone: str = "", whose: str = "") -> str:
     """Who took part, and what the exchange took; ``gone``: who did not stay; ``whose``: whose messages are counted."""
     parties = document["parties_counted"] + len(document["without"])

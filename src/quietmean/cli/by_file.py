@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen
+from quietmean.cli.answers import Pages, ResultScreen, near
 from quietmean.cli.common import Out, execution_or_newest
 from quietmean.cli.console import (
     choice_document,
@@ -164,7 +164,7 @@ class OpenedPages:
         self.result.write_json(document)
         # The answer first: pages only show it.
         screen = ResultScreen(
-            outcome.receipt(origin), document, f"quietmean result {quote(str(self.path))}", details, effort=opened.headline
+            outcome.receipt(origin), document, f"quietmean result {quote(near(self.path))}", details, effort=opened.headline
         )
         if json:
             print_json(document)
@@ -175,7 +175,7 @@ class OpenedPages:
         run = StudyRun(self.sealed.study, outcome, tuple(self._names), **measured, **shown_to)
         saved = [self.path, self.result.path, *self._pages.write(run)]
         if not json:
-            out.print(f"Saved     {', '.join(map(str, saved))}")
+            out.print(f"Saved     {', '.join(map(near, saved))}")
             screen.show_more()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, near
 from quietmean.cli.by_file import OpenedPages, show_receipt, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
@@ -346,13 +346,13 @@ def join_command(
         print_json(document | {"expected": preparation.forecast.to_json()})
         pages.write(end)
         return
-    receipt, command = end.outcome.receipt(end.origin), f"quietmean result {quote(str(path))}"
+    receipt, command = end.outcome.receipt(end.origin), f"quietmean result {quote(near(path))}"
     screen = ResultScreen(receipt, document, command, details, shown.did_not_fit, effort_text(document))
     screen.show()
     if charged is not None:
         show_balance(charged)
     saved = [path, *pages.write(end)]
-    out.print(f"Saved     {', '.join(map(str, saved))}")
+    out.print(f"Saved     {', '.join(map(near, saved))}")
     screen.show_more()
 
 
