@@ -3,9 +3,10 @@
 #' Each party is a process of its own, with the real protocol and real noise: for one who has all the data, and to rehearse.
 #'
 #' @param data A data frame, a path, or the address of a database.
-#' @param columns A list with the name of each column and what is said of it: see \code{\link{qm_bounds}}.
-#' @param statistics What to compute, such as \code{"mean(age)"} or \code{"group-means(age, by=arm)"}; by default the mean
-#'   of every column, or the proportions of its levels.
+#' @param columns What is asked, with what stands in each column: \code{"mean(age in 0..110)"}. Or a list with the name of each
+#'   column and what is said of it: see \code{\link{qm_bounds}}.
+#' @param statistics With a list of columns: what to compute, such as \code{"mean(age)"} or \code{"group-means(age, by=arm)"}; by
+#'   default the mean of every column, or the proportions of its levels.
 #' @param parties How many parties the rows are dealt out to; or
 #' @param party_column the column that says which party a row belongs to.
 #' @param epsilon,delta The promise for one unit, (epsilon, delta)-differential privacy under replacement.
@@ -15,32 +16,47 @@
 #' @return A result: print it, or take its numbers by \code{tidy} and \code{glance}.
 #' @examples
 #' \dontrun{
-#' result <- qm_run(infert, list(age = qm_bounds(15, 50)), "mean(age)", parties = 5, epsilon = 2)
+#' result <- qm_run(infert, "mean(age in 15..50)", parties = 5, epsilon = 2)
 #' tidy(result)
 #' }
 #' @export
-qm_run <- function(data, columns, statistics = NULL, parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
-                   out = tempfile("quietmean-run-"), ...) {
-  words <- c("run", column_words(columns), statistic_words(statistics),
+qm_run <- function(data, columns, statistics = NULL, ..., parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
+                   out = tempfile("quietmean-run-")) {
+  # What stands behind the dots is named in full: party = is not party_column.
+  asked <- if (is.character(columns)) statistic_words(c(columns, statistics)) else c(column_words(columns), statistic_words(statistics))
+  words <- c("run", asked,
              option_words(list(parties = parties, party_column = party_column, epsilon = epsilon, delta = delta, out = out, ...)))
   with_data(data, function(file) new_result(run_command(c(words, "--data", file))))
 }
 
-#' Compare protocols before a study
+#' Compare protocols before a study, or plan one
 #'
 #' @param parties How many.
-#' @param epsilon,delta The promise for one unit.
+#' @param epsilon,delta The promise for one unit; a study says them itself.
+#' @param study A study file: how wide its intervals will be.
+#' @param records With a study: how many records all parties have together, as far as is public.
 #' @param ... Further options of \code{quietmean plan}.
-#' @return A data frame with a line for each protocol: the mean squared error that is predicted, who trusts whom, messages and
-#'   bytes of one party, and why a protocol cannot keep the promise.
+#' @return A data frame. Without a study a line for each protocol: the mean squared error that is predicted, who trusts whom,
+#'   messages and bytes of one party. With a study a line for each statistic: the widths of its 95 \% interval and of the noise's
+#'   alone, from the narrowest to the widest, and the power of its test.
 #' @export
-qm_plan <- function(parties, epsilon = 1, delta = 1e-6, ...) {
-  document <- run_command(c("plan", option_words(list(parties = parties, epsilon = epsilon, delta = delta, ...))))
+qm_plan <- function(parties, ..., epsilon = 1, delta = 1e-6, study = NULL, records = NULL) {
+  asked <- if (is.null(study)) list(epsilon = epsilon, delta = delta) else list(study = study, records = records)
+  document <- run_command(c("plan", option_words(c(list(parties = parties), asked, list(...)))))
+  if (!is.null(study)) return(do.call(rbind, lapply(document$expected, width_row)))
   rows <- lapply(document$candidates, function(candidate) data.frame(
     protocol = text_of(candidate$protocol), mse = number_of(candidate$mse), trust = text_of(candidate$trust),
     rounds = number_of(candidate$rounds), messages = number_of(candidate$messages_per_party),
     bytes = number_of(candidate$bytes_per_party), epsilon = number_of(candidate$epsilon_a_priori)))
   do.call(rbind, rows)
+}
+
+width_row <- function(expected) {
+  noise <- ends(expected$width_noise)
+  width <- if (is.null(expected$width_population)) noise else ends(expected$width_population)
+  data.frame(
+    name = text_of(expected$name), term = text_of(expected$term), width.low = width[[1]], width.high = width[[2]],
+    noise.width.low = noise[[1]], noise.width.high = noise[[2]], power = number_of(expected$power))
 }
 
 #' Take part in a study

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -18,6 +19,7 @@ import quietmean as qm
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.keywords import WrongTypeError, python_call
 from quietmean.core.schema import options_of
+from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.protocols import registry
 from quietmean.studies.outcome import local
 from quietmean.testing import example_execution
@@ -27,7 +29,7 @@ from support.refusals import raised
 called: Any = qm
 SEED, SAMPLES = 20261128, 400
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-STUDY = qm.Study({"age": (0, 110)}, ["mean(age)"], **BUDGET, protocol="local-dp", colluding=0)
+STUDY = qm.Study({"age": (0, 110)}, ["mean(age)"], **BUDGET, protocol="local-dp", colluding=0, accept_wide=True)
 PLAN = qm.plan(parties=4, **BUDGET, protocol="local-dp")
 EXECUTION = example_execution("local-dp", 4, sigma=1.0)
 FRAME = pl.DataFrame({"age": [30.0, 40.0, 50.0, 60.0]})
@@ -65,6 +67,11 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
+# What names a command with its options is about that command.
+_OPTION = re.compile(r"(?<![\w-])--[a-z]")
+_OF_COMMAND = re.compile(r"quietmean( [a-z]+)+[^:;.]*")
+
+
 class Went(BaseException):
     """What was asked for begins."""
 
@@ -76,7 +83,9 @@ def fault(call: Callable[..., object], given: dict[str, Any]) -> str:
         if inspect.iscoroutine(answer):
             asyncio.run(answer)
     except QuietmeanError as error:
-        return "" if "\n" not in str(error) else f"several lines: {error}"
+        said = str(error)
+        of_shell = _OPTION.search(_OF_COMMAND.sub("", said)) or "(in a study file" in said
+        return f"words of the shell: {said}" if of_shell else "" if "\n" not in said else f"several lines: {said}"
     except Went:
         return ""
     except Exception as error:
@@ -110,6 +119,37 @@ def test_calls_with_a_value_of_any_type_at_random(tmp_path: Path, monkeypatch: p
     assert faults == {}
 
 
+def _keywords(call: Callable[..., object]) -> list[str]:
+    """All keywords of a public call, those of its options too."""
+    of_call = call.__init__ if isinstance(call, type) else call  # type: ignore[misc]
+    return [name for name in getattr(of_call, "accepted", ()) if name not in ("self", "cls")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_no_keyword_is_answered_in_words_of_the_shell(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begins(*anything: object, **named: object) -> None:
+        raise Went
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(local, "run_study", begins)
+    identities = [Identity.generate() for _ in range(4)]
+    identities[0].save(Path("own.key"))
+    entries = [RosterEntry(f"p{port}", ("127.0.0.1", port), each.public_key) for port, each in enumerate(identities, 9000)]
+    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    STUDY.save("study.toml")
+    call, usual = CALLS[name]
+    given = {key: value for key, value in usual.items() if value is not ...}
+    faults = {}
+    for keyword in _keywords(call):
+        for value in VALUES:
+            for new in Path().glob("new*"):
+                new.unlink()
+            if (wrong := fault(call, {**given, keyword: value})).startswith("words of the shell"):
+                faults[f"{name}({keyword}={value!r})"] = wrong
+    assert faults == {}
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -121,7 +161,7 @@ def test_calls_with_a_value_of_any_type_at_random(tmp_path: Path, monkeypatch: p
             "observed is of type list with something else in it: it must be a list, ",
         ),
         (lambda: called.Study.load(3), "path is of type int: it must be text or a path"),
-        (lambda: called.Study(["age"], "mean(age)", **BUDGET), "columns is of type list: it must be a dict"),
+        (lambda: called.Study(3, "mean(age)", **BUDGET), "columns is of type int: it must be a dict"),
         (lambda: called.Session(3, dimension=2), "Session needs epsilon, which is not given"),
         (lambda: called.IncA(injection=2), "field 'injection' is 2: it must be "),
         (lambda: called.IncA(rounds=None), "field 'rounds' is None: it must be a whole number"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pydoc
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.cli import main
+from quietmean.core import tables
 from quietmean.core.blocking import blocking
 from quietmean.core.keywords import python_call, warn_caller
 from quietmean.protocols import registry
@@ -102,3 +105,33 @@ def test_a_warning_is_at_the_line_of_the_caller() -> None:
     assert [Path(each.filename).name for each in caught] == [Path(__file__).name] * 4
     said = [lines[each.lineno - 1].strip() for each in caught]
     assert said == ["_warn_deep()", "_warn_deep()", "await _warn_later()", "qm.plan(parties=6, epsilon=20.0, delta=1e-6)"]
+
+
+@pytest.mark.parametrize(
+    ("there", "library"), [({"polars", "pandas"}, "polars"), ({"pandas"}, "pandas"), ({"polars"}, "polars"), (set(), "")]
+)
+def test_a_frame_is_of_the_library_that_is_there(there: set[str], library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def imported(module: str, extra: str, purpose: str) -> Any:
+        if module not in there:
+            raise qm.InputError(f"{purpose} needs the extra {extra!r}")
+        return import_module(module)
+
+    monkeypatch.setattr(tables, "is_installed", lambda *modules: {*modules} <= there)
+    monkeypatch.setattr(tables, "import_extra", imported)
+    rows = qm.rank(qm.Target(parties=4, epsilon=1.0, delta=1e-6), ["local-dp"])
+    if not library:
+        with pytest.raises(qm.InputError, match="needs the extra 'tables'"):
+            rows.to_frame()
+        return
+    frame = rows.to_frame()
+    assert type(frame).__module__.startswith(library)
+    assert list(frame.columns) == list(rows.rows()[0])
+    without_rows = tables.frame_of([], {"a": str, "b": float})
+    assert list(without_rows.columns) == ["a", "b"]
+
+
+def test_help_shows_public_names() -> None:
+    for called in (qm.Study, qm.join, qm.contract, qm.contribute, qm.plan):
+        shown = pydoc.render_doc(called, renderer=pydoc.plaintext)
+        assert "rooms." not in shown, called
+        assert "epsilon" in shown or "study" in shown

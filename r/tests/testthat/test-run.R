@@ -30,3 +30,20 @@ test_that("protocols are compared", {
   expect_true("cordp-dme" %in% table$protocol)
   expect_true(all(table$mse > 0, na.rm = TRUE))
 })
+
+test_that("a question says what stands in its column, and no argument stands for another one", {
+  skip_if_not(qm_available())
+  result <- suppressMessages(qm_run(women, "mean(age in 15..50)", parties = 5, epsilon = 4))
+  expect_equal(tidy(result)$name, "mean(age)")
+  expect_error(qm_run(women, "mean(age in 15..50)", party = "education"), "party", class = "quietmean_error")
+})
+
+test_that("a study is planned with the widths of its intervals", {
+  skip_if_not(qm_available())
+  study <- tempfile(fileext = ".toml")
+  writeLines(c("name = \"ages\"", "epsilon = 4.0", "delta = 1e-6", "[[column]]", "name = \"age\"", "low = 15", "high = 50",
+               "[[statistic]]", "kind = \"mean\"", "column = \"age\""), study)
+  table <- suppressMessages(qm_plan(parties = 5, study = study, records = 2000))
+  expect_equal(table$name, "mean(age)")
+  expect_true(table$noise.width.low > 0 && table$width.high >= table$noise.width.low)
+})

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 # Around the name of a field in the text of an error, and between its values.
 _BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
 _FIELD = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
 # What is given as the value of an option that takes none.
 _YES = "True"
+# Whether a command calls: its errors name its options.
+BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 # How a front end calls a field: its name with hyphens, what its values are called, and what a study file has in its place.
 Words = Callable[[str, Sequence[str], str], str]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from numbers import Integral, Real
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, ParamSpec, Required, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from quietmean.core.errors import InputError, QuietmeanError, as_option
+from quietmean.core.errors import BY_COMMAND, InputError, QuietmeanError, as_option
 from quietmean.core.schema import KIND_NAMES, nearest
 
 # Elements of a list.
@@ -126,8 +127,6 @@ _OF_COLUMNS = {
     "dates": "columns={NAME: Column(name=NAME, low=FIRST, high=LAST)}",
 }
 _IN_R = {"column": "columns", "bounds": "qm_bounds", "levels": "qm_levels", "boolean": "qm_boolean", "dates": "qm_dates"}
-# Whether a command calls: its errors name its options.
-_BY_COMMAND: ContextVar[bool] = ContextVar("by command", default=False)
 
 # The file and the line from where a public call was made that is not at its end, and the names of that module.
 _Caller = tuple[str, int, dict[str, Any]]
@@ -158,16 +157,16 @@ def _line_of_caller() -> _Caller:
 @contextmanager
 def called_by_command() -> Iterator[None]:
     """Errors of functions that are called here keep the command's options in their sentences."""
-    before = _BY_COMMAND.set(True)
+    before = BY_COMMAND.set(True)
     try:
         yield
     finally:
-        _BY_COMMAND.reset(before)
+        BY_COMMAND.reset(before)
 
 
 def _name_keywords(error: QuietmeanError, accepted: Collection[str]) -> None:
     """Let an error name its fields as keywords, unless a command calls."""
-    if not _BY_COMMAND.get():
+    if not BY_COMMAND.get():
         # A function that was called before may have named its own already.
         before = error.words.args[0] if isinstance(error.words, partial) else ()
         error.words = partial(as_keyword, (*accepted, *before))
@@ -238,10 +237,21 @@ def python_call(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     public: Any = awaited if inspect.iscoroutinefunction(function) else checked
     public.accepted = tuple(accepted)
+    public.__signature__ = _with_public_names(signature)
     if typed := [f"``{name}``" for name in accepted if name not in signature.parameters]:
         public.__doc__ = f"{inspect.getdoc(function) or ''}\n\nKeywords besides: {', '.join(typed)}.".lstrip()
     result: Callable[Given, Result] = public
     return result
+
+
+def _with_public_names(signature: inspect.Signature) -> inspect.Signature:
+    """The signature as help shows it: types by their own names, without the modules that they are found through."""
+
+    def own(annotation: Any) -> Any:
+        return re.sub(r"\brooms\.\w+\.", "", annotation) if isinstance(annotation, str) else annotation
+
+    shown = [each.replace(annotation=own(each.annotation)) for each in signature.parameters.values()]
+    return signature.replace(parameters=shown, return_annotation=own(signature.return_annotation))
 
 
 def python_class(cls: type[Result]) -> type[Result]:

@@ -27,7 +27,7 @@ from types import UnionType
 from typing import Any, Self, TypeVar
 
 from quietmean.core.codec import canonical_json
-from quietmean.core.errors import InputError
+from quietmean.core.errors import BY_COMMAND, InputError
 
 
 class _Later(Enum):
@@ -129,8 +129,8 @@ class Parameter:
 
     @property
     def named(self) -> str:
-        """The name of the parameter in sentences: the key, with the flag where that is another word."""
-        other = self.flag is not None and self.flag.replace("-", "_") != self.key
+        """The name of the parameter in sentences: the key, for a command with the flag where that is another word."""
+        other = BY_COMMAND.get() and self.flag is not None and self.flag.replace("-", "_") != self.key
         return f"{self.key} ({self.flag})" if other else self.key
 
     def check(self, value: Any) -> None:

@@ -7,12 +7,9 @@ import html
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from quietmean.core.extensions import import_extra
-
-if TYPE_CHECKING:
-    from polars import DataFrame
+from quietmean.core.extensions import import_extra, is_installed
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -21,16 +18,20 @@ Rows = Sequence[Mapping[str, Any]]
 Kinds = Mapping[str, type]
 
 
-def frame_of(rows: Rows, kinds: Kinds | None = None) -> DataFrame:
-    """A Polars frame, one column for each key of the first row. Raises :class:`InputError` if Polars is not installed.
+def frame_of(rows: Rows, kinds: Kinds | None = None) -> Any:
+    """A frame of Polars, or of pandas where only that is there, one column for each key of the first row.
 
-    ``kinds``: where it has every column, the frame has them also without rows.
+    ``kinds``: where it has every column, the frame has them also without rows. Raises :class:`InputError` where neither is there.
     """
-    polars = import_extra("polars", "tables", "making a data frame")
     records = [dict(row) for row in rows]
+    if not is_installed("polars") and is_installed("pandas"):
+        pandas = import_extra("pandas", "tables", "making a data frame")
+        heads = list(records[0] if records else kinds or ())
+        numbers = {head: "float64" for head in heads if kinds is not None and kinds.get(head) is float}
+        return pandas.DataFrame(records, columns=heads).astype(numbers)
+    polars = import_extra("polars", "tables", "making a data frame")
     schema: dict[str, Any] = {"schema_overrides": kinds} if records else {"schema": kinds}
-    frame: DataFrame = polars.DataFrame(records, infer_schema_length=None, **schema)
-    return frame
+    return polars.DataFrame(records, infer_schema_length=None, **schema)
 
 
 def csv_bytes(rows: Rows, heads: Sequence[str]) -> bytes:
@@ -84,8 +85,8 @@ class Tabular(ABC):
         """The types of the columns, where some may be empty."""
         return None
 
-    def to_frame(self) -> DataFrame:
-        """The rows as a Polars frame. Raises :class:`InputError` if Polars is not installed."""
+    def to_frame(self) -> Any:
+        """The rows as a frame of Polars, or of pandas where only that is there. Raises :class:`InputError` where neither is."""
         return frame_of(self.rows(), self.kinds())
 
     def _repr_html_(self) -> str:

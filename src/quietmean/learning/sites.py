@@ -238,4 +238,57 @@ def parties_of(site: FitSite, parties: int | None) -> int:
 def clamped_note(parts: Sequence[Array], limits: Array) -> list[str]:
     """What did not fit of records (rows, d) that take no study; ``limits``: bounds, shape (d, 2)."""
     counts = [(int(((part < limits[:, 0]) | (part > limits[:, 1])).sum()), int(np.isnan(part).sum())) for part in parts]
-    return what_did_not_fit([Encoded(np.zeros(0), 1.0, *each) for each in counts])
+    return [*what_did_not_fit([Encoded(np.zeros(0), 1.0, *each) for each in counts]), *learned_bounds_note(parts, limits)]
+
+
+def learned_bounds_note(parts: Sequence[Array], limits: Array) -> list[str]:
+    """What is said, to their owner, where the ``limits`` (d, 2) of records (rows, d) seem to be learned from them."""
+    rows = np.concatenate(parts)[:, : len(limits)]
+    measured = [column for column in range(rows.shape[1]) if _measured(rows[:, column])]
+    # Rounding of a scaler.
+    alike = (
+        np.allclose(limits[column], (rows[:, column].min(), rows[:, column].max()), rtol=1e-9, atol=1e-12) for column in measured
+    )
+    return [_LEARNED] if measured and all(alike) else []
+
+
+_LEARNED = (
+    "each column reaches both of its bounds exactly: bounds that are learned from the data, as MinMaxScaler does, are not "
+    "covered by epsilon. Choose them without looking at the data (for you only)"
+)
+
+
+def _measured(column: Array) -> bool:
+    """Does a column hold numbers, all known, that are not all whole? Whole ones often reach both ends of their scale."""
+    return len(column) > 1 and bool(np.isfinite(column).all()) and bool((column != np.round(column)).any())
+
+
+# So many hashes of rows are kept of a fit, and so many that it shares with another make it one of the same records.
+_SAMPLE, _SHARED = 512, 0.2
+_FEWEST_ROWS = 20
+
+
+class FittedRecords:
+    """Which records fits of this process have used: hashes of some of their rows, under a key that nobody can ask for."""
+
+    def __init__(self) -> None:
+        self._samples: list[frozenset[int]] = []
+
+    def sample(self, parts: Sequence[Array]) -> frozenset[int]:
+        """The least hashes of rows (N, d): those of two fits that share rows are alike."""
+        rows = np.ascontiguousarray(np.concatenate(parts), dtype=np.float64).view(np.uint64)
+        # Hashes of texts have a key of this process.
+        keys = np.array([hash(f"column {column}") for column in range(rows.shape[1])], dtype=np.int64).view(
+            np.uint64
+        ) | np.uint64(1)
+        return frozenset(np.unique((rows * keys).sum(axis=1))[:_SAMPLE].tolist())
+
+    def before(self, sample: frozenset[int]) -> int:
+        """How many fits have used such records."""
+        return sum(len(other & sample) >= max(_SHARED * min(len(other), len(sample)), _FEWEST_ROWS) for other in self._samples)
+
+    def add(self, sample: frozenset[int]) -> None:
+        self._samples.append(sample)
+
+
+FITTED = FittedRecords()

@@ -24,7 +24,7 @@ from quietmean.core.keywords import python_call, python_class, warn_caller
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, epsilon_text
 from quietmean.core.schema import nearest, require_known
-from quietmean.learning.sites import FitSite, OnPaper, SiteRounds, site_of
+from quietmean.learning.sites import FITTED, FitSite, OnPaper, SiteRounds, site_of
 from quietmean.planning.automatic import AUTO
 from quietmean.privacy import Charge, CoalitionCertificate, compose
 from quietmean.protocols.execution import Execution
@@ -120,6 +120,9 @@ _AGREED_ELSEWHERE = (
     "solver",
 )
 
+# What to know of a second fit.
+_AGAIN = "what they cost adds up, once for each fold of a cross-validation"
+
 
 class InvalidInput(InputError, ValueError):
     """An :class:`InputError` that is also a ValueError, which scikit-learn's tools look for."""
@@ -200,8 +203,16 @@ class Private(BaseEstimator):  # type: ignore[misc]
     def _held(self, X: Any, y: Any, groups: Any, *, supervised: bool, reset: bool = True) -> tuple[list[Array], list[Any]]:
         """The rows (N, d) and outcomes (N,) of each party that is here; outcomes are None without.
 
-        Raises :class:`InvalidInput`.
+        Warns of records that an earlier fit of this process has used. Raises :class:`InvalidInput`.
         """
+        parts, outcomes = self._of_parties(X, y, groups, supervised=supervised, reset=reset)
+        if reset:
+            self._sample = FITTED.sample(parts)
+            if before := FITTED.before(self._sample):
+                self._tell([f"this fit spends its budget again on records of {count_of(before, 'earlier fit')}: {_AGAIN}"])
+        return parts, outcomes
+
+    def _of_parties(self, X: Any, y: Any, groups: Any, *, supervised: bool, reset: bool) -> tuple[list[Array], list[Any]]:
         if site_of(self.site).members is not None:
             if groups is not None or self.parties is not None or (supervised and y is None):
                 raise InvalidInput("at a site X and y are the rows of this party alone: leave out lists, groups and parties")
@@ -375,6 +386,8 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return {"estimator": type(self).__name__, "columns": self._names(columns), **stated, "start": begin}
 
     def _certify(self, certificate: FitCertificate) -> None:
+        if (sample := vars(self).pop("_sample", None)) is not None:
+            FITTED.add(sample)
         self.certificate_ = certificate
         self.epsilon_ = certificate.epsilon
         self.delta_ = certificate.delta

@@ -21,7 +21,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.keywords import as_keyword
 from quietmean.core.party import Vector
 from quietmean.learning.estimators.base import OUTCOME, FitCertificate, InvalidInput, Private, estimator, public
-from quietmean.learning.sites import FitSite, parties_of, site_of
+from quietmean.learning.sites import FitSite, learned_bounds_note, parties_of, site_of
 from quietmean.planning.accuracy import stated_variance
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -129,7 +129,7 @@ class OneStudy(Private):
         self._certify(FitCertificate.of_study(released.outcome))
         self.estimates_ = released.estimates
         flags = [flag.message for answer in released.estimates for flag in answer.flags]
-        self._tell([*released.notes, *dict.fromkeys(flags)])
+        self._tell([*released.notes, *learned_bounds_note(parts, limits), *dict.fromkeys(flags)])
         return released
 
 
