@@ -132,6 +132,6 @@ def test_a_frame_is_of_the_library_that_is_there(there: set[str], library: str, 
 
 def test_help_shows_public_names() -> None:
     for called in (qm.Study, qm.join, qm.contract, qm.contribute, qm.plan):
-        shown = pydoc.render_doc(called, renderer=pydoc.plaintext)
+        shown = pydoc.plain(pydoc.render_doc(called))
         assert "rooms." not in shown, called
         assert "epsilon" in shown or "study" in shown

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from quietmean.api import rooms
+from quietmean.api.progress import progress_line, what_goes_on
 from quietmean.api.study import Study
 from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
@@ -116,18 +117,27 @@ async def joined(
 ) -> rooms.outcome.StudyRun:
     """Take part with ``data``, by the plan that ``plan_of`` makes. Warns and raises as :func:`ajoin`."""
 
-    def make_ready() -> rooms.party.NodeGrant:
+    def make_ready(told: Callable[[dict[str, Any]], None]) -> rooms.party.NodeGrant:
         files = make_files()
         account = _account(data, options.account or options.new_account, options.no_ledger)
-        preparation = rooms.party.Preparation(files, options, account, silent_person(report))
+        preparation = rooms.party.Preparation(files, options, account, silent_person(told))
         agreement = preparation.agree(plan_of(files), data)
         ready = preparation.prepare()
         for sentence in budget_warnings(agreement.plan.target):
             warn_caller(sentence)
         return ready
 
-    # A plan takes seconds of computing, in which other coroutines go on.
-    return await rooms.party.take_part(await asyncio.to_thread(make_ready))
+    with progress_line() as say:
+
+        def told(event: dict[str, Any]) -> None:
+            if report is not None:
+                report(event)
+            elif (goes_on := what_goes_on(event, "")) is not None:
+                say(*goes_on)
+
+        say("planning, and asking the site's policy and budget", None)
+        # A plan takes seconds of computing, in which other coroutines go on.
+        return await rooms.party.take_part(await asyncio.to_thread(make_ready, told))
 
 
 def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Result]:

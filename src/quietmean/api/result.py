@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.core.errors import InputError, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
@@ -17,9 +18,13 @@ from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.statistics.printed import TidyTerms, TidyTests
+from quietmean.studies.outcome.first_screen import below_answers, first_screen
 from quietmean.studies.outcome.influence import StudyInfluence
 from quietmean.studies.outcome.outcome import StudyRun
 from quietmean.studies.outcome.tables import write_tables
+
+if TYPE_CHECKING:
+    from quietmean.report.drawing import Drawing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,10 +43,26 @@ class StudyResult(StudyRun, TableFile):
         return cls(**vars(run))
 
     def __repr__(self) -> str:
-        return f"{self._tidy!r}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
+        """The first screen of the command, without where files are."""
+        return "\n".join(first_screen(self._receipt))
 
     def _repr_html_(self) -> str:
-        return self._tidy._repr_html_()
+        """The answers as a table, and what the first screen says below them."""
+        below = (
+            f"{f'<strong>{html.escape(head)}</strong> ' * bool(head)}{html.escape(text)}"
+            for head, text in below_answers(self._receipt)
+        )
+        return f"{self._tidy._repr_html_()}<p>{'<br>'.join(below)}</p>"
+
+    @property
+    def _receipt(self) -> dict[str, Any]:
+        return self.outcome.receipt(self.origin)
+
+    def plot(self) -> Drawing:
+        """The estimates with their 95 % intervals as a picture that a notebook shows; nothing has to be installed for it."""
+        from quietmean.report.drawing import Drawing
+
+        return Drawing(self._tidy.documents)
 
     def __getitem__(self, statistic: str) -> Estimates:
         """The estimates of a statistic by its text. Raises :class:`InputError` for one that was not asked for."""

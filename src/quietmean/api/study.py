@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from quietmean.api import rooms
+from quietmean.api.progress import progress_line, what_goes_on
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, named
 from quietmean.core.keywords import python_call, warn_caller
@@ -197,7 +198,14 @@ class Study:
         notices = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
         for sentence in [*notices, *rooms.statistics.what_did_not_fit(encoded)]:
             warn_caller(sentence)
-        executed = rooms.here.execute(terms, choice.plan, encoded, names, query, report=lambda party, event: None)
+        with progress_line() as say:
+
+            def report(party: str, event: Mapping[str, Any]) -> None:
+                if (told := what_goes_on(event, f"{len(parts)} parties, ")) is not None:
+                    say(*told)
+
+            say(f"starting {len(parts)} parties", None)
+            executed = rooms.here.execute(terms, choice.plan, encoded, names, query, report=report)
         if executed.remark:
             warn_caller(executed.remark)
         return rooms.result.StudyResult.of(executed)

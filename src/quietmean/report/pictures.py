@@ -23,7 +23,7 @@ from quietmean.statistics.tidy import Term, terms_of
 # More terms than these are a table, not a picture; and of more estimates the first ones are drawn.
 _MOST_TERMS, MOST_ROWS = 24, 40
 # Of the width, in percent, left free at both ends.
-_MARGIN = 2.0
+MARGIN = 2.0
 # Where noise is far larger than the bounds, the scale is cut here, in widths of the bounds.
 _FARTHEST = 1.5
 # An interval's own surroundings, in widths of it; drawn where it is less than this part of the bounds.
@@ -93,7 +93,7 @@ class Scale:
         if not self.low < self.high:
             return 50.0
         inside = min(max(value, self.low), self.high)
-        return _MARGIN + (100 - 2 * _MARGIN) * (inside - self.low) / (self.high - self.low)
+        return MARGIN + (100 - 2 * MARGIN) * (inside - self.low) / (self.high - self.low)
 
     def known(self, ends: Ends) -> Ends | None:
         """The places of an interval's ends; None where one is not known."""
@@ -168,11 +168,12 @@ def pictures_of(result: Mapping[str, Any]) -> list[Picture]:
     documents = result.get("statistics")
     if not isinstance(documents, list):
         return []
-    drawn = (_picture([term for term in terms_of(document) if not term.hidden]) for document in documents)
+    drawn = (picture_of([term for term in terms_of(document) if not term.hidden]) for document in documents)
     return [picture for picture in drawn if picture is not None]
 
 
-def _picture(terms: Sequence[Term]) -> Picture | None:
+def picture_of(terms: Sequence[Term]) -> Picture | None:
+    """Draw the terms of one statistic on one scale; None where there are too many, or nothing is known."""
     # Counts and what they are divided into are of different sizes.
     terms = [term for term in terms if not term.of_records] or terms
     numbers = [end for term in terms for end in (term.estimate, *term.noise, *term.population) if math.isfinite(end)]

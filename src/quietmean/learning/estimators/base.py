@@ -386,7 +386,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return {"estimator": type(self).__name__, "columns": self._names(columns), **stated, "start": begin}
 
     def _certify(self, certificate: FitCertificate) -> None:
-        if (sample := vars(self).pop("_sample", None)) is not None:
+        if (sample := self.__dict__.pop("_sample", None)) is not None:
             FITTED.add(sample)
         self.certificate_ = certificate
         self.epsilon_ = certificate.epsilon

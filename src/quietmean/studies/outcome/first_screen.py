@@ -266,12 +266,22 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
     return [
         *_table(truth or end.statistics),
         "",
-        *(line for text in _about_intervals(end.terms) for line in indented("", text, 0)),
-        *indented("Privacy", _privacy(end)),
-        *indented("Protocol", _protocol(end)),
-        *indented(*_checked(end)),
+        *(line for head, text in _below_table(end) for line in indented(head, text, *([] if head else [0]))),
         *always_lines(end),
     ]
+
+
+def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a first screen says below its table, each with the word that it begins with: for a notebook."""
+    end = Ended(receipt)
+    return [*_below_table(end), *((fact.key, fact.text(end)) for fact in ALWAYS if fact.always(end))]
+
+
+def _below_table(end: Ended) -> Iterator[tuple[str, str]]:
+    yield from (("", text) for text in _about_intervals(end.terms))
+    yield "Privacy", _privacy(end)
+    yield "Protocol", _protocol(end)
+    yield _checked(end)
 
 
 def _no_answer(end: Ended) -> Iterator[str]:
