@@ -1,0 +1,193 @@
+"""What nobody may agree to without seeing is on the first screen, of every protocol, unit, start, way and kind of column."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.flower import FlowerAgreement
+from quietmean.flower.agreement import FlowerContract
+from quietmean.graphs import ExecutionTrace
+from quietmean.node import Identity
+from quietmean.planning import Plan
+from quietmean.randomness import Seed
+from quietmean.studies import StudyTerms
+from quietmean.studies.agreement.session_study import SessionStudy
+from quietmean.studies.party import Agreement, Contract
+from quietmean.studies.party import first_screen as module
+from quietmean.studies.party.agreement import ShortFact, Signatory
+from quietmean.studies.party.first_screen import FirstScreen, OwnData
+from quietmean.studies.party.session_contract import SessionContract
+from support.kinds import SESSION
+
+NAMES = ("north", "south", "east", "west")
+PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001)) for name in NAMES)
+SOON = (datetime.now(UTC) + timedelta(days=3)).isoformat()
+PROTOCOLS = ("packed-sharing", "cordp-dme", "local-dp", "central-dp", "consensus", "gossip", "inca")
+SLOW = ("gossip", "inca")
+STARTS: dict[str, dict[str, Any]] = {"all": {}, "start-by": {"start_by": SOON}, "quorum": {"start_by": SOON, "minimum": 3}}
+COLUMNS: dict[str, list[dict[str, Any]]] = {
+    "bounds": [{"name": "age", "low": 0, "high": 110}],
+    "levels": [{"name": "sex", "levels": ["f", "m"]}],
+}
+UNITS: dict[str, dict[str, Any]] = {
+    "record": {"unit": "record"},
+    "hidden": {"unit": "record", "count": "private", "most_records": 50},
+    "party": {"unit": "party"},
+    "person": {"unit": "person", "rows": "mean"},
+    "rows": {"unit": "person", "rows": 3, "count": "private", "most_records": 50, "sites_per_person": 2},
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "join": {},
+    "folder": {"transport": "folder"},
+    "file": {},
+    "committee": {"committee": {"members": 4, "contribute_by": SOON, "grace": 0.0, "largest_weight": 20.0}},
+}
+
+
+def asked(protocol: str, unit: str, start: str, way: str, columns: str) -> Contract:
+    """Raises :class:`InputError` for what cannot be agreed on."""
+    general = {"name": "ages", "epsilon": 4.0, "delta": 1e-6, "colluding": 1}
+    general |= {} if way == "committee" else {"protocol": protocol}
+    committee = {name: dict(table) for name, table in WAYS[way].items() if name == "committee"}
+    if committee and unit in ("party", "hidden", "rows"):
+        del committee["committee"]["largest_weight"]
+    fields = general | UNITS[unit] | STARTS[start] | {name: one for name, one in WAYS[way].items() if name != "committee"}
+    study = StudyTerms.parse({"column": COLUMNS[columns], **fields, **committee})
+    choice = study.choice(len(PARTIES), no_privacy=protocol == "gossip" and way != "committee")
+    return Contract(study, PARTIES, 1, contributes=way in ("file", "committee"), choice=choice)
+
+
+def every() -> Iterator[tuple[tuple[str, ...], Contract]]:
+    """One of each pair of choices at least, each that can be agreed on."""
+    base = ("packed-sharing", "record", "all", "join", "bounds")
+    choices: list[tuple[str, ...]] = [PROTOCOLS, tuple(UNITS), tuple(STARTS), tuple(WAYS), tuple(COLUMNS)]
+    seen: set[tuple[str, ...]] = set()
+    for one, other in itertools.combinations(range(len(base)), 2):
+        for pair in itertools.product(choices[one], choices[other]):
+            chosen = list(base)
+            chosen[one], chosen[other] = pair
+            # They take seconds to plan, and no fact of theirs depends on the rest.
+            if tuple(chosen) in seen or (pair[0] in SLOW and pair[1] != "record"):
+                continue
+            seen.add(tuple(chosen))
+            try:
+                yield tuple(chosen), asked(*chosen)
+            except InputError:
+                continue
+
+
+def shown_alone(plan: Plan, party: int) -> float:
+    """What remains of a party's privacy when all others collude, from the analysis of an execution."""
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+    analysis = plan.execution(Seed.public("before yes"), everyone).privacy(plan.target.delta)
+    return analysis.against([other for other in range(plan.target.parties) if other != party]).max_epsilon
+
+
+def expected_keys(protocol: str, unit: str, way: str, promised: bool) -> set[str]:
+    """By what was asked for, and by the plan's figure."""
+    committee, contributes, bare = way == "committee", way in ("file", "committee"), protocol == "gossip" and way != "committee"
+    keys = {"ONCE"} if contributes else {"COST"} if promised else set()
+    keys |= {"NO PRIVACY"} if bare else set() if promised else {"NO PROMISE"}
+    keys |= {"SITE", "PEOPLE"} if unit != "party" and not bare else set()
+    keys |= {"ROWS"} if unit in ("person", "rows") else set()
+    keys |= {"READS"} if committee or protocol == "central-dp" else set()
+    keys |= {"LARGEST"} if contributes and unit in ("record", "person") else set()
+    return keys
+
+
+def faults(chosen: tuple[str, ...], contract: Contract) -> list[str]:
+    protocol, unit, _, way, _ = chosen
+    screen = FirstScreen.of(contract, OwnData(marks=(ShortFact("CLIPPED", "9 values count as the nearest bound."),)))
+    most = max(plan.charge.epsilon(plan.target.delta) for plan in contract.plans)
+    bare = protocol == "gossip" and way != "committee"
+    promised = bare or most <= 4.0 * (1 + 1e-6)
+    keys = [fact.key for fact in screen.always]
+    found = [] if set(keys) == expected_keys(protocol, unit, way, promised) | {"CLIPPED"} else [f"facts {keys}"]
+    found += [f"{len(keys)} facts twice"] if len(set(keys)) < len(keys) else []
+    lines, marked = screen.lines(), screen.marked()
+    found += [f"{len(lines)} lines and {len(marked)}"] if len(lines) > 10 or len(marked) > 8 else []
+    found += [line for line in (*lines, *marked) if len(line) > 80]
+    rows = {fact.key: fact.text for fact in screen.rows}
+    if not bare and promised:
+        (cost,) = re.findall(r"epsilon ([\d.]+)", rows["costs"])
+        found += [] if -1e-9 <= float(cost) - most <= 0.01 else [f"costs {cost}, is {most}"]
+    if not bare and way != "committee":
+        alone = max(shown_alone(plan, min(1, plan.target.parties - 1)) for plan in contract.plans)
+        figure = re.search(r"epsilon ([\d.]+) if all others", rows["against"])
+        right = figure is None if math.isinf(alone) else figure is not None and -1e-4 <= float(figure[1]) - alone <= 0.011
+        found += [] if right else [f"against {rows['against']}, is {alone}"]
+    found += (
+        [] if screen.answer == ("yes without privacy" if bare else "yes" if promised else "yes without promise") else ["answer"]
+    )
+    return found
+
+
+def test_every_fact_is_on_the_first_screen() -> None:
+    wrong, count, keys = {}, 0, set()
+    for chosen, contract in every():
+        count += 1
+        keys |= {fact.key for fact in contract.always}
+        if found := faults(chosen, contract):
+            wrong[chosen] = found
+    assert wrong == {}
+    assert count >= 40
+    assert keys >= {"NO PRIVACY", "SITE", "PEOPLE", "ROWS", "READS", "LARGEST", "ONCE", "COST"}
+
+
+@pytest.mark.parametrize("dropped", [fact.key for fact in module.ALWAYS if fact.key not in ("AVERAGE", "NO PROMISE")])
+def test_a_screen_without_a_fact_is_found(dropped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ALWAYS", tuple(fact for fact in module.ALWAYS if fact.key != dropped))
+    chosen = {
+        "NO PRIVACY": ("gossip", "record", "all", "join", "bounds"),
+        "COST": ("local-dp", "record", "all", "join", "bounds"),
+        "READS": ("central-dp", "record", "all", "join", "bounds"),
+        "ROWS": ("local-dp", "person", "all", "join", "bounds"),
+    }.get(dropped, ("cordp-dme", "record", "all", "file", "bounds"))
+    assert faults(chosen, asked(*chosen)) != []
+
+
+def of_session() -> SessionContract:
+    return SessionContract(SessionStudy.from_tables(SESSION.tables, "the session"), PARTIES, 1)
+
+
+def of_flower() -> FlowerContract:
+    agreed = FlowerAgreement.make([one.key for one in PARTIES], dimension=3, rounds=2, epsilon=8.0, delta=1e-5, colluding=1)
+    return FlowerContract.of(agreed, 0)
+
+
+@pytest.mark.parametrize("make", [of_session, of_flower])
+def test_of_sessions_too(make: Any) -> None:
+    contract: Agreement = make()
+    unit = str(contract.study.unit)
+    assert {fact.key for fact in contract.always} == {"COST"} | ({"SITE", "PEOPLE"} if unit != "party" else set())
+    screen = FirstScreen.of(contract)
+    assert len(screen.lines()) <= 12
+    assert f"at most {contract.rounds} means" in " ".join(screen.lines())
+
+
+def test_without_a_promise() -> None:
+    fields = {"name": "ages", "epsilon": 4.0, "delta": 1e-6, "colluding": 1, "protocol": "consensus", "dropouts": 0.0}
+    study = StudyTerms.parse({"column": COLUMNS["bounds"], **fields, "options": {"open_edges": "each"}})
+    contract = Contract(study, PARTIES, 1, choice=study.choice(len(PARTIES)))
+    screen = FirstScreen.of(contract)
+    assert max(plan.charge.epsilon(1e-6) for plan in contract.plans) > 4.0
+    assert (screen.answer, "COST" in {fact.key for fact in screen.always}) == ("yes without promise", False)
+    assert any(line.startswith("! NO PROMISE") for line in screen.marked())
+
+
+def test_the_digest_to_accept_is_of_one_party_and_of_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    contract = asked("local-dp", "record", "all", "join", "bounds")
+    own, agreed = contract.accept_digest, contract.digest
+    others = [Contract(contract.study, PARTIES, place, choice=contract.choice) for place in (0, 2, 3)]
+    assert {other.digest for other in others} == {agreed}
+    assert len({own, agreed, *(other.accept_digest for other in others)}) == 5
+    monkeypatch.setattr(module, "ALWAYS", module.ALWAYS[:-1])
+    assert Contract(contract.study, PARTIES, 1, choice=contract.choice).accept_digest != own
