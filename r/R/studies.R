@@ -23,9 +23,11 @@
 qm_run <- function(data, columns, statistics = NULL, ..., parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
                    out = tempfile("quietmean-run-")) {
   # What stands behind the dots is named in full: party = is not party_column.
-  asked <- if (is.character(columns)) statistic_words(c(columns, statistics)) else c(column_words(columns), statistic_words(statistics))
-  words <- c("run", asked,
-             option_words(list(parties = parties, party_column = party_column, epsilon = epsilon, delta = delta, out = out, ...)))
+  options <- option_words(list(parties = parties, party_column = party_column, epsilon = epsilon, delta = delta, out = out, ...))
+  if (is.character(columns)) {
+    return(with_data(data, function(file) new_result(run_command(c("run", file, columns, statistics, options)))))
+  }
+  words <- c("run", column_words(columns), statistic_words(statistics), options)
   with_data(data, function(file) new_result(run_command(c(words, "--data", file))))
 }
 

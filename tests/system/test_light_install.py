@@ -91,7 +91,7 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
         assert f"needs the extra '{extra}', which is not installed: {command_for(extra)}\n" in said
     told, said = command(tmp_path, light, "demo")
     assert "blood_pressure" in told
-    assert said.startswith("$ quietmean run --data quietmean-demo/patients.csv")
+    assert said.startswith("$ quietmean run quietmean-demo/patients.csv")
     assert said.count(remedy) == 1
     _, said = command(tmp_path, light, "plan", "--parties", "4")
     assert "extra" not in said

@@ -114,7 +114,7 @@ class CommitteeOptions(CommitteeShape):
 
 
 def new_command(
-    *,
+    *ask: str,
     name: str | None = None,
     column: list[str] | None = None,
     dictionary: Path | None = None,
@@ -131,6 +131,8 @@ def new_command(
 
     Parameters
     ----------
+    ask
+        Questions with the domains of their columns, such as "mean(age in 0..110)".
     name
         The study's name.
     column
@@ -146,7 +148,7 @@ def new_command(
         One JSON document on standard output.
     """
     study_file = output(save, "the study", kind=is_study, ends=(".toml",))
-    if not (column or dictionary) and not sys.stdin.isatty():
+    if not (ask or column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     listed = None if dictionary is None else _listed(dictionary, column or ())
     by_hand = [named for named in column or () if listed is None or named not in listed.columns]
@@ -157,10 +159,10 @@ def new_command(
         fields["column"] = [*listed.columns.values(), *fields["column"]]
     typed = (
         {"name": name or save.stem}
-        if column or dictionary
+        if ask or column or dictionary
         else _ask_all(name, 1.0 if target.epsilon is None else target.epsilon, target.colluding)
     )
-    terms = StudyTerms.parse(fields | typed)
+    terms = StudyTerms.parse(fields | typed | ({"ask": ask} if ask else {}))
     require_ahead(terms.start_by, datetime.now(UTC))
     require_in_general(terms, no_privacy=no_privacy)
     text = study_text(terms)

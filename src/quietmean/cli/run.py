@@ -272,8 +272,8 @@ def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
 
 
 _QUESTION = (
-    "--party-column clinic --column age --bounds 0 110 --column bmi --bounds 10 60 --column blood_pressure --bounds 40 180 "
-    "--column glucose --bounds 40 200 --epsilon 2 --delta 1e-6 --dropouts 0.1"
+    "'mean(age in 0..110)' 'mean(bmi in 10..60)' 'mean(blood_pressure in 40..180)' 'mean(glucose in 40..200)' "
+    "--party-column clinic --epsilon 2 --delta 1e-6 --dropouts 0.1"
 )
 
 
@@ -296,7 +296,7 @@ def demo_command(*, out: Annotated[Path, Parameter(name="--out")] = Path("quietm
     data = out / "patients.csv"
     with new_folder(out):
         output(data, "the data", "--out", ends=(".csv",)).write(patients())
-    run = ["run", "--data", str(data), *shlex.split(_QUESTION), "--out", str(out / "run"), *["--details"] * details]
+    run = ["run", str(data), *shlex.split(_QUESTION), "--out", str(out / "run"), *["--details"] * details]
     err.print("$ " + shlex.join(["quietmean", *run]), soft_wrap=True)
     main(run)
 
