@@ -46,7 +46,7 @@ def test_run_certify_and_report(tmp_path: Path, protocol: str) -> None:
     assert any(SAYS[protocol] in one["text"] for one in result["certificate"]["assumptions"])
     for page in ("report.html", "privacy.html"):
         assert SAYS[protocol] in html.unescape((tmp_path / "out" / page).read_text()), page
-    certified = quietmean(tmp_path, "verify", "receipt", "out/receipt.json", "--corrupt", "0")
+    certified = quietmean(tmp_path, "verify", "receipt", "out/receipt.json", "--corrupt", "0", "--details")
     assert certified.returncode == 0, certified.stderr
     assert SAYS[protocol] in certified.stdout
     assert "the sum of parties 1, 2 is disclosed" in certified.stdout or protocol == "gossip"

@@ -103,7 +103,7 @@ class ReceiptScreen:
         found, promised = self.certificate.max_epsilon, self.document.get("epsilon_a_priori")
         shown = f"epsilon {epsilon_shown(found)} (delta {delta_shown(self.analysis.delta)})"
         who = "for every party" if self._equal else "for the worst party"
-        again = f"recomputed from the receipt alone: {shown} {who}"
+        again = f"realised, recomputed from the receipt alone: {shown} {who}"
         if self.hints.nats is not None or "mutual_information_nats" in self.document:
             yield from self._nats()
             if math.isinf(found):
