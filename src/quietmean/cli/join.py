@@ -192,8 +192,6 @@ def take_part_as_member(
     contributions: Path | None,
     site: SiteOptions,
     shown: NodeDisplay,
-    *,
-    details: bool,
     json: bool,
 ) -> None:
     """Take part as a member of the committee, from the contributions in a folder to the result.
@@ -247,7 +245,7 @@ def take_part_as_member(
         "seconds": round(time.monotonic() - begun, 3),
         "sums": str(member.sums),
     }
-    pages.write(opened, effort, json=json, details=details)
+    pages.write(opened, effort, json=json, details=shown.details)
 
 
 # The fields of the result that the event "result" carries.
@@ -309,9 +307,10 @@ def join_command(
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
+        shown.details = details
         if sealed is not None:
             _refuse_session_options(session)
-            take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, details=details, json=json)
+            take_part_as_member(study, sealed, agreed.key, data, contributions, site, shown, json)
             return
         with shown.asking():
             files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, site.store)

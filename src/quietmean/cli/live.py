@@ -62,6 +62,7 @@ class NodeDisplay:
         self._lines = lines
         self.stream = stream
         self.did_not_fit: list[str] = []
+        self.details = False
         self._last_line: dict[str, tuple[str, float]] = {}
 
     def say(self, text: str) -> None:
