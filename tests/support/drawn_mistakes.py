@@ -155,7 +155,7 @@ class Drawer:
         return Mistake("value of another type", command, self._with(command, words, name, value), (name, f"'{wrong}'"))
 
     def _surplus(self) -> Mistake:
-        command, words = self._line()
+        command, words = self._line(*(one for one in COMMANDS if one != "result"))
         wrong = self.random.choice(("extra", "more.csv", "7", "yes", "study2.sealed"))
         if command in ("study seal", "study combine", "result"):
             words = [*words, "--json"]
@@ -171,7 +171,7 @@ class Drawer:
             return None
         one = self.random.choice(required)
         name = one.names[0]
-        if one.index is not None:
+        if one.index is not None and name not in words:
             place = len(command.split()) + one.index
             rest = words[:place] if one.index == 0 or "ENTRIES" in one.names or "FILES" in one.names else None
             while rest is not None and place < len(words) and not words[place].startswith("--"):
@@ -259,7 +259,8 @@ class Drawer:
         kind = self.random.choice([one for one in kinds_of if one not in TAKEN[name]])
         if name in WRITTEN and kind == "missing":
             return None
-        if (command, kind) == ("key revoke", "revocation"):
+        made = command in ("key new", "accept") and name == "--key" and "missing" in kind
+        if made or (command, kind) == ("key revoke", "revocation"):
             return None
         suffix = Path(words[place]).suffix or ".dat"
         stem = {"umlaut missing": "für Köln", "text": "my file"}.get(kind) or self.random.choice(("given", "my given"))

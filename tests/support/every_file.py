@@ -46,7 +46,7 @@ def documents(site: Site, folder: Path) -> dict[str, Path]:
     main(
         shlex.split(
             "site approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages --until 2090-01-01 "
-            f"--policy owned.toml --accept {json.loads(shown.getvalue())['digest']} --out {made['approval']}"
+            f"--policy owned.toml --accept {json.loads(shown.getvalue())['accept']} --out {made['approval']}"
         )
     )
     meeting = meet(folder / "met", tables=SESSION.tables)

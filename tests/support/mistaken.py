@@ -125,7 +125,7 @@ class Desk:
         (self.kept / "voucher").write_bytes(sorted(Path("kept/vouchers").iterdir())[0].read_bytes())
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             main(shlex.split("site contract study.toml --roster roster.toml --key ada.key --policy owned.toml --json"))
-        self.digest = json.loads(shown.getvalue())["digest"]
+        self.digest = json.loads(shown.getvalue())["accept"]
 
     def put(self, kind: str, place: Path) -> None:
         if kind in DOCUMENTS:

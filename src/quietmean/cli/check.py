@@ -33,7 +33,7 @@ from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import package_version
+from quietmean.core.file_kinds import package_version, require_store
 from quietmean.core.limits import require_wait
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
@@ -93,6 +93,7 @@ def check_command(
             return
         data = needed_data("check", data)
     places.refuse()
+    require_store(node.store)
     files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, records, node)
     rules = Policy.load(node.policy)

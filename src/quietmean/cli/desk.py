@@ -121,7 +121,10 @@ def desk_command(
         if path.is_dir() and kind != FileKind.DATA:
             raise InputError(f"{path} is a folder, not {kind.words}. Name the file.")
         also = (FileKind.STORE, FileKind.LEDGER, FileKind.AUDIT) if kind == FileKind.DATA else ()
-        refuse_other(kind_of_file(path), f"file {path}", kind, *also)
+        found = kind_of_file(path)
+        refuse_other(found, f"file {path}", kind, *also)
+        if found is None and kind == FileKind.KEY:
+            raise InputError(f"{path} is not a private key. Name the one from quietmean key new.")
     if here.program is None and here.records is not None:
         raise InputError("--records is for sessions: give --program too, or leave --records out")
     if here.key is None and (here.program is not None or here.records is not None):

@@ -297,7 +297,8 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
     if own is not None and option not in ABOUT and get_origin(_plain(own.hint)) is list and own.token_count()[0] == 1:
         repeated = " ".join(f"{option} {each}" for each in values)
         return f"{value!r} stands behind {option}, which takes one value each time. Write {repeated}; {listed}"
-    if own is not None and own.token_count() == (1, False) and len(values) > 1 and option not in ABOUT:
+    texts = own is not None and bool(_kinds(own.hint) & {str, Path})
+    if own is not None and texts and own.token_count() == (1, False) and len(values) > 1 and option not in ABOUT:
         whole = f"write {option} {shlex.quote(' '.join(values))}"
         return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
     few = "no value" if own is not None and not own.token_count()[0] else "fewer values"

@@ -68,7 +68,7 @@ class ProtocolOptions:
         lists them.
     """
 
-    chosen_with: Annotated[list[str] | None, Parameter(name="--with", consume_multiple=True)] = None
+    chosen_with: Annotated[list[str] | None, Parameter(name="--with", consume_multiple=1)] = None
 
     def chosen(self) -> dict[str, Any]:
         """Options of protocols by their key in JSON. Raises :class:`InputError` for what cannot be one."""

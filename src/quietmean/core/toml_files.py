@@ -38,6 +38,8 @@ def unreadable(path: Path, subject: str, error: OSError) -> InputError:
     """Why it cannot be read."""
     if isinstance(error, FileNotFoundError):
         return InputError(f"{subject} {path} does not exist: check the path")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{subject} {path} is a folder. Name the file.")
     return InputError(f"{subject} {path} cannot be read ({reason_of(error)}): correct it")
 
 

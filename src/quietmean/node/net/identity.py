@@ -136,6 +136,8 @@ class Identity:
             raise InputError(
                 f"key file {path} does not exist: check its name, or make your first one with quietmean key new"
             ) from None
+        except IsADirectoryError:
+            raise InputError(f"key file {path} is a folder. Name the file.") from None
         except OSError as error:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): check its rights") from None
         if b"PRIVATE KEY" not in pem:
