@@ -289,7 +289,7 @@ def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch
     words[words.index("--data") + 1] = str(table)
     words[words.index("--out") + 1] = str(tmp_path / "out")
     asked: list[Any] = []
-    monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(run, "run_local_study", lambda *arguments, **more: asked.append(arguments))
     app = main.make_app("run")
     app(attach(words), exit_on_error=False, print_error=False, result_action="return_value")
     study, data, rehearsal = asked[0][:3]
@@ -306,7 +306,7 @@ def test_a_demo_asks_what_can_be_answered(name: str, tmp_path: Path, monkeypatch
 def test_the_first_demo_asks_what_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it shows is what it runs: 442 patients of 20 clinics, in a new folder."""
     asked: list[Any] = []
-    monkeypatch.setattr(run, "run_local_study", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(run, "run_local_study", lambda *arguments, **more: asked.append(arguments))
     main.main(["demo", "--out", str(tmp_path / "first")])
     study, data, rehearsal = asked[0][:3]
     names, parts = parties_of_table(data, study.workload.columns, rehearsal.parties, rehearsal.party_column)

@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from quietmean.cli.answers import ResultScreen
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
-from quietmean.core.readable import epsilon_shown
+from quietmean.core.readable import UNKNOWN, epsilon_shown, for_terminal
 from quietmean.protocols import registry
+from quietmean.statistics.printed import TidyTests, notes_of, together
+from quietmean.statistics.printed import shown as shown_term
+from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome
+from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import first_screen as screens
 from quietmean.studies.outcome.first_screen import ALWAYS, first_screen
 from support.outcomes import EVERY_KIND, finished
@@ -166,3 +172,49 @@ def test_of_many_terms_each_has_a_line_and_little_follows() -> None:
     assert sum(not line.startswith("!") and not line.startswith(" " * 10) for line in below) <= 9
     assert len(lines) > 100
     assert len(NAMES) == PARTIES
+
+
+def test_a_study_of_these_records_has_the_interval_of_the_noise() -> None:
+    fields = {"name": "ages", "epsilon": 1, "column": [{"name": "age", "low": 0, "high": 100}]}
+    usual, these = (StudyTerms.parse({**fields, **more}) for more in ({}, {"population": "these records"}))
+    assert "population" not in usual.describe(), "what was agreed on before keeps its digest"
+    assert these.describe()["population"] == "these records"
+    outcome = finished("mean(x)", noise=1.0)
+    about = replace(outcome, workload=replace(outcome.workload, these_records=these.workload.these_records))
+    assert these.workload.these_records
+    assert not usual.workload.these_records
+    answers = {each: receipt_of(each)["result"]["statistics"][0] for each in (outcome, about)}
+    for each, field in ((outcome, "interval_population"), (about, "interval_noise")):
+        row = first_screen(receipt_of(each))[1]
+        low, high = (float(end) for end in row.split("  ")[-2].split(" to "))
+        assert [low, high] == pytest.approx(answers[each][field], abs=0.006)
+    assert "not sampling" in " ".join(first_screen(receipt_of(about)))
+    assert "covers sampling" in " ".join(first_screen(receipt_of(outcome)))
+
+
+@pytest.mark.parametrize("name", ["packed-sharing", "cordp-dme", "gossip", "committee", "every kind"])
+def test_details_have_all_that_was_printed_before(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Costs, other adversaries, whole parties, influence, assumptions, errors and intervals of the noise, tests, and flags."""
+    if name == "every kind":
+        outcome = finished(*EVERY_KIND, noise=1.0)
+    else:
+        outcome = outcome_of(*planned(name, "record", 1, name == "committee"))
+    document = {**outcome.to_json(), "not_counted": ["coast"], "notes": ["north was late"], "why": "chosen for its error"}
+    ResultScreen(receipt_of(outcome), document, "quietmean result FILE", details=True, effort="1296 messages, 226 kB").show()
+    printed = capsys.readouterr()
+    shown = " ".join((printed.out + printed.err).split())
+    terms = [term for entry in document["statistics"] for term in together(terms_of(entry))[0]]
+    influence = [] if outcome.influence is None else [outcome.influence.fact.sentence]
+    flags = [note for entry in document["statistics"] for note in notes_of(entry["flagged"])]
+    wanted = [
+        *(fact.sentence for fact in outcome.facts),
+        *(assumption.text for assumption in outcome.assumptions),
+        *influence,
+        *([] if outcome.checked is None else [outcome.checked]),
+        *(f"{for_terminal(texts.noise_error)} " for texts in map(shown_term, terms)),
+        *(for_terminal(texts.noise) for texts in map(shown_term, terms) if texts.noise != UNKNOWN),
+        *(for_terminal(sentence) for entry in document["statistics"] for sentence in TidyTests((entry,)).sentences()),
+        *flags,
+        *("coast", "note: north was late", "chosen for its error", "1296 messages, 226 kB"),
+    ]
+    assert [text for text in wanted if " ".join(text.split()) not in shown] == []

@@ -32,6 +32,7 @@ from quietmean.randomness import Seed
 from quietmean.studies import StudyOutcome, conclude
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
+from quietmean.studies.outcome.first_screen import first_screen
 from quietmean.studies.outcome.tables import tables_bytes
 from quietmean.studies.party import Contract
 from quietmean.studies.party.session_contract import SessionContract
@@ -117,6 +118,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
     texts = {
         "contract": str(contract),
         "result": printed.out + printed.err,
+        "first screen": "\n".join(first_screen(json.loads((tmp_path / "receipt.json").read_text()))),
         "certify": certified,
         "tables": tables_bytes(outcome.to_json(), tmp_path / "t.csv").decode(),
         "repr": f"{outcome!r}\n{outcome.certificate!r}",
@@ -133,7 +135,7 @@ def test_each_printed_epsilon_is_that_of_the_adversary_in_its_words(
         more = (
             "everybody" in {each.whom for each in printed_in(text)} or f"more than {study.colluding or 1} of the members" in text
         )
-        assert more or where in ("tables", "repr"), where
+        assert more or where in ("tables", "repr", "first screen"), where
     assert (
         numbers_of(contract.to_json(), {"epsilon_a_priori": plan.epsilon_a_priori, "epsilon_if_all_others_collude": everybody})
         == []

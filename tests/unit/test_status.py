@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli import check_view, live
+from quietmean.cli.console import bar_of, step_of
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.node import Identity, NodeSettings, PlannedValue, Roster, RosterEntry
@@ -242,12 +243,31 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE, closing):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
-        "quietmean: mixing: round 2 of 5, with bob, eve",
-        "quietmean: mixing, round 2: waiting for eve until 2090-01-01 12:00",
-        "quietmean: mixing, round 2: waiting for bob until 2090-01-01 12:00",
-        "quietmean: mixing, round 2: went on without eve",
-        "quietmean: closing: waiting for eve until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing: round 2 of 5, with bob, eve",
+        "quietmean: [2/4] mixing, round 2: waiting for eve until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, round 2: waiting for bob until 2090-01-01 12:00",
+        "quietmean: [2/4] mixing, round 2: went on without eve",
+        "quietmean: [4/4] closing: waiting for eve until 2090-01-01 12:00",
     ]
+
+
+def test_it_is_safe_to_switch_off_only_where_all_have_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = live.NodeDisplay(None, lines=True, stream=None)
+    shown.report(Waiting(Phase.FINALIZATION, 0, ("eve",), UNTIL))
+    shown.over([2])
+    assert "switch off" not in capsys.readouterr().err
+    shown.over([])
+    assert capsys.readouterr().err == "quietmean: [4/4] all is sent and answered: safe to switch off\n"
+
+
+def test_every_phase_has_a_step_and_a_bar_only_where_the_end_is_known() -> None:
+    steps = [step_of(phase.label) for phase in Phase]
+    assert steps == sorted(steps)
+    assert all(step.endswith("/4] ") for step in steps)
+    assert step_of(None) == step_of("ready") == ""
+    assert bar_of(2, 5) == " [####......]"
+    assert (bar_of(5, 5), bar_of(9, 5)) == (f" [{'#' * 10}]",) * 2
+    assert bar_of(3, 0) == bar_of(None, 5) == ""
 
 
 def test_a_failure_is_an_event_too(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class StudyFields(TypedDict, total=False):
     protocol: str
     options: Mapping[str, Any] | None
     allocate: str
+    population: str
     accept_wide: bool
     round_timeout: float | None
     links: str | None
@@ -62,7 +63,8 @@ class Study:
     ``records_per_party``: how few and how many records one party may say that it has, ``largest_share``: which part of all.
     ``colluding``: how many parties may put together what they see, by default one in ten; ``eavesdropping``: the adversary also
     reads messages between the others, each with that chance, or "all-after-first";
-    ``dropouts``: the fraction that may leave. ``round_timeout``: how many seconds a round waits for who does not answer, by
+    ``dropouts``: the fraction that may leave. ``population``: "beyond", the interval of an answer covers sampling and noise, or
+    "these records", noise alone. ``round_timeout``: how many seconds a round waits for who does not answer, by
     default 10, and longer where :meth:`run` finds this machine busy. ``links``, where it is sealed: "hybrid", its keys rest on
     ML-KEM-768 and X25519 together, by default; or "x25519" alone.
     ``committee``: its members open the sum of what all parties hand in, one file each until ``contribute_by``, a time with its

@@ -107,6 +107,24 @@ def fail(message: str, code: int) -> None:
     raise SystemExit(code)
 
 
+# Which of the four steps of a study a phase is: connecting, computing, exchanging, closing.
+_STEPS = {"agreement": 1, "mixing": 2, "gate": 3, "dissemination": 3, "closing": 4}
+_BAR = 10
+
+
+def step_of(phase: object) -> str:
+    """The step of a phase and how many there are, such as "[2/4] "; empty for what is not a phase of a study."""
+    return f"[{_STEPS[phase]}/{max(_STEPS.values())}] " if isinstance(phase, str) and phase in _STEPS else ""
+
+
+def bar_of(done: int | None, of: int | None) -> str:
+    """A bar of how much is done, where the end is known."""
+    if not of or done is None:
+        return ""
+    full = min(_BAR * done // of, _BAR)
+    return f" [{'#' * full}{'.' * (_BAR - full)}]"
+
+
 class Progress:
     """A live line on a terminal; nothing otherwise."""
 

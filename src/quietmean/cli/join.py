@@ -335,6 +335,7 @@ def join_command(
         ready = preparation.prepare(pages.outputs)
         shown.warn(budget_warnings(contract.plan.target))
         end = asyncio.run(take_part(ready, shown.say))
+        shown.over(end.unsettled.get("silent", ()))
         document = {**end.document(), **choice_document(choice), **pages.to_json()}
         shown.result({name: document[name] for name in _RESULT_EVENT})
     charged, payer = end.account, preparation.payer

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, note, output_options, printable, show_log, tell_notes, tell_owner, warn
+from quietmean.cli.console import bar_of, err, note, output_options, printable, show_log, step_of, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.output import Output, json_object
@@ -122,7 +122,12 @@ class NodeDisplay:
         if kind == "refused" or (this == topic and now < told_at + pause):
             return
         self._last_line[kind] = this, now
-        err.print(f"quietmean: {printable(text)}")
+        err.print(f"quietmean: {step_of(event.get('phase'))}{printable(text)}")
+
+    def over(self, silent: Sequence[object]) -> None:
+        """Say that nothing more is to be sent from here; not where the last answers of some did not come."""
+        if (self._lines or self._live is not None) and not silent:
+            err.print(f"quietmean: {step_of('closing')}all is sent and answered: safe to switch off")
 
 
 @contextmanager
@@ -181,7 +186,8 @@ def screen(view: NodeView, height: int) -> RenderableType:
     for peer in shown:
         table.add_row(*_cells(peer, view))
     hidden = [Text(f"and {len(peers) - len(shown)} more")] if len(shown) < len(peers) else []
-    return Group(Text(headline(view)), table, *hidden, Text(traffic_text(view)))
+    position = f"{step_of(view.phase)}{headline(view)}{bar_of(view.round, view.of)}"
+    return Group(Text(position), table, *hidden, Text(traffic_text(view)))
 
 
 def _cells(peer: PeerView, view: NodeView) -> list[Text]:

@@ -18,12 +18,14 @@ from quietmean.cli.answers import Pages, ResultScreen, effort_text
 from quietmean.cli.common import RUN, StrayValue
 from quietmean.cli.console import (
     Progress,
+    bar_of,
     choice_document,
     err,
     out,
     output,
     print_json,
     progress,
+    step_of,
     tell_notes,
     tell_owner,
     warn,
@@ -253,9 +255,11 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
         waiting = event.get("waiting_for") or []
         late = f", {name} waits for {', '.join(waiting[:3])}{until(event)}" if waiting else ""
         if event["event"] == "round":
-            line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
+            bar = bar_of(event["round"], event["of"])
+            at = f"{event['phase']}: round {event['round']} of {event['of']}"
+            line.say(f"{step_of(event['phase'])}{parties} processes, {at}{bar}{late}")
         elif event["event"] == "agreement":
-            line.say(f"{parties} processes, {event['phase']}{late}")
+            line.say(f"{step_of(event['phase'])}{parties} processes, {event['phase']}{late}")
         elif event["event"] == "stalled":
             # All have one disk: the first one says so for all.
             reason = event["reason"].replace(f"{name}.", "")

@@ -50,7 +50,7 @@ class Term:
     population, with the noise in them. ``flags``: codes of those that are about it; ``upper``: what a count is below that noise
     hides. ``since``: the day that the numbers count days from, "" where they are no days. ``truth``: without noise,
     where a local run knows it. ``label``: what it is called on pages and terminals. ``n_error``: standard error of the noise in
-    ``n``.
+    ``n``. ``these_records``: the interval to quote is that of the noise.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Term:
     truth: float = math.nan
     label: str = ""
     n_error: float = math.nan
+    these_records: bool = False
 
     @property
     def own(self) -> str:
@@ -138,6 +139,7 @@ def _term(document: Mapping[str, Any], group: str | None, own: str) -> Term:
         number_of(stated("true_value")),
         _readable(document, label),
         number_of(stated("n_standard_error")),
+        document.get("population") == "these records",
     )
 
 

@@ -66,7 +66,8 @@ class Workload:
     public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero. ``rows``:
     which of a person's rows count, where that is the unit; ``sites_per_person``: at how many parties one person is at most, an
     assumption. Sums of k rows, and persons at several parties, change by as many times as much. ``products``: each value is one
-    record's, with numbers that products determine; others are then encoded for no grid.
+    record's, with numbers that products determine; others are then encoded for no grid. ``these_records``: the interval
+    to quote is that of the noise alone.
 
     Raises :class:`InputError` for a private count where a whole party is the unit, for sums of a person's rows where counts are
     public, and for a statistic of one row a person that is asked of several.
@@ -82,6 +83,7 @@ class Workload:
     rows: str | int = MEAN_OF_ROWS
     sites_per_person: int = 1
     products: bool = False
+    these_records: bool = False
 
     def __post_init__(self) -> None:
         if self.of_persons:

@@ -77,6 +77,8 @@ class StudyTerms(JointTerms):
     # How few and how many records one party may say that it has, and which part of all, where these are public.
     records_per_party: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]] | None = None
     largest_share: float | None = Field(default=None, gt=0, le=1)
+    # What the one interval of an answer is about: more than these records, with the sampling error, or these alone.
+    population: Literal["beyond", "these records"] | None = None
     # Go on although noise hides all that a statistic's bounds do not tell.
     accept_wide: bool = False
     # Instead of epsilon: what colluders may learn of a party's value, an average and no differential privacy.
@@ -287,6 +289,7 @@ class StudyTerms(JointTerms):
             rows=self.rows or MEAN_OF_ROWS,
             sites_per_person=self.sites_per_person or 1,
             products=self.committee is not None and bool(self.committee.products),
+            these_records=self.population == "these records",
         )
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 

@@ -334,6 +334,9 @@ def _whole(error: float) -> str:
 
 def _about_intervals(terms: Sequence[Term]) -> Iterator[str]:
     """What the intervals cover, and how much of them is noise."""
+    if any(term.these_records for term in terms):
+        yield "Intervals are about these records alone: they cover the privacy noise, not sampling."
+        return
     sampled = [term for term in terms if _half(term.population)]
     alone = [term for term in terms if not _half(term.population) and _half(term.noise)]
     if not sampled:

@@ -254,6 +254,7 @@ def answer_schema() -> Schema:
         "interval_noise": described(_by_term(_INTERVAL), "for what the same records give without noise"),
         "interval_population": described(_by_term(_INTERVAL), "for the population of which they are a random sample"),
         "interval_level": {"const": LEVEL},
+        "population": described({"const": "these records"}, "the interval to quote is that of the noise, about these records"),
         "resolution": described(
             _by_term(_INTERVAL), "how far below and above the estimate bins leave it open, in both intervals"
         ),
@@ -297,4 +298,4 @@ def answer_schema() -> Schema:
         ),
         "true_value": described(_by_term(NUMBER), "run only: what the records that count give without noise"),
     }
-    return record(fields, optional=["groups", "resolution", "since", "tests", "summary", "reason", "true_value"])
+    return record(fields, optional=["groups", "population", "resolution", "since", "tests", "summary", "reason", "true_value"])

@@ -202,11 +202,15 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "without": np.flatnonzero(~self.execution.contributors()).tolist(),
             "over_curator": known(self.over_curator),
-            "statistics": [answer.to_json() for answer in self.answers],
+            "statistics": [{**answer.to_json(), **self._about} for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
             **({} if nats is None else {"nats": nats}),
             **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
+
+    @property
+    def _about(self) -> dict[str, str]:
+        return {"population": "these records"} if self.workload.these_records else {}
 
     def by_column(self, values: Mapping[str, float]) -> Any:
         """Values of means for JSON: of several columns an object by name, of one column its number.
