@@ -76,3 +76,40 @@ def test_a_folder_that_cannot_be_used_is_said(
     said = capsys.readouterr()
     assert sentence in said.err
     assert "folder.invalid" not in said.err + said.out
+
+
+def test_a_folder_that_is_named_is_looked_at_without_a_policy(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    """As for join: a clinic without rules of its own knows whether its share can be used."""
+    Path("share").mkdir()
+    paying = ["--account", "wards"] if kind.name == "session" else ["--data", "wards.csv"]
+    line = ["check", "study.sealed", "--key", "ada.key", *paying]
+    main([*line, "--folder", "share"])
+    shown = capsys.readouterr().out
+    assert "ok  the folder can be used" in shown
+    assert "everything is in order here" in shown
+    with pytest.raises(SystemExit) as stop:
+        main([*line, "--folder", "absent"])
+    assert stop.value.code == 2
+    shown, said = capsys.readouterr()
+    assert "NO  folder: folder 'absent' does not exist" in " ".join(shown.split()).replace("NO folder", "NO  folder")
+    assert "folder 'absent' does not exist" in said
+    main(line)
+    assert "the folder is not named: give --folder" in capsys.readouterr().out
+
+
+def test_the_first_screen_is_short_and_asks_for_no_yes(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("share").mkdir()
+    paying = ["--account", "wards"] if kind.name == "session" else ["--data", "wards.csv"]
+    line = ["check", "study.sealed", "--key", "ada.key", *paying, "--folder", "share"]
+    main(line)
+    first = capsys.readouterr().out.splitlines()
+    assert len(first) <= 12
+    assert max(len(each) for each in first if not each.startswith("Start: ")) <= 80
+    assert "yes" not in " ".join(first).split()
+    main([*line, "--details"])
+    details = capsys.readouterr().out.splitlines()
+    assert details[: len(first)] == first
+    main([*line, "--json"])
+    for finding in json.loads(capsys.readouterr().out)["here"]:
+        assert f"{finding['name']}: ok, {finding['text']}" in details
+        assert "--accept" not in finding["text"]

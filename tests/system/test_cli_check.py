@@ -228,7 +228,21 @@ def test_a_look_at_the_data_is_on_their_owners_screen_alone(
     before = {path.name: path.read_bytes() for path in consortium.folder.iterdir()}
     shown = terminal(monkeypatch, screen)
     with caplog.at_level(0):
-        main(["check", "study.toml", "--roster", "roster.toml", "--data", "bob.csv", "--key", "bob.key", "--wait", "60"])
+        main(
+            [
+                "check",
+                "study.toml",
+                "--roster",
+                "roster.toml",
+                "--data",
+                "bob.csv",
+                "--key",
+                "bob.key",
+                "--wait",
+                "60",
+                "--details",
+            ]
+        )
     end(ada, 0)
     text = shown.getvalue()
     assert ("Sentinel [red]x[/red]?[31m" in text) is screen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +15,13 @@ from quietmean.cli.check_committee import NO_PLACES, CommitteePlaces, FileCheck,
 from quietmean.cli.check_view import (
     CLOCKS_MATTER,
     CLOCKS_MATTER_LITTLE,
+    CheckScreen,
     Finding,
+    clock_warnings,
+    expected_finding,
     findings_json,
+    ledger_finding,
+    peers_of,
     plan_text,
     policy_finding,
     show,
@@ -32,6 +38,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.cli.join import needed_data
 from quietmean.cli.ledger import balance_text
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
+from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.file_kinds import package_version, require_store
 from quietmean.core.limits import require_wait
@@ -54,6 +61,29 @@ if TYPE_CHECKING:
     from quietmean.studies.party.session_contract import SessionContract
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """How long the others are waited for, and what is looked at and shown.
+
+    Parameters
+    ----------
+    wait
+        Seconds to wait for the others.
+    records
+        Of a session that protects records: how many this party has, as for join.
+    folder
+        Of a study through a folder: the folder, as for join. Say whether it can be used from here.
+    details
+        Also show plan, versions, clocks and, on a terminal, what the study finds in the data: for their owner only.
+    """
+
+    wait: float = 30.0
+    records: int | None = None
+    folder: str | None = None
+    details: bool = False
+
+
 def check_command(
     study: Path,
     *,
@@ -61,16 +91,15 @@ def check_command(
     data: str | Path | None = None,
     places: CommitteePlaces = NO_PLACES,
     node: Annotated[NodeOptions, Parameter(name="*")] = NodeOptions(),  # noqa: B008 - it is frozen
-    wait: float = 30.0,
-    records: int | None = None,
+    how: CheckOptions = CheckOptions(),
     json: bool = False,
 ) -> None:
     """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
 
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
-    no noise is drawn. The others learn nothing about the data, not even whether they could be read. On a terminal it also shows
-    what the study finds in them, as quietmean site data does: for their owner only. Who only hands in a file asks nobody.
+    no noise is drawn. The others learn nothing about the data, not even whether they could be read. Who only hands in a file asks
+    nobody.
 
     Parameters
     ----------
@@ -79,23 +108,23 @@ def check_command(
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
         this machine. Of a session there are none.
-    wait
-        Seconds to wait for the others.
-    records
-        Of a session that protects records: how many this party has, as for join.
     json
         One JSON document on standard output.
     """
-    require_wait("wait", wait, 0.0)
+    require_wait("wait", how.wait, 0.0)
+    asking = _Asking(node, how, json, study, agreed.key, data)
     if not is_session(study):
-        if (checked := FileCheck.load(study, agreed.key, data, places, node)) is not None:
-            _by_file(checked, wait, json)
+        if (checked := FileCheck.load(study, agreed.key, data, places, node, how.details)) is not None:
+            asking.refuse_folder()
+            _by_file(checked, asking)
             return
         data = needed_data("check", data)
     places.refuse()
     require_store(node.store)
     files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, node.store)
-    data = _data_of(files, data, records, node)
+    data = _data_of(files, data, how.records, node)
+    if not files.terms.by_folder:
+        asking.refuse_folder()
     rules = Policy.load(node.policy)
     payer = payer_for(rules, files.terms.unit, "" if data is None else account_name(data), node, warn)
     with progress("calibrating the noise"):
@@ -109,23 +138,38 @@ def check_command(
     rules.refuse(contract)
     findings = [policy_finding(rules, contract)]
     if isinstance(contract, Contract) and data is not None:
-        show_before_yes(data, files.workload.columns)
+        if how.details:
+            show_before_yes(data, files.workload.columns)
         findings += _look(files, contract, data, files.store(node.store), payer, rules)
         members = files.roster
     elif not isinstance(contract, Contract):
-        settings = files.without_records(SiteOptions(store=node.store), records)
+        settings = files.without_records(SiteOptions(store=node.store), how.records)
         findings += _look_at_session(contract, settings, payer)
         members = settings.roster
-    _with_others(files, members, shared, findings, rules, _Asking(node, wait, json))
+    _with_others(files, members, shared, findings, rules, asking)
 
 
 @dataclass(frozen=True)
 class _Asking:
-    """How the others are asked: they have ``wait`` seconds; ``json``: the answer is one document."""
+    """How the others are asked, and with which ``study``, ``key`` and ``data``; ``json``: the answer is one document."""
 
     node: NodeOptions
-    wait: float
+    how: CheckOptions
     json: bool
+    study: Path
+    key: Path
+    data: str | Path | None
+
+    def refuse_folder(self) -> None:
+        """Raises :class:`InputError` for a folder where no messages go through one."""
+        if self.how.folder is not None:
+            raise InputError(f"--folder is for a study through a folder, and {self.study} is none: leave it out")
+
+    def next_step(self, command: str) -> str:
+        """The command that takes part, to be pasted."""
+        data = [] if self.data is None else ["--data", str(self.data)]
+        folder = [] if self.how.folder is None else ["--folder", self.how.folder]
+        return shlex.join(["quietmean", command, str(self.study), "--key", str(self.key), *data, *folder])
 
 
 def _with_others(
@@ -142,43 +186,48 @@ def _with_others(
         session = CheckSession(files.identity, members, Agreed.of(members, shared), report)
         with closing(session):
             by_folder = files.terms.by_folder
-            findings.append(_folder(rules) if by_folder else _listen(files, session, asking.node))
+            findings.append(_folder(rules, asking.how.folder) if by_folder else _listen(files, session, asking.node))
             tell_failed(findings)
             if by_folder:
                 # Nobody is dialled: each looks into the folder in its own time.
                 session.standings.clear()
             else:
-                asyncio.run(session.run(asking.wait))
-    matter = CLOCKS_MATTER_LITTLE
+                asyncio.run(session.run(asking.how.wait))
+    standings = list(session.standings.values())
     if committee is not None:
-        findings += clocks(committee, files.roster, list(session.standings.values()))
-        matter = CLOCKS_MATTER
-    passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
+        findings += clocks(committee, files.roster, standings)
+    warnings = clock_warnings(files.roster, standings, CLOCKS_MATTER_LITTLE if committee is None else CLOCKS_MATTER)
+    step = "your program, which joins the session" if files.of_session else asking.next_step("join")
+    title = f"{'Session' if files.of_session else 'Study'} {files.terms.name!r} at {files.name}, {len(members)} parties"
+    checked = CheckScreen(title, findings, step, peers_of(files.roster, session), warnings)
+    passed, ready = checked.passed, all(peer.ready for peer in standings)
     if asking.json:
         about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": members.digest}
-        print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session, matter)})
+        print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session, warnings)})
     else:
-        show(files.roster, findings, session, matter)
+        show(files.roster, checked, session, asking.how.details)
     if not (passed and ready):
         raise SystemExit(3 if passed else 2)
 
 
-def _by_file(checked: FileCheck, wait: float, json: bool) -> None:
+def _by_file(checked: FileCheck, asking: _Asking) -> None:
     """Check a study to which files are handed in: a member of a committee asks the other members, and a contributor nobody."""
     if checked.is_member:
         own, rules = checked.files(), Policy.load(checked.node.policy)
         findings = checked.of_member(own, rules.folder)
-        _with_others(own.files, own.files.roster, own.with_all, findings, rules, _Asking(checked.node, wait, json), own.terms)
+        _with_others(own.files, own.files.roster, own.with_all, findings, rules, asking, own.terms)
         return
     findings = checked.of_contributor()
     tell_failed(findings)
-    passed = all(finding.passed for finding in findings)
-    if json:
-        print_json({"ready": passed, "version": package_version(), "here": findings_json(findings), "parties": []})
+    seen = CheckScreen(f"Study {checked.sealed.study.name!r}, by file", findings, asking.next_step("send"))
+    if asking.json:
+        print_json({"ready": seen.passed, "version": package_version(), "here": findings_json(findings), "parties": []})
     else:
-        show_findings(findings)
-        out.print("everything is in order here" if passed else "this party is not ready")
-    if not passed:
+        print_lines([*seen.lines()])
+        if asking.how.details:
+            out.print()
+            show_findings(findings)
+    if not seen.passed:
         raise SystemExit(2)
 
 
@@ -215,6 +264,7 @@ def _look_at_store_and_ledger(
     ``fits``: how the sentence begins that ends with what is left of the budget.
     """
     store = Finding.of("store", lambda: store_text(settings.store, settings.store_exists()))
+    store = replace(store, short="the study goes on from its store" if settings.store.exists() else "storage can be written")
     if payer is None or not store.passed:
         return [store]
 
@@ -222,7 +272,7 @@ def _look_at_store_and_ledger(
         cost = StudyCost(contract.name, contract.plan, contract.charge)
         return payer.new_account(cost) or f"{fits}, {balance_text(payer.check(cost, settings))}"
 
-    return [store, Finding.of("ledger", room)]
+    return [store, ledger_finding(payer.account, room)]
 
 
 def _look(
@@ -230,7 +280,8 @@ def _look(
 ) -> list[Finding]:
     """The findings about a study that need no other party."""
     plan, fits = contract.plan, "the study fits; before it"
-    findings = [Finding("study", True, f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties")]
+    text = f"{plan_text(plan)}: {plan.protocol.name} for {len(files.roster)} parties"
+    findings = [Finding("study", True, text, None)]
     try:
         records = files.records(data)
         require_number(len(records), files.study, contract.plans, rules)
@@ -248,8 +299,8 @@ def _look(
     filled = [column.name for column in contract.imputed]
     if filled:
         findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
-    findings.append(table_finding(data, files.workload.columns))
-    findings.append(Finding.of("expected", lambda: "; ".join(files.forecast(plan, records).sentences())))
+    findings.append(table_finding(data, files.workload.columns, len(records)))
+    findings.append(expected_finding(files.forecast(plan, records)))
     tell_notes(files.owner_notes)
     tell_owner([encoded])
     return [*findings, *_look_at_store_and_ledger(contract, settings, payer, fits), *ledger]
@@ -266,16 +317,17 @@ def _settled(payer: Payer | None, contract: Contract, people: People, begun: str
         return [Finding("ledger", False, str(error))], None
 
 
-def _folder(rules: Policy) -> Finding:
-    """Whether the folder that the site's policy names can be used from here."""
+def _folder(rules: Policy, named: str | None) -> Finding:
+    """Whether the folder can be used from here: the one that was named, else that of the site's policy."""
+    folder = rules.folder if named is None else named
 
     def look() -> str:
-        if rules.folder is None:
+        if folder is None:
             return "to be named by join --folder PATH, or once by the policy of this site, which says none"
-        parse_folder(rules.folder)
-        return f"{rules.folder} is one that can be used"
+        parse_folder(folder)
+        return f"{folder} is one that can be used"
 
-    return Finding.of("folder", look)
+    return Finding.of("folder", look, "the folder is not named: give --folder" if folder is None else "the folder can be used")
 
 
 def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) -> Finding:
@@ -287,4 +339,7 @@ def _listen(files: PartyContext, session: CheckSession, options: NodeOptions) ->
             return f"connections can be taken through {address}"
         return f"{format_address(address)} can be listened on"
 
-    return Finding.of("address", look)
+    short = (
+        "connections can be taken" if isinstance(address, Path) else f"port {format_address(address).rpartition(':')[2]} is free"
+    )
+    return Finding.of("address", look, short)

@@ -14,6 +14,8 @@ from cyclopts import Parameter
 from quietmean.cli.check_view import (
     Finding,
     beside_this_clock,
+    expected_finding,
+    ledger_finding,
     plan_text,
     policy_finding,
     show_before_yes,
@@ -88,10 +90,18 @@ class FileCheck:
     data: str | Path | None
     places: CommitteePlaces
     node: NodeOptions
+    # Is a look at the data wanted, too?
+    details: bool = False
 
     @classmethod
     def load(
-        cls, study: Path, key: Path, data: str | Path | None, places: CommitteePlaces, node: NodeOptions
+        cls,
+        study: Path,
+        key: Path,
+        data: str | Path | None,
+        places: CommitteePlaces,
+        node: NodeOptions,
+        details: bool = False,
     ) -> FileCheck | None:
         """None where nobody hands in a file."""
         if (sealed := taken_by_file(study)) is None:
@@ -99,7 +109,7 @@ class FileCheck:
         if sealed.study.committee is None:
             places.refuse()
         identity = load_identity(key)
-        return cls(study=study, sealed=sealed, identity=identity, key=key, data=data, places=places, node=node)
+        return cls(study=study, sealed=sealed, identity=identity, key=key, data=data, places=places, node=node, details=details)
 
     @property
     def is_member(self) -> bool:
@@ -163,7 +173,8 @@ class FileCheck:
     ) -> list[Finding]:
         study, plan, name = self.sealed.study, contract.plan, account_name(data)
         payer = payer_for(rules, study.unit, name, self.node, warn)
-        show_before_yes(data, study.workload.columns)
+        if self.details:
+            show_before_yes(data, study.workload.columns)
         notes: list[str] = []
         try:
             public = study.public_records(study.contributions_expected(self.sealed.admitted))
@@ -177,9 +188,9 @@ class FileCheck:
             return [Finding("data", False, str(error))]
         tell_owner([encoded])
         tell_notes(notes)
-        findings = [table_finding(data, study.workload.columns)]
+        findings = [table_finding(data, study.workload.columns, len(records))]
         if forecast is not None:
-            findings.append(Finding("expected", True, "; ".join(forecast.sentences())))
+            findings.append(expected_finding(forecast))
         if payer is None:
             return findings
         cost = StudyCost(study.name, plan)
@@ -191,7 +202,7 @@ class FileCheck:
                 return text
             return f"the study fits; before it, {balance_text(paying.check_file(cost, contributor.study))}"
 
-        return [*findings, Finding.of("ledger", room)]
+        return [*findings, ledger_finding(payer.account, room)]
 
 
 def _by_whom(sealed: Sealed, plan: Plan) -> Finding:

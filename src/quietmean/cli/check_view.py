@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
@@ -16,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from quietmean.cli.console import err, out, output, output_options, print_json, printable, whole_words
+from quietmean.cli.screens import COMMAND, WIDTH, print_lines
 from quietmean.core.errors import InputError
-from quietmean.core.readable import count_of
+from quietmean.core.readable import count_of, some_of
 from quietmean.node.net import format_address
 from quietmean.node.phase import Phase
 from quietmean.studies.agreement.sealed import Sealed
@@ -30,24 +32,31 @@ if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession, PeerReadiness
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Columns
+    from quietmean.studies.outcome.feasible import Forecast
     from quietmean.studies.party import Agreement, Policy
 
 _SHORT = 12
+# Columns of the first screen, and of half of it.
+_SCREEN, _HALF = WIDTH - 1, 34
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at here. ``text``: what was found, or what is wrong and what to do."""
+    """One thing that was looked at here. ``text``: what was found, or what is wrong and what to do.
+
+    ``short``: what the first screen says of it, once it passed; by default the text, and nothing for None.
+    """
 
     name: str
     passed: bool
     text: str
+    short: str | None = ""
 
     @classmethod
-    def of(cls, name: str, look: Callable[[], str]) -> Self:
+    def of(cls, name: str, look: Callable[[], str], short: str | None = "") -> Self:
         """What ``look`` finds, or the mistake that it raises as :class:`InputError`."""
         try:
-            return cls(name, True, look())
+            return cls(name, True, look(), short)
         except InputError as error:
             return cls(name, False, str(error))
 
@@ -73,13 +82,31 @@ def plan_text(plan: Plan) -> str:
 
 
 def policy_finding(rules: Policy, contract: Agreement) -> Finding:
-    """The finding that a contract is allowed."""
-    return Finding("contract", True, f"{contract.digest[:_SHORT]}, allowed by {rules.place}")
+    """The finding that a contract is allowed, which is not a yes to it."""
+    text = f"{contract.digest[:_SHORT]}, allowed by {rules.place}"
+    return Finding("contract", True, text, "terms allowed by this site's rules")
 
 
-def table_finding(data: str | Path, columns: Columns) -> Finding:
-    """The finding that the data were read."""
-    return Finding("data", True, f"{location_of(data).name} is a table with {', '.join(columns.names)}")
+def table_finding(data: str | Path, columns: Columns, records: int) -> Finding:
+    """The finding that the data were read: ``records`` rows, which only the first screen says."""
+    text = f"{location_of(data).name} is a table with {', '.join(columns.names)}"
+    found = f"{'columns' if columns.names[1:] else 'column'} {some_of(columns.names, 3)} found"
+    return Finding("data", True, text, f"{count_of(records, 'record')}, {found}")
+
+
+def ledger_finding(account: str, look: Callable[[], str]) -> Finding:
+    """What the ledger says of a study; on the first screen that ``account`` takes it."""
+    return Finding.of("ledger", look, f"budget {account!r} has room for it")
+
+
+def expected_finding(forecast: Forecast) -> Finding:
+    """How wide the intervals will be."""
+
+    def look() -> str:
+        return "; ".join(forecast.sentences())
+
+    found = Finding.of("expected", look)
+    return replace(found, short=f"expected {some_of(forecast.lines(), 2)}") if found.passed else found
 
 
 def beside_this_clock(seconds: float, digits: int = 0) -> str:
@@ -162,7 +189,7 @@ def _cells(progress: PeerReadiness) -> list[str]:
     ]
 
 
-def _clock_warnings(roster: Roster, standings: Sequence[PeerReadiness], matter: str) -> list[str]:
+def clock_warnings(roster: Roster, standings: Sequence[PeerReadiness], matter: str) -> list[str]:
     return [
         f"the clock of {roster.name(progress.party)} is {beside_this_clock(progress.reply.clock_offset, 1)}: {matter}"
         for progress in standings
@@ -190,33 +217,84 @@ def findings_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     return [{"name": each.name, "passed": each.passed, "text": each.text} for each in findings]
 
 
-def show(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> None:
-    """What was found, here and with the others, for a person. ``clocks``: what those that differ do."""
+@dataclass(frozen=True)
+class CheckScreen:
+    """A check that has ended: ``title``, of which study and whose; ``next_step``: the command that takes part.
+
+    ``peers``: what was found of the others, who are not asked where there are none.
+    """
+
+    title: str
+    findings: Sequence[Finding]
+    next_step: str
+    peers: Sequence[tuple[str, str, PeerReadiness]] = ()
+    warnings: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        return all(finding.passed for finding in self.findings)
+
+    def lines(self) -> Iterator[str]:
+        """The first screen: who is ready, what was found here, the others, what to do."""
+        ready = sum(peer.ready for _, _, peer in self.peers) + self.passed
+        state = f"ready: {ready} of {len(self.peers) + 1}" if self.peers else "in order" if self.passed else "not in order"
+        yield f"{self.title:<{max(_SCREEN - len(state), len(self.title) + 2)}}{state}"
+        yield from self._found()
+        names = max((len(name) for name, _, _ in self.peers), default=0)
+        addresses = max((len(address) for _, address, _ in self.peers), default=0)
+        for name, address, peer in sorted(self.peers, key=lambda each: each[2].ready, reverse=True):
+            mark, text = ("ok", "ready") if peer.ready else ("--", _verdict(peer))
+            yield f"  {mark}  {printable(name):<{names}}  {address:<{addresses}}  {printable(text)}"
+        yield from (f"! {warning}" for warning in self.warnings)
+        yield from self._what_next()
+
+    def _found(self) -> Iterator[str]:
+        """Short findings in two columns, long ones and what is not in order a line each."""
+        passed = [finding.short or finding.text for finding in self.findings if finding.passed and finding.short is not None]
+        short = [text for text in passed if len(text) <= _HALF]
+        for left, right in zip_longest(short[::2], short[1::2], fillvalue=""):
+            yield f"  ok  {left:<{_HALF}}  {'ok  ' if right else ''}{right}".rstrip()
+        yield from (f"  ok  {printable(text)}" for text in passed if len(text) > _HALF)
+        yield from (f"  NO  {finding.name}: {printable(finding.text)}" for finding in self.findings if not finding.passed)
+
+    def _what_next(self) -> Iterator[str]:
+        if not self.passed:
+            yield "Next: mend what is marked NO, then check again"
+            return
+        missing = [name for name, _, peer in self.peers if not peer.ready]
+        every = "all others are ready" if self.peers else "everything is in order here"
+        yield f"Next: {f'ask {some_of(missing, 3)} to run quietmean check, then try again' if missing else every}"
+        yield f"{COMMAND}{self.next_step}"
+
+
+def show(roster: Roster, checked: CheckScreen, session: CheckSession, details: bool) -> None:
+    """What was found, here and with the others, for a person."""
     standings = list(session.standings.values())
-    show_findings(findings)
+    print_lines([*checked.lines(), *(f"refused {line}" for line in session.refusals.lines())])
+    if not details:
+        return
+    out.print()
+    show_findings(checked.findings)
     if standings:
         out.print(_standings(roster, standings))
-    for line in session.refusals.lines():
-        out.print(f"refused {printable(line)}")
-    for line in _clock_warnings(roster, standings, clocks):
-        out.print(f"warning: {printable(line)}")
-    missing = [roster.name(progress.party) for progress in standings if not progress.ready]
-    here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
-    others = f"not ready: {', '.join(missing)}" if missing else "all others are ready"
-    if not standings:
-        others = "the others are not asked: their messages are files, which come when they come"
-    out.print()
-    out.print(f"{printable(others)}{here}")
+    else:
+        out.print("the others are not asked: their messages are files, which come when they come")
 
 
-def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, clocks: str) -> dict[str, Any]:
+def peers_of(roster: Roster, session: CheckSession) -> list[tuple[str, str, PeerReadiness]]:
+    """The names and addresses of those who were asked, with what they answered."""
+    entries = [(roster.entries[progress.party], progress) for progress in session.standings.values()]
+    return [(entry.name, format_address(entry.address), progress) for entry, progress in entries]
+
+
+def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession, warnings: Sequence[str]) -> dict[str, Any]:
     """Return the check for programs."""
     standings = list(session.standings.values())
     return {
         "here": findings_json(findings),
         "parties": [_standing_json(roster, progress) for progress in standings],
         "refusals": list(session.refusals.lines()),
-        "warnings": _clock_warnings(roster, standings, clocks),
+        "warnings": warnings,
     }
 
 

@@ -215,9 +215,9 @@ def plan_command(
         if len(names) > 1:
             raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
         named = next(iter(names), None)
-        from quietmean.cli.plan_study import PlanShown, plan_study
+        from quietmean.cli.plan_study import HowShown, plan_study
 
-        shown = PlanShown(search.details, json)
+        shown = HowShown(search.details, json)
         plan_study(about.study, about, parties, plan_file, protocol=named, no_privacy=search.no_privacy, shown=shown)
         return
     about.require_study()

@@ -21,7 +21,7 @@ from quietmean.studies.party.planned import Wanted
 
 
 @dataclass(frozen=True)
-class PlanShown:
+class HowShown:
     """How much is shown: ``details``, all sentences; ``json``, one document."""
 
     details: bool = False
@@ -36,7 +36,7 @@ def plan_study(
     *,
     protocol: str | None = None,
     no_privacy: bool = False,
-    shown: PlanShown = PlanShown(),
+    shown: HowShown = HowShown(),
 ) -> None:
     """Plan a sealed study, or one for the parties of a roster, or so many.
 

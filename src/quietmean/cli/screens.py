@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WIDTH = 80
 # A verdict, or the blank below it.
 OK, NO, BELOW = "OK  ", "NO  ", "    "
+# Before a command to be pasted, which is never broken.
+COMMAND = "Start: "
 # So many parties, and so many warnings, of more.
 _WORST, _WARNINGS = 5, 3
 # What two computations of one figure may differ by.
@@ -35,6 +37,9 @@ def print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         text = printable(line)
         head = len(OK) if text.startswith((OK, NO)) else len(text) - len(text.lstrip("! "))
+        if text.startswith(COMMAND):
+            out.print(text)
+            continue
         parts = textwrap.wrap(text, WIDTH, subsequent_indent=" " * head, break_long_words=False, break_on_hyphens=False)
         for part in parts or [""]:
             out.print(part)
