@@ -135,7 +135,8 @@ def test_a_contributor_is_in_order(study: CommitteeStudy) -> None:
     assert wrong_in(there) == []
     assert {"study", "contract", "time", "data", "ledger"} <= there.keys()
     assert all(name in there["study"] for name in study.members)
-    assert "--accept " in there["contract"]
+    assert "allowed by " in there["contract"]
+    assert "--accept" not in there["contract"]
     assert "contributions come until" in there["time"]
     # Nothing was made, charged or written.
     assert sorted(Path().rglob("*")) == before
