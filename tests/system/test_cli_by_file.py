@@ -183,7 +183,7 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
     assert "unattended = true" in fails([*GIVE, "--yes"], capsys)
-    assert "exists already" in fails([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
+    assert "another kind of file" in fails([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
     assert "no folder no" in fails([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
     assert keys.read_bytes() == before
     assert Path("south.csv").read_text().startswith("age")
