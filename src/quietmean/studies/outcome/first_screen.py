@@ -320,7 +320,7 @@ def _cells(term: Term) -> list[str]:
 
 
 def _n(term: Term) -> str:
-    """Of how many records: an estimate with its error where noise is in it."""
+    """Write of how many records a term is: an estimate with its error where noise is in it."""
     if math.isnan(term.n):
         return ""
     known = math.isfinite(term.n_error) and term.n_error > 0

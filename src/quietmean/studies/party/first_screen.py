@@ -192,11 +192,11 @@ def _site(agreed: Agreement) -> str:
 
 def _people(agreed: Agreement) -> str:
     if not _of_persons(agreed):
-        return "A person with k records is protected less: up to k times the loss."
+        return "A person with k records is protected less: up to k times mu."
     workload = _workload(agreed)
     sites = 1 if workload is None else workload.sites_per_person
     if sites == 1:
-        return "A person at k sites is protected less: up to k times the loss."
+        return "A person at k sites is protected less: up to k times mu."
     return f"A person may be at {sites} sites, which nobody checks; more protect less."
 
 
