@@ -227,7 +227,8 @@ def _fault(
         return f"{line}: exit {code}, {said!r}"
     if not named_by(option, told[0]):
         return f"{line}: {option} is not named in {told[0]!r}"
-    if ": " not in told[0].removeprefix("quietmean: "):
+    # Behind a colon, or in a sentence of its own.
+    if not re.search(r": |\. Give ", told[0].removeprefix("quietmean: ")):
         return f"{line}: no remedy in {told[0]!r}"
     if state(Path()) != before:
         return f"{line}: was refused and left {sorted(set(state(Path())) - set(before))}"

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from quietmean.core.readable import (
     UNKNOWN,
     decimals_for,
+    epsilon_shown,
+    epsilon_text,
     error_text,
     fixed,
     for_terminal,
@@ -127,3 +129,11 @@ def test_percents_are_plain_numbers_of_two_digits(part: float) -> None:
 
 def test_percents_near_all_have_a_third_digit() -> None:
     assert [percent_text(one) for one in (0.0982, 0.17, 0.994, 0.9996, 1.0)] == ["9.8 %", "17 %", "99.4 %", "100 %", "100 %"]
+
+
+@given(st.floats(0, exclude_min=True, allow_nan=False))
+def test_an_epsilon_of_any_size_is_never_understated(epsilon: float) -> None:
+    """Of strangers' receipts, too: up to the largest float."""
+    for text in (epsilon_text(epsilon), epsilon_shown(epsilon)):
+        assert float(text) >= epsilon * (1 - 1e-12) - 1e-9
+        assert len(text) <= 25

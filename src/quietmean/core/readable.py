@@ -20,6 +20,8 @@ _LEAST_P = 0.001
 _MOST_DECIMALS, _MOST_ROUNDED = 12, 15
 # Digits of a number without an error, and of a bound.
 _USUAL_DIGITS, _BOUND_DIGITS = 6, 3
+# From here on floats are whole numbers, and decimals say nothing.
+_WHOLE = 2.0**53
 _PLAIN = str.maketrans({"−": "-", "∞": "inf"})
 
 
@@ -134,15 +136,24 @@ def bound_text(most: float | None) -> str:
     return f"{math.ceil(most / unit * (1 - 1e-12)) * unit:.{_BOUND_DIGITS}g}"
 
 
+def _endless_or_rounded(epsilon: float) -> str:
+    """An epsilon too large for decimals, which strangers may write: "inf", or few digits rounded up."""
+    return "inf" if math.isinf(epsilon) else bound_text(epsilon)
+
+
 def epsilon_text(epsilon: float) -> str:
     """Rounded up: privacy is never overstated."""
-    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
+    if epsilon >= _WHOLE:
+        return _endless_or_rounded(epsilon)
+    return f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
 def epsilon_shown(epsilon: float) -> str:
     """An epsilon on a first screen: two decimals, below 0.1 two significant digits, rounded up as :func:`epsilon_text`."""
-    if math.isinf(epsilon) or epsilon <= 0:
-        return "inf" if epsilon > 0 else "0"
+    if epsilon <= 0:
+        return "0"
+    if epsilon >= _WHOLE:
+        return _endless_or_rounded(epsilon)
     decimals = min(max(2, 1 - math.floor(math.log10(epsilon))), _MOST_DECIMALS)
     unit = 10.0**decimals
     return f"{math.ceil(epsilon * unit - 1e-9) / unit:.{decimals}f}"
