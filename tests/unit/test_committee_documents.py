@@ -275,7 +275,7 @@ def test_new_writes_a_committee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     checked = StudyTerms.load(tmp_path / "checked.toml").committee
     assert checked is not None
     assert checked.committee == Committee(5, verified=True)
-    assert run("plan", "--study", "checked.toml", "--parties", "7", "--records", "70") == 0
+    assert run("plan", "--study", "checked.toml", "--parties", "7", "--records", "70", "--details") == 0
     assert "checks: the members, that each number of a contribution" in " ".join(capsys.readouterr().out.split())
     capsys.readouterr()
     for line, reason in (

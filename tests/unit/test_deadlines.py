@@ -169,7 +169,7 @@ def test_nothing_is_charged_once_it_is_too_late_to_start(begun: Path, capsys: py
 
 
 def test_contract_and_plan_say_until_when(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["site", "contract", "study.sealed", "--key", "south.key"])
+    main(["site", "contract", "study.sealed", "--key", "south.key", "--details"])
     said = " ".join(capsys.readouterr().out.split())
     assert "UTC, then for 3 rounds, each 24 hours longer, until" in said
     assert "through a folder, with east; north" in said.replace("north; east", "east; north")

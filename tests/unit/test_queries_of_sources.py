@@ -210,5 +210,5 @@ def test_what_is_declared_stands_in_receipt_and_pages(
     assert json.loads(receipt.read_text())["origin"]["query"] == {"mixes_rows": True, "codes": []}
     for page in receipt.parent.glob("*.html"):
         assert "declares that the query mixes rows" in page.read_text()
-    main(["verify", "receipt", str(receipt)])
+    main(["verify", "receipt", str(receipt), "--details"])
     assert "declares that the query mixes rows" in capsys.readouterr().out

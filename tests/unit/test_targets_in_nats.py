@@ -184,7 +184,7 @@ def test_what_is_promised_is_said_by_contract_and_plan(contract: Contract, capsy
     assert contract.to_json()["nats_a_priori"] == promised
     assert 0.3 < promised <= 0.4
     main(PLAN)
-    assert capsys.readouterr().out.startswith("guaranteed before the start: at most 0.36")
+    assert capsys.readouterr().out.startswith("! guaranteed before the start: at most 0.36")
 
 
 def told_of(plan: Plan, contract: Contract, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -249,10 +249,10 @@ def test_what_is_not_promised_comes_first(capsys: pytest.CaptureFixture[str]) ->
     assert "not differential privacy" in cost
     assert "nats_a_priori" not in contract.to_json()
     main([*PLAN, "--with", "open-edges=each"])
-    assert capsys.readouterr().out.startswith("guaranteed before the start: no bound in nats")
+    assert capsys.readouterr().out.startswith("! guaranteed before the start: no bound in nats")
     # The same holds of an epsilon that is not kept beforehand, and not of one that is.
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp", "--with", "open-edges=each"])
-    assert capsys.readouterr().out.startswith("guaranteed before the start: epsilon 2.8")
+    assert capsys.readouterr().out.startswith("! guaranteed before the start: epsilon 2.8")
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "adqsp"])
     assert "more than the target" not in capsys.readouterr().out
     main(["plan", "--parties", "8", "--epsilon", "1", "--protocol", "cordp-dme"])
