@@ -133,13 +133,20 @@ def test_of_a_study() -> None:
 
 
 def test_of_a_search_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All parties make the plan of the study: nothing that searches for another one says anything there."""
+    """All parties make the plan of the study: nothing that searches for another one says anything there, and details do."""
     study = tmp_path / "study.toml"
     study.write_text('[study]\nname = "ages"\n\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
-    for name in SEARCH.keys() - {"no_privacy"}:
+    plain = ["plan", "--study", str(study), "--parties", "5"]
+    shown = []
+    for line in (plain, [*plain, "--details"]):
+        main(line)
+        shown.append(capsys.readouterr().out)
+    assert shown[1].startswith(shown[0])
+    assert shown[1] != shown[0]
+    for name in SEARCH.keys() - {"no_privacy", "details"}:
         value = [] if SEARCH[name] is True else [str(SEARCH[name])]
         with pytest.raises(SystemExit) as ended:
-            main(["plan", "--study", str(study), "--parties", "5", f"--{name.replace('_', '-')}", *value])
+            main([*plain, f"--{name.replace('_', '-')}", *value])
         assert ended.value.code == 2, name
         assert f"--{name.replace('_', '-')} cannot go with --study" in " ".join(capsys.readouterr().err.split())
 
