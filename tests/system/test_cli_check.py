@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from quietmean.cli.main import main
+from quietmean.cli import check
+from quietmean.cli.check_committee import CommitteePlaces
+from quietmean.cli.main import main, make_app
+from quietmean.cli.options import AgreementOptions
+from quietmean.core.site_options import NodeOptions
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import wire
 from support.site_policy import BETWEEN_TWO, write_policy
@@ -457,3 +462,26 @@ def test_events_and_receipt(make: Make) -> None:
     command = [sys.executable, "-m", "quietmean.cli.main", "verify", "receipt", "study-ada.receipt.json", "--json"]
     certified = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=True)
     assert json.loads(certified.stdout)["max_epsilon"] == pytest.approx(document["epsilon"])
+
+
+FLAGS = ("no_privacy", "no_ledger", "new_people")
+
+
+def test_the_command_that_takes_part_has_all_that_the_check_was_given() -> None:
+    """Each option that both have, by their fields: without one of them, join would do another thing than was checked."""
+    kinds: tuple[Any, ...] = (AgreementOptions, NodeOptions, CommitteePlaces)
+    names = [each.name for kind in kinds for each in fields(kind) if each.name != "drop"]
+    values: dict[str, Any] = {name: True if name in FLAGS else 2 if name == "group" else Path(f"/its {name}") for name in names}
+    agreed, node, places = (
+        kind(**{each.name: values[each.name] for each in fields(kind) if each.name in values}) for kind in kinds
+    )
+    asking = check._Asking(node, check.CheckOptions(folder="share"), False, Path("a study"), agreed, "ada.csv", places)
+    words = shlex.split(asking.next_step("join"))
+    assert words[:3] == ["quietmean", "join", "a study"]
+    options = [f"--{name.replace('_', '-')}" for name in (*values, "data", "folder")]
+    assert sorted(word for word in words if word.startswith("--")) == sorted(options)
+    for name, value in {**values, "data": "ada.csv", "folder": "share"}.items():
+        following = words[words.index(f"--{name.replace('_', '-')}") + 1 :]
+        assert value is True or following[0] == str(value), name
+    # And join reads it.
+    make_app("join").parse_args(words[1:], exit_on_error=False, print_error=False)

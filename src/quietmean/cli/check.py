@@ -112,7 +112,7 @@ def check_command(
         One JSON document on standard output.
     """
     require_wait("wait", how.wait, 0.0)
-    asking = _Asking(node, how, json, study, agreed.key, data)
+    asking = _Asking(node, how, json, study, agreed, data, places)
     if not is_session(study):
         if (checked := FileCheck.load(study, agreed.key, data, places, node, how.details)) is not None:
             asking.refuse_folder()
@@ -151,14 +151,15 @@ def check_command(
 
 @dataclass(frozen=True)
 class _Asking:
-    """How the others are asked, and with which ``study``, ``key`` and ``data``; ``json``: the answer is one document."""
+    """How the others are asked, and with which ``study``, ``data`` and so on; ``json``: the answer is one document."""
 
     node: NodeOptions
     how: CheckOptions
     json: bool
     study: Path
-    key: Path
+    agreed: AgreementOptions
     data: str | Path | None
+    places: CommitteePlaces
 
     def refuse_folder(self) -> None:
         """Raises :class:`InputError` for a folder where no messages go through one."""
@@ -166,10 +167,11 @@ class _Asking:
             raise InputError(f"--folder is for a study through a folder, and {self.study} is none: leave it out")
 
     def next_step(self, command: str) -> str:
-        """The command that takes part, to be pasted."""
-        data = [] if self.data is None else ["--data", str(self.data)]
-        folder = [] if self.how.folder is None else ["--folder", self.how.folder]
-        return shlex.join(["quietmean", command, str(self.study), "--key", str(self.key), *data, *folder])
+        """The command that takes part, to be pasted: with all that this check was given."""
+        options = vars(self.agreed) | {"data": self.data, "folder": self.how.folder} | vars(self.places) | vars(self.node)
+        given = {f"--{name.replace('_', '-')}": value for name, value in options.items() if value not in (None, False)}
+        words = [word for name, value in given.items() for word in ([name] if value is True else [name, str(value)])]
+        return shlex.join(["quietmean", command, str(self.study), *words])
 
 
 def _with_others(
