@@ -100,7 +100,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
         execution.save(path)
         for json_form in (False, True):
             with redirect_stdout(StringIO()) as told:
-                against, files = AdversaryOptions(colluding=size), ShownOptions(report=folder / "page.html")
+                against, files = AdversaryOptions(colluding=size), ShownOptions(report=folder / "page.html", details=True)
                 receipt_command(path, against=against, delta=DELTA, shown=files, json=json_form)
             if json_form:
                 document = json.loads(told.getvalue())
@@ -114,7 +114,10 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
                 assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
             else:
                 assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
-                assert told.getvalue().index("guaranteed") < told.getvalue().index("realised")
+                # The first screen begins with its verdict, on the realised figure; all figures are below it.
+                verdict, _, figures = told.getvalue().partition(": --details\n")
+                assert "realised" in verdict
+                assert figures.index("guaranteed") < figures.index("realised")
         outcome = studied(execution, size)
         outcome.save_receipt(folder / "receipt.json")
         receipt = json.loads((folder / "receipt.json").read_text())

@@ -32,9 +32,12 @@ def test_run_certify_and_report(tmp_path: Path, protocol: str) -> None:
     assert SAYS[protocol] in refused.stderr
     done = quietmean(tmp_path, *asked, "--no-privacy", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert SAYS[protocol] in done.stderr
+    shown = " ".join(done.stdout.split())
+    assert f"! NO PRIVACY Nothing has noise: {SAYS[protocol]}" in shown
     assert "cost more than the target" not in done.stderr
-    assert "mean, not private" in done.stdout
+    assert "! COST" not in shown
+    assert " Privacy none Protocol " in shown
+    assert "guaranteed" not in shown
     receipt = json.loads((tmp_path / "out" / "receipt.json").read_text())
     result: dict[str, Any] = receipt["result"]
     assert result["estimate"] == pytest.approx(sum(20 + place % 50 for place in range(60)) / 60, abs=1e-6)
