@@ -19,11 +19,13 @@ Shown = Callable[..., list[str]]
 
 
 @pytest.fixture
-def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shown:
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
     """The lines that a command prints of an execution, with ``changes`` made to its receipt."""
+    # A path is not broken over lines, and the one of a test's folder may be longer than a line.
+    monkeypatch.chdir(tmp_path)
 
     def lines(execution: Execution, colluding: int, *options: str, what: str = "receipt", **changes: Any) -> list[str]:
-        path = tmp_path / "r.json"
+        path = Path("r.json")
         path.unlink(missing_ok=True)
         studied(execution, colluding).save_receipt(path, {"names": NAMES[: execution.parties]})
         raw = json.loads(path.read_text())

@@ -261,9 +261,11 @@ def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_pat
     path.write_bytes(meeting.invitation.signed.to_file())
     refused("holds an invitation, not an entry", Entry.load, path)
     refused("holds an invitation, not a sealed study", Sealed.load, meeting.invitation.signed.to_line())
-    for content in (b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"format": 3}', b"quietmean-entry-1.***.***"):
+    for content in (b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"format": 3}'):
         path.write_bytes(content)
-        refused(r"file .* holds no", Entry.load, path)
+        refused(r"file .*file is not an entry\. Give the file as quietmean wrote it\.$", Entry.load, path)
+    path.write_bytes(b"quietmean-entry-1.***.***")
+    refused(r"file .*file holds no whole entry: copy it again, from quietmean-entry-1 to its end$", Entry.load, path)
     path.write_bytes(b" " * (4 * 2**20 + 1))
     refused("larger than", Entry.load, path)
     wrong: list[dict[str, Any]] = [

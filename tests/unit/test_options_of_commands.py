@@ -62,7 +62,7 @@ def test_a_misspelt_option_is_told_whatever_stands_behind_it(command: str, capsy
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("run d.csv age --parties 4", "Write for example mean(age in 0..110)"),
+        ("run d.csv age --parties 4", 'Write for example "mean(age in 0..110)"'),
         ("run 'mean(age in 0..110)' d.csv --parties 4", "Write quietmean run FILE 'mean(age in 0..110)'"),
         ("run --data d.csv -v", "quietmean --version shows the version"),
         ("--verbose", "--log-file FILE keeps what happens"),

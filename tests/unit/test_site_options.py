@@ -66,10 +66,10 @@ def test_what_was_repeated_is_all_read(tmp_path: Path) -> None:
 
 
 def test_what_python_was_given_is_what_the_command_line_says() -> None:
-    """Paths may be strings, a contract stands for its digest, and the docstring lists what may be given."""
+    """Paths may be strings, a contract means its accept digest, and the docstring lists what may be given."""
 
     class Agreed:
-        digest = "abcd"
+        digest, accept_digest = "0123", "abcd"
 
     given = SiteOptions.of(
         {"policy": "p.toml", "accept": Agreed(), "approvals": ["a"], "ledger": "run", "passphrase": "no option"},
