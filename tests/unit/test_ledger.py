@@ -434,6 +434,25 @@ def test_files_that_are_no_ledgers(path: Path, tmp_path: Path) -> None:
     refused("cannot be opened", Ledger.open, tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"", b"\n"])
+def test_an_empty_file_is_not_a_ledger_until_one_is_made(content: bytes, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_bytes(content)
+    asked = ["site", "budget", "--ledger", str(path)]
+    for more in ([], ["--account", "wards"], ["--account", "wards", "--lift", "it was explained"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*asked, *more])
+        said = capsys.readouterr()
+        assert (ended.value.code, said.out) == (2, "")
+        assert f"file {path} is empty, not a ledger: check the path, or make it with" in " ".join(said.err.split())
+        assert (path.read_bytes(), list(path.parent.iterdir())) == (content, [path])
+    # A process may have ended while it made one: the next one goes on.
+    assert not Ledger.is_there(path)
+    main([*asked, "--account", "wards", "--budget", "1", "1e-6"])
+    assert Ledger.is_there(path)
+    with Ledger.open(path) as book:
+        assert [each.name for each in book.accounts()] == ["wards"]
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_another_database_is_left_alone(path: Path, version: int) -> None:
     database = sqlite3.connect(path, isolation_level=None)

@@ -263,7 +263,7 @@ class Desk:
     async def accounts(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
             ledger_path = Policy.load(self.here.policy).ledger(self.here.ledger)
-            if not ledger_path.exists():
+            if not Ledger.is_there(ledger_path):
                 return {"place": ledger_path, "accounts": ()}
             with Ledger.open(ledger_path) as book:
                 return {"place": ledger_path, "accounts": book.accounts()}

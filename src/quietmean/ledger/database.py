@@ -160,10 +160,21 @@ class LedgerDatabase:
             ) from None
 
 
+def is_there(path: Path) -> bool:
+    """Is there a ledger, or another file in its place? Not an empty one: a process that was making it may have ended."""
+    return path.exists() and not _is_empty(path)
+
+
+def _is_empty(path: Path) -> bool:
+    # SQLite, too, takes one byte for nothing.
+    return path.is_file() and path.stat().st_size <= 1
+
+
 def _make_file(path: Path, create: bool) -> None:
-    if not create and not path.exists():
+    if not create and not is_there(path):
+        wrong = f"file {path} is empty, not a ledger" if path.exists() else f"ledger {path} does not exist"
         raise InputError(
-            f"ledger {path} does not exist: check the path, or make it with "
+            f"{wrong}: check the path, or make it with "
             f"quietmean site budget --ledger {quote(str(path))} --account NAME --budget EPSILON DELTA"
         )
     try:

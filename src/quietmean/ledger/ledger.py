@@ -27,7 +27,7 @@ from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import filter as rules
 from quietmean.ledger.account import Account, Budget, LedgerEntry, Refund
-from quietmean.ledger.database import BUDGET, FREEZE, Connect, LedgerDatabase, entries_of, required_entries, save_entry
+from quietmean.ledger.database import BUDGET, FREEZE, Connect, LedgerDatabase, entries_of, is_there, required_entries, save_entry
 from quietmean.ledger.filter import SpendingRequest
 from quietmean.ledger.people import (
     NO_INPUTS,
@@ -58,8 +58,16 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False, connect: Connect | None = None) -> Ledger:
-        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is of another version."""
+        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is of another version.
+
+        An empty file is none: it stays as it is.
+        """
         return cls(LedgerDatabase(path, create=create, connect=connect))
+
+    @staticmethod
+    def is_there(path: Path) -> bool:
+        """Is there something to open? An empty file may be left by a process that ended while it made one."""
+        return is_there(path)
 
     def close(self) -> None:
         self._database.close()

@@ -115,7 +115,7 @@ class People:
 
 def left_in(ledger: Path, account: str, opening: float | None) -> str:
     """What of which budget is left, for the owner. ``opening``: that of an account that is yet to be made; empty without one."""
-    if ledger.exists():
+    if Ledger.is_there(ledger):
         with contextlib.suppress(InputError), Ledger.open(ledger) as book:
             there = book.account(account)
             return f"{math.floor(there.remaining_epsilon * 100) / 100:.2f} left of {there.budget.epsilon:g} in budget {account!r}"

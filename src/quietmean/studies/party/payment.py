@@ -141,7 +141,7 @@ class Payer:
         request = self._request(cost, study)
         if self.people is None or not self.people.named:
             return self
-        if not self.ledger.exists():
+        if not Ledger.is_there(self.ledger):
             # Nobody is known, and a first account is not made for a study that it cannot pay.
             self.new_account(cost)
             return self
@@ -258,7 +258,7 @@ class Payer:
         cost.require_epsilon()
         if self.opening is None:
             return None
-        if self.ledger.exists():
+        if Ledger.is_there(self.ledger):
             with Ledger.open(self.ledger) as book:
                 accounts = self._accounts(book)
                 if accounts.there:
@@ -283,7 +283,7 @@ class Payer:
 
         A study that has begun is in the ledger, and an account that is yet to be made has its whole budget.
         """
-        if has_begun(settings.store) or self.beside or not self.ledger.exists():
+        if has_begun(settings.store) or self.beside or not Ledger.is_there(self.ledger):
             return
         with Ledger.open(self.ledger) as book:
             known = self.opening is None or self._accounts(book).there
@@ -418,7 +418,7 @@ def payer_for(
         raise InputError(f"{alone}: name the account beside whose people these are new")
     path = policy.ledger(ledger)
     names: set[str] = set()
-    if path.exists():
+    if Ledger.is_there(path):
         # Before anything is said yes to: it is a ledger.
         with Ledger.open(path) as book:
             names = {each.name for each in book.accounts()}
