@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +163,12 @@ class StrayValue(InputError):
     def __init__(self, value: str) -> None:
         super().__init__(f'{value!r} is not a question. Write for example "mean(age in 0..110)", or leave it out.')
         self.value = value
+
+
+def refuse_stray(ask: Sequence[str], is_statistic: Callable[[str], bool]) -> None:
+    """Raises :class:`StrayValue` for the first of the questions that is none."""
+    if stray := [text for text in ask if not (is_statistic(text) or " in " in text or "=" in text)]:
+        raise StrayValue(stray[0])
 
 
 def command_of(tokens: Sequence[str]) -> str | None:

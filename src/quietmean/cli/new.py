@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from quietmean.cli.common import refuse_stray
 from quietmean.cli.console import err, out, output, print_json, printable, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.study_options import NO_COLUMN_OPTIONS, NO_TARGET_OPTIONS, ColumnOptions, CommitteeShape, TargetOptions
@@ -21,6 +22,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning.automatic import AUTO, MANY
 from quietmean.protocols import configure
 from quietmean.statistics import INDICATOR
+from quietmean.statistics.registry import is_statistic
 from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.any_study import is_study, study_text
 from quietmean.studies.agreement.deadlines import require_ahead
@@ -147,6 +149,7 @@ def new_command(
     json
         One JSON document on standard output.
     """
+    refuse_stray(ask, is_statistic)
     study_file = output(save, "the study", kind=is_study, ends=(".toml",))
     if not (ask or column or dictionary) and not sys.stdin.isatty():
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.answers import Pages, ResultScreen, effort_text
-from quietmean.cli.common import RUN, StrayValue
+from quietmean.cli.common import RUN, refuse_stray
 from quietmean.cli.console import (
     Progress,
     bar_of,
@@ -125,8 +125,7 @@ def run_command(
     """
     if is_statistic(str(data)) and not Path(data).exists():
         raise InputError(f"{str(data)!r} stands where the file belongs. Write quietmean run FILE {shlex.quote(str(data))}.")
-    if stray := [text for text in ask if not (is_statistic(text) or " in " in text or "=" in text)]:
-        raise StrayValue(stray[0])
+    refuse_stray(ask, is_statistic)
     if column and ask:
         raise InputError(f"--column and the question {ask[0]} cannot go together. Name the column in the question alone.")
     committee = committee.shaped(options.of_committee())
