@@ -131,7 +131,7 @@ def test_a_committee_opens_what_others_hand_in(tmp_path: Path) -> None:
         (lambda: MADE(COLUMNS, **COST).run([pd.DataFrame(people(9))]), "at least 2 tables"),
         (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame(people(9))), "who holds which rows"),
         (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame({"age": [1]}), parties=2), "'sex'"),
-        (lambda: MADE(COLUMNS, **COST).run(7, parties=2), "no table"),
+        (lambda: MADE(COLUMNS, **COST).run(7, parties=2), "Data of type int are not a table"),
         (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame(people(9)), parti=2), "did you mean 'parties'"),
     ],
 )
