@@ -130,7 +130,7 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
         subprocess.Popen(
             [*command, *arguments(consortium, name, *extra)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        for name, extra in (("ada", ("--json",)), ("bob", ("--account", "bob")))
+        for name, extra in (("ada", ("--json",)), ("bob", ("--account", "bob", "--details")))
     )
     output, errors = ada.communicate(timeout=180)
     text, more_errors = bob.communicate(timeout=180)

@@ -73,8 +73,8 @@ def test_of_a_run(
     pd.concat([frame(party).assign(site=party) for party in NAMES]).to_csv(tmp_path / "ages.csv", index=False)
     given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
     given += ["--protocol", "packed-sharing", "--epsilon", "8", "--delta", "1e-6", "--colluding", "1"]
-    given += [f"--{name}={value}" for name, value in ({"lies": 0} | options).items()]
-    main(["run", *given, "--out", str(tmp_path / "out")])
+    given += [word for name, value in ({"lies": 0} | options).items() for word in ("--with", f"{name}={value}")]
+    main(["run", *given, "--out", str(tmp_path / "out"), "--details"])
     assert capsys.readouterr().out.replace("\n", " ").count(sentence) == 1
     for page in ("report.html", "privacy.html"):
         assert words_of((tmp_path / "out" / page).read_text()).lower().count(sentence.lower()) == 1
@@ -89,7 +89,7 @@ def test_of_a_committee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     pd.concat([frame(party).assign(site=party) for party in NAMES]).to_csv(tmp_path / "ages.csv", index=False)
     given = ["--data", str(tmp_path / "ages.csv"), "--party-column", "site", "--column", "age", "--bounds", "20", "90"]
     given += ["--epsilon", "8", "--delta", "1e-6", "--committee", "5"]
-    main(["run", *given, "--out", str(tmp_path / "out")])
+    main(["run", *given, "--out", str(tmp_path / "out"), "--details"])
     assert capsys.readouterr().out.replace("\n", " ").count(sentence) == 1
     for page in ("report.html", "privacy.html"):
         words = words_of((tmp_path / "out" / page).read_text())

@@ -322,7 +322,7 @@ def test_a_changed_result_is_refused() -> None:
         with pytest.raises(ResultError):
             read_result(GONE.session, msgspec.structs.replace(result, **change).to_bytes())
     few = msgspec.structs.replace(result, sums=result.sums[:3])
-    with pytest.raises(ResultError, match="4 are needed"):
+    with pytest.raises(ResultError, match="do not give a result, which needs 4"):
         check_result(GONE.session, few)
     with pytest.raises(ResultError, match="not a result"):
         read_result(GONE.session, raw[:-1])
