@@ -203,7 +203,12 @@ def test_nobody_else_decides() -> None:
     assert plans == {"studies/agreement/study.py", "studies/outcome/feasible.py", "studies/agreement/sealed.py", *OVER}
     asks = {str(path.relative_to(source)) for path in source.rglob("*.py") if "feasible import" in path.read_text("utf-8")}
     assert {f"cli/{name}.py" for name in ("new", "convening", "run", "check_committee", "join")} <= asks
-    assert {"studies/party/planned.py", "studies/party/files.py", "studies/party/handing_in.py", "studies/party/session_contract.py"} <= asks
+    assert {
+        "studies/party/planned.py",
+        "studies/party/files.py",
+        "studies/party/handing_in.py",
+        "studies/party/session_contract.py",
+    } <= asks
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -172,12 +172,20 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
 
 
 def require_store(path: Path | None) -> None:
-    """Raises :class:`InputError` for a store that is another file. A folder is one with the keys of a study."""
-    if path is not None and path.exists() and not path.is_dir():
-        kind = kind_of_file(path)
-        refuse_other(kind, f"file {path}", FileKind.STORE)
-        if kind is None:
-            raise InputError(f"{path} is not a store. Name the one of join, which usually is STUDY-PARTY.store.")
+    """Raises :class:`InputError` for a store that is another file. A folder is one with the keys of a study.
+
+    A process that was killed as it began leaves an empty file, one without a table, or one whose tables are in a log beside it.
+    """
+    if path is None or not path.is_file() or any(path.with_name(path.name + log).exists() for log in ("-wal", "-journal")):
+        return
+    with path.open("rb") as file:
+        begun = file.read(_LARGEST)
+    if not begun or (begun.startswith(_SQLITE) and b"CREATE TABLE" not in begun):
+        return
+    kind = kind_of_content(begun)
+    refuse_other(kind, f"file {path}", FileKind.STORE)
+    if kind is None:
+        raise InputError(f"{path} is not a store. Name the one of join, which usually is STUDY-PARTY.store.")
 
 
 def require_program(path: Path) -> None:
