@@ -30,7 +30,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.party import Policy
 from quietmean.studies.party.policy import PolicyRules
-from support.hostile_numbers import NUMBERS, kinds, named_by, within
+from support.hostile_numbers import NUMBERS, has_remedy, kinds, named_by, within
 
 VALUES: tuple[float, ...] = (
     *(0, -1, 2, 2**63, 10**30, 10**400, -(10**400)),
@@ -50,7 +50,7 @@ def refusal_fault(name: str, call: Callable[[], object]) -> str:
             call()
     except InputError as error:
         said = str(error)
-        if "\n" in said or ": " not in said:
+        if "\n" in said or not has_remedy(said):
             return f"no sentence with a remedy: {said!r}"
         return "" if named_by(name, said) else f"{name} is not named: {said!r}"
     except Exception as error:

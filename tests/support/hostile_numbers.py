@@ -173,6 +173,11 @@ def named_by(option: str, sentence: str) -> bool:
     return any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
 
 
+def has_remedy(sentence: str) -> bool:
+    """Whether one is told what to do: behind a colon, or in a sentence of its own."""
+    return re.search(r": |\. (Give|Leave) ", sentence) is not None
+
+
 def fault(line: Sequence[str], option: str, capsys: pytest.CaptureFixture[str], seconds: float, known: str = "") -> str:
     """What is wrong with how a line ends; empty for nothing. One that is refused leaves the working folder as it was.
 
@@ -227,8 +232,7 @@ def _fault(
         return f"{line}: exit {code}, {said!r}"
     if not named_by(option, told[0]):
         return f"{line}: {option} is not named in {told[0]!r}"
-    # Behind a colon, or in a sentence of its own.
-    if not re.search(r": |\. Give ", told[0].removeprefix("quietmean: ")):
+    if not has_remedy(told[0].removeprefix("quietmean: ")):
         return f"{line}: no remedy in {told[0]!r}"
     if state(Path()) != before:
         return f"{line}: was refused and left {sorted(set(state(Path())) - set(before))}"
