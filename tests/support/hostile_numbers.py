@@ -175,7 +175,7 @@ def named_by(option: str, sentence: str) -> bool:
 
 def has_remedy(sentence: str) -> bool:
     """Whether one is told what to do: behind a colon, or in a sentence of its own."""
-    return re.search(r": |\. (Give|Leave) ", sentence) is not None
+    return re.search(r": |\. (Give|Leave|Write) ", sentence) is not None
 
 
 def fault(line: Sequence[str], option: str, capsys: pytest.CaptureFixture[str], seconds: float, known: str = "") -> str:
