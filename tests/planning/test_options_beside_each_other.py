@@ -157,7 +157,7 @@ def test_of_an_agreement_that_says_it_all() -> None:
     for name, value in values.items():
         with pytest.raises(InputError, match=(f"--{name.replace('_', '-')} has no effect in a study by file: leave it out")):
             AgreementOptions(**{name: value}).require_key_alone("a study by file", None)
-    with pytest.raises(InputError, match="--store says nothing"):
+    with pytest.raises(InputError, match="--store has no effect in a study by file: leave it out"):
         AgreementOptions().require_key_alone("a study by file", Path("store"))
     AgreementOptions().require_key_alone("a study by file", None)
 

@@ -107,7 +107,7 @@ def test_by_join(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fre
         assert faults("receipt", receipt) == []
         ((place, digest),) = receipt["origin"]["impossible_releases"]
         assert (place, receipt["left_out"], receipt["origin"]["equivocating"]) == (2, [2], [])
-        assert any(f"what east released (digest {digest[:16]}) cannot be" in note for note in ended.notes)
+        assert any(f"east released an impossible sum (digest {digest[:16]})" in note for note in ended.notes)
         # It is known to everybody, whether it is used or not: what the result cost is the same.
         assert Execution.from_json({**receipt, "left_out": []}).privacy(1e-6).coalitions(1).max_epsilon == ended.epsilon
         # The noise that the others share with east is in their sum.

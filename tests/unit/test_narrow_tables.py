@@ -62,6 +62,9 @@ def test_protocols_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     question = ["plan", "--parties", "12", "--dimension", "100000"]
     main([*question, "--json"])
     candidates = json.loads(capsys.readouterr().out)["candidates"]
-    main(question)
-    words = {f"{row['bytes_per_party']:.0f}" for row in candidates} | {row["protocol"] for row in candidates}
-    whole(capsys.readouterr().out, *words, "predicted", "messages", "protocol")
+    main([*question, "--details"])
+    text, names = capsys.readouterr().out, {row["protocol"] for row in candidates}
+    words = {f"{row['bytes_per_party']:.0f}" for row in candidates}
+    first, _, details = text.partition("With your data:")
+    whole(first, *names, "protocol", "error", "needs", "trust")
+    whole(details, *words, *names, "predicted", "messages", "protocol")
