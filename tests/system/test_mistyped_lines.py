@@ -11,6 +11,7 @@ import pytest
 
 from quietmean.cli.common import command_of
 from quietmean.cli.main import COMMANDS, app_of
+from quietmean.studies.agreement.study_keys import Distrusted
 from support.hostile_numbers import Went, nothing_begins, numeric_options, refusal
 from support.site_files import Site, attempt, remove, sentences_of, state
 from system.test_any_file import LINES
@@ -135,7 +136,11 @@ def _is_list(hint: object) -> bool:
 
 def a_comma_for_a_point(words: Words, chance: random.Random) -> tuple[Words, str] | None:
     """As numbers are written in half of Europe, in an option of the command that takes one."""
-    numeric = [option for option in numeric_options(asked(words)) if option.values == 1 and option.name not in words]
+    numeric = [
+        option
+        for option in numeric_options(asked(words))
+        if option.values == 1 and option.name not in words and " " not in option.name
+    ]
     if not numeric:
         return None
     return [*words, chance.choice(numeric).name, "0,5"], "0,5"
@@ -200,6 +205,8 @@ def mistakes(seed: int, count: int) -> Iterator[tuple[Words, str]]:
 def test_a_hundred_at_random(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     with nothing_begins():
         known = {command: refusal(shlex.split(line), capsys) for command, line in LINES.items()}
+        # A key that the right line revoked would be in the way of lines about others.
+        Distrusted().path.unlink(missing_ok=True)
         faults = {
             shlex.join(words): fault(site, words, shown, capsys, known[asked(words)]) for words, shown in mistakes(SEED, COUNT)
         }

@@ -235,7 +235,8 @@ def _missing(error: MissingArgumentError, command: str | None, listed: str) -> s
     if count or error.keyword is not None:
         values = "two values" if needed == 2 else "a value"
         has = f" and has {count}" if count else ""
-        return f"{name} of {command} needs {values}{has}: write {name} {_form(argument, needed)}; {listed}"
+        typed = argument.names[0]
+        return f"{typed} of {command} needs {values}{has}: write {typed} {_form(argument, needed)}; {listed}"
     example = f"write for example {EXAMPLES[command]}" if command in EXAMPLES else listed
     return f"{command} needs {name}: {example}"
 
