@@ -353,13 +353,21 @@ def test_the_contract_says_what_is_protected_and_assumed(
         main(["key", "new", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{9000 + len(entries)}"])
         entries.append(capsys.readouterr().out)
     Path("roster.toml").write_text("\n".join(entries))
-    told = {}
+    told, shown = {}, {}
     for unit, rows in (("record", ""), ("person", 'rows = "last"\nsites_per_person = 2\n')):
         Path(f"{unit}.toml").write_text(STUDY.format(unit=unit, rows=rows))
-        main(["site", "contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"])
-        told[unit] = " ".join(capsys.readouterr().out.split())
+        asked = ["site", "contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"]
+        for words, options in ((shown, []), (told, ["--details"])):
+            main([*asked, *options])
+            words[unit] = " ".join(capsys.readouterr().out.split())
+    for unit, other in (("record", "person"), ("person", "record")):
+        assert f" per {unit}" in shown[unit]
+        assert f" per {other}" not in shown[unit]
     assert "one record of one party, under replacement" in told["record"]
-    assert "person" not in re.sub(r"A person is one unit at one party.*?as large\.", "", told["record"])
+    # Only the sentences about those with several records may name persons.
+    several = r"A person is one unit at one party.*?as large\.|A person with k records is protected less: up to k times mu\."
+    assert "A person with k records is protected less" in shown["record"]
+    assert all("person" not in re.sub(several, "", words["record"]) for words in (shown, told))
     said = "all rows of one person (the last one counts; at 2 parties at most, which nobody checks), under replacement"
     assert said in told["person"]
     assert "Nobody has rows at more than 2 parties (sites_per_person = 2)" in told["person"]
