@@ -79,7 +79,7 @@ def study(name: str, high: int) -> dict[str, str]:
             f"--out {name}-{party}.contribution"
         )
     said(f"study combine {name}.sealed {name}-south.contribution {name}-west.contribution --receipt {name}.receipt.json")
-    digest = json.loads(said(f"site contract {name}.sealed --key {name}-south.key --policy owned.toml --json"))["digest"]
+    digest = json.loads(said(f"site contract {name}.sealed --key {name}-south.key --policy owned.toml --json"))["accept"]
     said(
         f"site approve {name}.sealed --party south --owner-key owner.key --account ages --until 2090-01-01 --policy owned.toml "
         f"--accept {digest} --out {name}-south.approval"
