@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.extensions import command_for
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 from quietmean_reproduction.sweeps.store import SweepStore, read_provenance, table, write_table
 
@@ -216,7 +218,7 @@ def test_mistakes_that_show_only_when_run(functions: Any, tmp_path: Path, monkey
     with pytest.raises(InputError, match="returned list"):
         run_sweep([Task(functions.nested)], tmp_path, workers=ONE)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match="quietmean\\[dask\\]"):
+    with pytest.raises(InputError, match=f": {re.escape(command_for('dask'))}$"):
         run_sweep(task, tmp_path, workers=Workers("tcp://somewhere:1"))
     (tmp_path / "file").touch()
     with pytest.raises(QuietmeanError, match="is no directory"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError, QuietmeanError, StorageError
+from quietmean.core.extensions import command_for
 from quietmean.core.workers import Workers
 from support.dask_cluster import Cluster, cluster
 from support.other_processes import found_by_all
@@ -110,7 +112,7 @@ def test_a_missing_library_is_named_with_its_remedy(
     where: str, extra: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, {"workers": "joblib", "dask": "distributed"}[extra], None)
-    with pytest.raises(InputError, match=rf"needs the extra '{extra}'.*quietmean\[{extra}\]"):
+    with pytest.raises(InputError, match=rf"needs the extra '{extra}'.*: {re.escape(command_for(extra))}$"):
         list(Workers(where).each(function("inverse"), 0.0, range(2)))
     assert len(list(Workers(1).each(function("inverse"), 0.0, range(2)))) == 2
 
