@@ -30,6 +30,7 @@ from quietmean.planning.influence import Checked
 from quietmean.statistics.estimate import number_of
 from quietmean.statistics.printed import TidyTests, about_text, aligned, shown, together, truth_text
 from quietmean.statistics.tidy import Interval, Term, terms_of
+from quietmean.statistics.workload import NOBODYS
 
 # Names that one line has.
 _NAMED = 4
@@ -139,6 +140,12 @@ class Ended:
         return [f"{term.name} {term.label}".rstrip() for term in self.terms if shown(term).estimate == HIDDEN]
 
     @property
+    def nobodys(self) -> str:
+        """The sentence that no party has a record of any answer; "" where one has."""
+        said = {str(message) for document in self.statistics for message in document.get("messages", ())}
+        return NOBODYS.message if said == {NOBODYS.message} else ""
+
+    @property
     def liars(self) -> list[str]:
         """Sentences on who was found to have sent something false."""
         return [
@@ -238,8 +245,11 @@ ALWAYS = (
     ),
     AlwaysFact(
         "HIDDEN",
-        lambda end: end.hidden,
-        lambda end: f"The noise is larger than the value: {some_of(end.hidden, _NAMED)} ({len(end.hidden)} of {len(end.terms)}).",
+        lambda end: end.nobodys or end.hidden,
+        lambda end: (
+            end.nobodys
+            or f"The noise is larger than the value: {some_of(end.hidden, _NAMED)} ({len(end.hidden)} of {len(end.terms)})."
+        ),
     ),
     AlwaysFact("CLIPPED", lambda end: end.here, lambda end: "; ".join(end.here)),
     AlwaysFact(
