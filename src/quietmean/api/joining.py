@@ -91,7 +91,7 @@ async def ajoin(
 
     The options of the ``site`` are those of ``quietmean join``; and so are contract, policy, charge, store
     and receipt: called again after a crash or Ctrl-C, it continues where it stopped, with the same noise.
-    ``accept``: the digest of the contract, or what :func:`contract` returned. ``approvals``: files that data owners
+    ``accept``: what :func:`contract` returned, or its ``accept_digest``. ``approvals``: files that data owners
     signed. ``account``: what the ledger calls the data, which a data frame cannot say itself. ``passphrase``: of
     the key file. ``report`` gets each event as a dictionary, as ``--events`` writes it. Warns of what did not fit its bounds:
     for the owner of the data only. Raises :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
