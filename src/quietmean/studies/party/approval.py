@@ -406,8 +406,7 @@ def require_unattended(policy: Policy) -> None:
         where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(
             f"{named('yes')} is for a site whose policy says unattended = true, and {where}: give "
-            f"{named('accept', 'DIGEST')}, from quietmean "
-            "contract, or answer at a terminal"
+            f"{named('accept', 'DIGEST')}, from quietmean site contract, or answer at a terminal"
         )
 
 
