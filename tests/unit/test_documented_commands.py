@@ -73,7 +73,10 @@ def test_what_a_sentence_names_exists(page: Path) -> None:
     wrong = []
     for mention in mentions_of(page.read_text()):
         rest = mention.split()[1:]
-        command = command_of(rest) or ""
+        if rest[:2] == ["help", "protocol"]:
+            # It may be of another distribution.
+            continue
+        command = command_of(rest[rest[:1] == ["help"] :]) or ""
         try:
             names = {name for one in app_of(command).assemble_argument_collection(parse_docstring=False) for name in one.names}
         except KeyError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,7 +139,7 @@ def test_a_policy_counts_the_parties_that_may_start_it(kind: Kind) -> None:
 def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     new = commands("take-part/quorum.md")[0]
-    main(new.split()[1:])
+    main(shlex.split(new)[1:])
     written = StudyTerms.load(tmp_path / "study.toml")
     assert (written.minimum, written.start_by) == (4, datetime(2027, 3, 1, 9, tzinfo=UTC))
 
