@@ -353,7 +353,8 @@ def test_the_contract_says_what_is_protected_and_assumed(
         main(["key", "new", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{9000 + len(entries)}"])
         entries.append(capsys.readouterr().out)
     Path("roster.toml").write_text("\n".join(entries))
-    told, shown = {}, {}
+    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for unit, rows in (("record", ""), ("person", 'rows = "last"\nsites_per_person = 2\n')):
         Path(f"{unit}.toml").write_text(STUDY.format(unit=unit, rows=rows))
         asked = ["site", "contract", f"{unit}.toml", "--roster", "roster.toml", "--key", "a.key"]
