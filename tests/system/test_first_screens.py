@@ -16,7 +16,7 @@ import pytest
 from quietmean.cli.answers import ResultScreen
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
-from quietmean.core.readable import UNKNOWN, epsilon_shown, for_terminal
+from quietmean.core.readable import UNKNOWN, AlwaysFact, epsilon_shown, for_terminal
 from quietmean.protocols import registry
 from quietmean.statistics.printed import TidyTests, notes_of, together
 from quietmean.statistics.printed import shown as shown_term
@@ -24,7 +24,7 @@ from quietmean.statistics.tidy import terms_of
 from quietmean.studies import StudyOutcome
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.outcome import first_screen as screens
-from quietmean.studies.outcome.first_screen import ALWAYS, first_screen
+from quietmean.studies.outcome.first_screen import ALWAYS, Ended, first_screen
 from support.outcomes import EVERY_KIND, finished
 from system.test_printed_promises import NAMES, PARTIES, WITHOUT, outcome_of, planned
 
@@ -111,7 +111,7 @@ def test_what_must_not_be_missed_is_on_the_first_screen(name: str, unit: str, co
 
 
 @pytest.mark.parametrize("fact", ALWAYS, ids=lambda fact: fact.key)
-def test_each_fact_is_seen_to_be_missing(fact: screens.AlwaysFact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_fact_is_seen_to_be_missing(fact: AlwaysFact[Ended], monkeypatch: pytest.MonkeyPatch) -> None:
     """Some receipt has it, and without the fact its line is not there: nothing else says it."""
     cases: dict[str, Callable[[], list[str]]] = {
         "NO PRIVACY": lambda: first_screen(receipt_of(outcome_of(*planned("gossip", "record", 1, False)))),

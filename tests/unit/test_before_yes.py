@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.readable import ShortFact
 from quietmean.flower import FlowerAgreement
 from quietmean.flower.agreement import FlowerContract
 from quietmean.graphs import ExecutionTrace
@@ -22,7 +23,7 @@ from quietmean.studies import StudyTerms
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.party import Agreement, Contract
 from quietmean.studies.party import first_screen as module
-from quietmean.studies.party.agreement import ShortFact, Signatory
+from quietmean.studies.party.agreement import Signatory
 from quietmean.studies.party.first_screen import FirstScreen, OwnData
 from quietmean.studies.party.session_contract import SessionContract
 from support.kinds import SESSION

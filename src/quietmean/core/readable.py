@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 UNKNOWN = "–"
 # Shown for a number that noise hides and of which no bound is known.
@@ -246,6 +247,31 @@ class Fact:
     error: float | str
     condition: str
     sentence: str
+
+
+@dataclass(frozen=True)
+class ShortFact:
+    """One thing in a few words, for the first screen."""
+
+    key: str
+    text: str
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class AlwaysFact(Generic[_T]):
+    """What a first screen shows wherever it holds. ``key``: a word; ``always``: does it hold; ``text``: for people."""
+
+    key: str
+    always: Callable[[_T], object]
+    text: Callable[[_T], str]
+
+
+def facts_that_hold(facts: Iterable[AlwaysFact[_T]], subject: _T) -> list[ShortFact]:
+    """Say of a ``subject``, such as a study's end, each of these facts that holds of it."""
+    return [ShortFact(fact.key, fact.text(subject)) for fact in facts if fact.always(subject)]
 
 
 # Columns of a screen, and where the text of a line begins that has a label, or a mark for what must not be missed.

@@ -6,7 +6,7 @@ It is made from a receipt alone, and from what only this machine knows: the answ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +16,11 @@ from quietmean.core.domain import counted_text
 from quietmean.core.readable import (
     HIDDEN,
     UNKNOWN,
+    AlwaysFact,
     delta_shown,
     epsilon_shown,
     error_text,
+    facts_that_hold,
     fixed,
     for_terminal,
     indented,
@@ -188,21 +190,12 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) < 3 else some_of(names, _NAMED)
 
 
-@dataclass(frozen=True)
-class AlwaysFact:
-    """What a first screen shows wherever it holds. ``key``: a word; ``always``: does it hold; ``text``: for people."""
-
-    key: str
-    always: Callable[[Ended], object]
-    text: Callable[[Ended], str]
-
-
 def _is_or_are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
 # Each stands directly below the answer where its predicate holds, in this order.
-ALWAYS = (
+ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "NO PRIVACY",
         lambda end: end.bare,
@@ -262,7 +255,7 @@ ALWAYS = (
 
 def always_lines(end: Ended) -> list[str]:
     """The lines of all facts that hold."""
-    return [line for fact in ALWAYS if fact.always(end) for line in marked(fact.key, fact.text(end))]
+    return [line for fact in facts_that_hold(ALWAYS, end) for line in marked(fact.key, fact.text)]
 
 
 def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -284,7 +277,7 @@ def first_screen(receipt: Mapping[str, Any], here: Sequence[str] = (), truth: Se
 def below_answers(receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a first screen says below its table, each with the word that it begins with: for a notebook."""
     end = Ended(receipt)
-    return [*_below_table(end), *((fact.key, fact.text(end)) for fact in ALWAYS if fact.always(end))]
+    return [*_below_table(end), *((fact.key, fact.text) for fact in facts_that_hold(ALWAYS, end))]
 
 
 def _below_table(end: Ended) -> Iterator[tuple[str, str]]:

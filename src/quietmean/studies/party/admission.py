@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.output import Output, require_apart
-from quietmean.core.readable import count_of
+from quietmean.core.readable import ShortFact, count_of
 from quietmean.core.site_options import ConsentOptions, PaymentOptions, SiteOptions
 from quietmean.node import Identity, NodeSettings, Observers, SiteHooks
 from quietmean.node.monitor import status_at
@@ -31,7 +31,7 @@ from quietmean.studies.data import GroupedRows, Records, Source, query_statement
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.outcome import receipt_at
 from quietmean.studies.party.accounts import AccountQuestion, People, left_in
-from quietmean.studies.party.agreement import Agreement, ShortFact
+from quietmean.studies.party.agreement import Agreement
 from quietmean.studies.party.approval import Consent, ConsentInAdvance, Questions
 from quietmean.studies.party.audit import Auditor, Event, LogHead
 from quietmean.studies.party.contract import Contract

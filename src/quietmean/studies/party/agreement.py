@@ -14,7 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
 from quietmean.core.party import PartyId
-from quietmean.core.readable import Fact
+from quietmean.core.readable import Fact, ShortFact
 from quietmean.core.tables import table_html
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, RelayAddress, Roster, format_address
@@ -54,14 +54,6 @@ class ContractFact:
 
     def __init__(self, name: str, *sentences: str, **fields: Any) -> None:
         self.name, self.sentences, self.fields = name, sentences, fields
-
-
-@dataclass(frozen=True)
-class ShortFact:
-    """One thing in a few words, for the first screen."""
-
-    key: str
-    text: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any, Self
 
 from quietmean.core.errors import InputError
-from quietmean.core.readable import Fact, a_coordinate, count_of
+from quietmean.core.readable import Fact, ShortFact, a_coordinate, count_of
 from quietmean.node.net import Identity, Roster
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
@@ -27,8 +27,8 @@ from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.agreement.voucher import Voucher
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.influence import StudyInfluence
-from quietmean.studies.party.agreement import Agreement, ContractFact, ShortFact, Signatory, place_of, signatories
-from quietmean.studies.party.first_screen import always_facts
+from quietmean.studies.party.agreement import Agreement, ContractFact, Signatory, place_of, signatories
+from quietmean.studies.party.first_screen import always_facts, column_text
 
 # What a party is called that no list names.
 BY_VOUCHER = "by voucher"
@@ -362,7 +362,4 @@ class Contract(Agreement):
 
 
 def _column(column: Column, imputed: bool) -> str:
-    if column.boolean:
-        return f"{column.name} (yes or no)"
-    domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({domain}{'; missing cells count as the middle here' if imputed else ''})"
+    return column_text(column, "; missing cells count as the middle here" if imputed else "")

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.readable import count_of, epsilon_shown, percent_text, printable
+from quietmean.core.readable import (
+    AlwaysFact,
+    ShortFact,
+    count_of,
+    epsilon_shown,
+    facts_that_hold,
+    percent_text,
+    printable,
+)
 from quietmean.protocols.mechanism import is_private
 from quietmean.protocols.target import eavesdropping_text
 from quietmean.statistics import Column, Workload
 from quietmean.studies.agreement.deadlines import CommitteeTerms, in_words
 from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.study import StudyTerms
-from quietmean.studies.party.agreement import Agreement, ShortFact
+from quietmean.studies.party.agreement import Agreement
 
 WIDTH = 80
 _ROW, _MARK = 13, 14
@@ -51,15 +59,6 @@ class OwnData:
 
 
 NOTHING_OWN = OwnData()
-
-
-@dataclass(frozen=True)
-class FactBeforeYes:
-    """A fact that is on the first screen of every agreement of which ``always`` holds."""
-
-    key: str
-    always: Callable[[Agreement], bool]
-    text: Callable[[Agreement], str]
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def _pairs(facts: Iterable[ShortFact]) -> list[list[str]]:
 
 def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[ShortFact, ...]:
     """What has to be seen before a yes, as far as it is known without data."""
-    facts = [ShortFact(fact.key, fact.text(agreed)) for fact in ALWAYS if fact.always(agreed)]
+    facts = facts_that_hold(ALWAYS, agreed)
     unconfirmed = [name for name in _to_compare(agreed) if name not in compared]
     if unconfirmed:
         who = _names(unconfirmed, "other site")
@@ -231,29 +230,29 @@ def _cost_stays(agreed: Agreement) -> str:
     return "Once the study starts the cost stays, even without a result."
 
 
-ALWAYS = (
-    FactBeforeYes(NO_PRIVACY, lambda agreed: not _is_private(agreed), _no_privacy),
-    FactBeforeYes(NO_PROMISE, _unpromised, _no_promise),
-    FactBeforeYes(
+ALWAYS: tuple[AlwaysFact[Agreement], ...] = (
+    AlwaysFact(NO_PRIVACY, lambda agreed: not _is_private(agreed), _no_privacy),
+    AlwaysFact(NO_PROMISE, _unpromised, _no_promise),
+    AlwaysFact(
         "AVERAGE",
         lambda agreed: agreed.target.nats is not None,
         lambda agreed: "Nats are an average over values. That is not differential privacy.",
     ),
-    FactBeforeYes("SITE", _within_party, _site),
-    FactBeforeYes("PEOPLE", _within_party, _people),
-    FactBeforeYes("ROWS", _of_persons, _rows_of_person),
-    FactBeforeYes("READS", lambda agreed: _committee(agreed) is not None or bool(_trusted(agreed)), _reads),
-    FactBeforeYes(
+    AlwaysFact("SITE", _within_party, _site),
+    AlwaysFact("PEOPLE", _within_party, _people),
+    AlwaysFact("ROWS", _of_persons, _rows_of_person),
+    AlwaysFact("READS", lambda agreed: _committee(agreed) is not None or bool(_trusted(agreed)), _reads),
+    AlwaysFact(
         "LARGEST",
         lambda agreed: agreed.contributes and agreed.target.unit.within_party and not _hides_count(agreed),
         _largest,
     ),
-    FactBeforeYes(
+    AlwaysFact(
         "ONCE",
         lambda agreed: agreed.contributes,
         lambda agreed: "A contribution cannot be changed or taken back. Its cost stays.",
     ),
-    FactBeforeYes("COST", lambda agreed: not agreed.contributes and not _unpromised(agreed), _cost_stays),
+    AlwaysFact("COST", lambda agreed: not agreed.contributes and not _unpromised(agreed), _cost_stays),
 )
 
 
@@ -322,10 +321,15 @@ def _used(agreed: Agreement) -> str:
 
 
 def _column(column: Column, imputed: bool) -> str:
+    return column_text(column, f"; missing counts as {column.centre:g}" if imputed else "")
+
+
+def column_text(column: Column, missing: str) -> str:
+    """Name a column with what its cells may be. ``missing``: what is said of missing cells; of yes or no they are none."""
     if column.boolean:
         return f"{column.name} (yes or no)"
     domain = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({domain}{f'; missing counts as {column.centre:g}' if imputed else ''})"
+    return f"{column.name} ({domain}{missing})"
 
 
 _PER = {PrivacyUnit.RECORD: "per record", PrivacyUnit.PERSON: "per person (all their rows)"}

@@ -10,7 +10,7 @@ from typing import Any, Self
 from quietmean.core.assumptions import Assumption
 from quietmean.core.codec import canonical_json
 from quietmean.core.limits import least_minimum
-from quietmean.core.readable import count_of
+from quietmean.core.readable import ShortFact, count_of
 from quietmean.node import Roster, Started
 from quietmean.planning.automatic import Choice
 from quietmean.planning.influence import Influence, planned_influence
@@ -23,7 +23,7 @@ from quietmean.studies.agreement.session_study import SessionStudy
 from quietmean.studies.agreement.session_terms import SessionTerms
 from quietmean.studies.outcome.feasible import feasible, feasible_sealed
 from quietmean.studies.outcome.influence import coordinate_json, coordinate_text
-from quietmean.studies.party.agreement import Agreement, ContractFact, ShortFact, place_of, signatories
+from quietmean.studies.party.agreement import Agreement, ContractFact, place_of, signatories
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.first_screen import always_facts
 
