@@ -16,7 +16,7 @@ from quietmean.cli.console import err, out, output, print_json, printable, progr
 from quietmean.cli.identity import AtTerminal, kept_sentence, load_identity, make_identity, show_contract
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import require_store
+from quietmean.core.file_kinds import require_kind_of_store
 from quietmean.core.folders import configuration_folder
 from quietmean.core.readable import count_of
 from quietmean.flower.agreement import FlowerContract, is_flower_agreement
@@ -176,7 +176,7 @@ def contract_command(
     json
         One JSON document on standard output.
     """
-    require_store(store)
+    require_kind_of_store(store)
     rules = Policy.load(policy)
     with progress("calibrating the noise"):
         if is_flower_agreement(study):

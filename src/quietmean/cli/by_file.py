@@ -36,7 +36,7 @@ from quietmean.core.file_kinds import (
     package_version,
     read_json,
     refuse_other,
-    require_store,
+    require_kind_of_store,
 )
 from quietmean.core.folders import require_folder
 from quietmean.core.output import Output, json_object, require_apart
@@ -225,7 +225,7 @@ def send_command(
     """
     forbid_core_dumps()
     forbid_tracing()
-    require_store(store)
+    require_kind_of_store(store)
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
     if drop is not None:

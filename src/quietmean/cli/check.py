@@ -40,7 +40,7 @@ from quietmean.cli.ledger import balance_text
 from quietmean.cli.options import NO_AGREEMENT_OPTIONS, AgreementOptions
 from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import package_version, require_store
+from quietmean.core.file_kinds import package_version, require_kind_of_store
 from quietmean.core.limits import require_wait
 from quietmean.core.readable import count_of
 from quietmean.core.site_options import NodeOptions, PaymentOptions, SiteOptions
@@ -120,7 +120,7 @@ def check_command(
             return
         data = needed_data("check", data)
     places.refuse()
-    require_store(node.store)
+    require_kind_of_store(node.store)
     files = PartyContext.load(study, agreed.roster, agreed.key, load_identity, node.store)
     data = _data_of(files, data, how.records, node)
     if not files.terms.by_folder:

@@ -20,6 +20,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.domain import in_words_of
 from quietmean.core.output import Output
 from quietmean.core.readable import nats_promised, nats_text
+from quietmean.core.readable import printable as without_controls
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,7 +56,7 @@ def print_json(document: Any) -> None:
 
 def printable(message: str) -> str:
     """The text on one line. Parts may come from a file or a peer, so it contains no control characters for the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in " ".join(message.split()))
+    return without_controls(" ".join(message.split()))
 
 
 def whole_words(table: Table) -> Table:

@@ -14,7 +14,7 @@ from quietmean.cli.identity import load_identity
 from quietmean.cli.screens import print_lines
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import import_extra
-from quietmean.core.file_kinds import kind_of_content, require_store
+from quietmean.core.file_kinds import kind_of_content, require_kind_of_store
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of, some_of
 from quietmean.node.monitor import read_status, status_path
@@ -330,7 +330,7 @@ def words_command(
     json
         One JSON document on standard output.
     """
-    require_store(store)
+    require_kind_of_store(store)
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
     own = None if key is None else find_own_keys(sealed, key, store).entry.name
@@ -371,7 +371,7 @@ def start_command(
     json
         One JSON document on standard output.
     """
-    require_store(store)
+    require_kind_of_store(store)
     files = PartyContext.load(study, roster, key, load_identity, store)
     if not files.terms.starts_with_quorum:
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import err, out, print_json, printable
 from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
-from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_store
+from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
 from quietmean.core.readable import count_of
 from quietmean.node.monitor import NodeView, headline, read_status, seconds_between, sentence, status_path, traffic_text
 from quietmean.node.storage import find_stores, in_use, remove_store, size_of
@@ -167,7 +167,7 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     if (store is None) == (study is None):
         raise InputError("whose status is not clear: give either STORE or --study STUDY")
     if store is not None:
-        require_store(store)
+        require_kind_of_store(store)
         return [(store, status_path(store))]
     if study is None:
         return []

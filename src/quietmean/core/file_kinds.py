@@ -171,8 +171,8 @@ def refuse_other(kind: FileKind | None, name: str, *wanted: FileKind) -> None:
         raise InputError(f"{name} holds {kind.words}, not {wanted[0].words}.{advice}")
 
 
-def require_store(path: Path | None) -> None:
-    """Raises :class:`InputError` for a store that is another file. A folder is one with the keys of a study.
+def require_kind_of_store(path: Path | None) -> None:
+    """Raises :class:`InputError` for another file in the place of a store, by its bytes alone; a folder has the keys of a study.
 
     A process that was killed as it began leaves an empty file, one without a table, or one whose tables are in a log beside it.
     """

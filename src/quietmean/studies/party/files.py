@@ -15,7 +15,7 @@ import numpy as np
 
 from quietmean.core.domain import Links
 from quietmean.core.errors import InputError, named
-from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_store
+from quietmean.core.file_kinds import FileKind, kind_of_file, read_json, refuse_other, require_kind_of_store
 from quietmean.core.party import PartyId
 from quietmean.core.site_options import SiteOptions
 from quietmean.node import Identity, LinkKeys, NodeSettings, Observers, PairKeys, PlannedValue, Roster, StartTerms, Waits
@@ -191,7 +191,7 @@ class PartyContext:
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
         in which this party has no store yet, cannot begin any more.
         """
-        require_store(options.store)
+        require_kind_of_store(options.store)
         if options.listen is not None:
             parse_address(options.listen)
         if not self.terms.by_folder:
