@@ -33,7 +33,8 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     try:
         processes.append(_started(folder, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file)))
         until = time.monotonic() + LIMIT
-        while not file.exists():
+        # It is there before it is written.
+        while not (file.exists() and file.read_text().rstrip().endswith("}")):
             assert processes[0].poll() is None, (folder / "log").read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
