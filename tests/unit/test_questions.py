@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import quietmean as qm
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, registry
 from quietmean.statistics.names import quoted, unquoted
-from quietmean.statistics.questions import question_texts, read_questions
+from quietmean.statistics.question_texts import question_texts
+from quietmean.statistics.questions import read_questions
 from quietmean.statistics.registry import ALIASES
 from quietmean.studies.agreement.study import StudyTerms
 
@@ -54,20 +55,38 @@ def columns_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return {"name": name, "low": low, "high": high, **rule, **codes, **draw(st.sampled_from(bins))}
 
 
+@st.composite
+def transforms_of(draw: st.DrawFn, name: str, numeric: list[Column]) -> dict[str, Any]:
+    """A column that is made of others, with anything that can be said of one; some are called as they are written."""
+    sources = draw(st.lists(st.sampled_from([column.name for column in numeric]), min_size=1, max_size=2))
+    origin = draw(st.sampled_from([" + ", " - ", " * "])).join(f"`{source.replace('`', '``')}`" for source in sources)
+    if draw(st.booleans()):
+        return {"name": name, "from": f"{origin} >= {draw(st.integers(-9, 9))}"}
+    said = draw(st.sampled_from([{}, {"missing": "centre"}, {"missing": "indicator"}]))
+    bounded: list[dict[str, Any]] = [{}, {"low": 0.5, "high": 7.0}, {"low": 0.5, "high": 7.0, "edges": [1.0, 6.25]}]
+    return {"name": draw(st.sampled_from([name, origin])), "from": origin, **draw(st.sampled_from(bounded)), **said}
+
+
 @given(st.data())
 def test_what_is_printed_is_read_as_the_same(data: st.DataObject) -> None:
-    names = data.draw(st.lists(_NAMES.filter(bool), min_size=2, max_size=4, unique=True))
-    columns = [Column.model_validate(data.draw(columns_of(name))) for name in names]
+    names = data.draw(st.lists(_NAMES.filter(bool), min_size=3, max_size=5, unique=True))
+    columns = [Column.model_validate(data.draw(columns_of(name))) for name in names[:-1]]
+    numeric = [column for column in columns if column.numeric and not column.since]
+    if numeric:
+        made = Column.model_validate(data.draw(transforms_of(names[-1], numeric)))
+        place = data.draw(st.integers(columns.index(numeric[-1]) + 1, len(columns)))
+        columns.insert(place, made)
+    assume(len({column.name for column in columns}) == len(columns))
     statistics = [
-        f"{data.draw(st.sampled_from(['mean', 'proportion', 'quantiles']))}({quoted(name)})"
-        for name in data.draw(st.lists(st.sampled_from(names), unique=True))
+        f"{data.draw(st.sampled_from(['mean', 'proportion', 'quantiles']))}({quoted(column.name)})"
+        for column in data.draw(st.lists(st.sampled_from(columns), unique_by=lambda column: column.name))
     ]
     texts = question_texts(columns, statistics)
     tables, asked = read_questions(texts)
-    again = {table["name"]: Column.model_validate(table) for table in tables}
-    assert again == {column.name: column for column in columns}
+    again = [Column.model_validate(table) for table in tables]
+    assert [column.describe() for column in again] == [column.describe() for column in columns]
     assert [raw["column"] for raw in asked] == [unquoted(text.partition("(")[2][:-1]) for text in statistics]
-    assert question_texts(again.values(), statistics) == question_texts(again.values(), statistics)
+    assert question_texts(again, statistics) == texts
 
 
 _CASES = [
@@ -88,7 +107,7 @@ _CASES = [
         ["km(Surv(t in 0..100, died in yes/no) ~ arm in {a, b})"],
         ["survival(t in 0..100, died in yes/no, by=arm in {a, b})"],
     ),
-    (["mean(age in 0..110, where=sex == 'f')", "sex in {f, m}"], ["sex in {f, m}", "mean(age in 0..110, where=sex == 'f')"]),
+    (["mean(age in 0..110, where=sex == 'f')", "sex in {f, m}"], ["mean(age in 0..110, where=sex == 'f')", "sex in {f, m}"]),
     (
         ["mean(visits in 0..30 [whole, missing-codes=-9 'not known'])"],
         ["mean(visits in 0..30 [whole, missing_codes=-9 `not known`])"],
@@ -115,6 +134,29 @@ def test_a_derived_column_has_the_name_that_it_is_given() -> None:
     stay = terms.workload.columns["stay"]
     assert (stay.origin, stay.low, stay.high, stay.whole) == ("discharge - admission", 0, 60, True)
     assert _asked(*_texts(terms)).columns == terms.columns
+
+
+@pytest.mark.parametrize(
+    ("said", "column"),
+    [
+        ("z = log(y)", {"from": "log(y)"}),
+        ("z = log(y) [scale=log]", {"from": "log(y)", "scale": "log"}),
+        ("z = y^2 [missing=centre]", {"from": "y^2", "missing": "centre"}),
+        ("`a b` = (y - 1) in 0..9 [edges=0 3 9]", {"from": "(y - 1)", "low": 0.0, "high": 9.0, "edges": [0.0, 3.0, 9.0]}),
+        ("z = `w[1]` * 2", {"from": "`w[1]` * 2"}),
+        ("z = abs(y) >= 3", {"from": "abs(y) >= 3", "boolean": True}),
+    ],
+)
+def test_what_is_said_of_a_derived_column(said: str, column: dict[str, Any]) -> None:
+    terms = _asked(said, "y in 1..50", "`w[1]` in 0..2", "mean(y)")
+    name = unquoted(said.partition(" = ")[0])
+    described = terms.workload.columns[name].describe()
+    # Documents do not write centre.
+    expected = {"name": name, "missing": "indicator", **column}
+    if "boolean" in column or expected["missing"] == "centre":
+        del expected["missing"]
+    assert {key: described[key] for key in expected} == expected
+    assert _asked(*_texts(terms)).context() == terms.context()
 
 
 @pytest.mark.parametrize("alias", [*ALIASES, *registry()])

@@ -80,6 +80,8 @@ def unquoted(text: str) -> str:
 
 def quoted(name: str, separators: str = ",~") -> str:
     """A name as :func:`unquoted` reads it between such separators: between backquotes only where it needs them."""
+    if not name:
+        return "''"
     brackets = [sign for sign in name if sign in "()[]{}"]
     is_open = len(brackets) != sum(abs(change) for _, _, change in _in_brackets(name))
     special = _SPECIAL.search(name) or is_open or any(split(name, separator) != [name] for separator in separators)

@@ -2,7 +2,8 @@
 
 ``NAME in LOW..HIGH`` has numbers or days, ``NAME in {A, B}`` levels, ``NAME in yes/no`` is true or false. Behind it stands in
 square brackets what else a study file says of a column: ``visits in 0..30 [whole, missing_codes=-9 unknown]``. A transform of
-columns may stand where a column does, ``mean(log(crp in 0.1..500))``, or has a name of its own: ``stay = discharge - admission``.
+columns may stand where a column does, ``mean(log(crp in 0.1..500))``, or has a name of its own, with anything behind it that a
+column has: ``stay = discharge - admission in 0..60 [whole]``, ``cost = days * price [scale=log]``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
-from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, YES, Column, Columns, UndeclaredColumn, is_number
+from quietmean.statistics.columns import CENTRE, INDICATOR, TRUTH, Column, Columns, UndeclaredColumn, is_number
 from quietmean.statistics.names import cut, in_brackets, one_blank, quoted, split, unquoted
 from quietmean.statistics.registry import field_of, is_statistic, parse_statistic, read_text
 from quietmean.statistics.statistic import Statistic
@@ -28,10 +29,12 @@ _RANGE = re.compile(r"\S+?\s*\.\.\s*[^\s.]\S*|\S+?\s*\.\.\s*\.\d\S*")
 # What is a domain, or is meant as one: a name may have the word in, too.
 _MEANT = re.compile(r"[-+.\d{(\[]|[^\s{}\[\]]+\s*(?:\.\.|…)", re.DOTALL)
 _TRUTHS = {f"{one}/{other}" for a, b in (TRUTH.values(), reversed(TRUTH.values())) for one in a for other in b}
-_OF_NUMBERS, _OF_TEXTS = ("edges", "guess"), ("missing_codes",)
-_MORE = ("whole", "scale", *_OF_NUMBERS, *_OF_TEXTS, "missing", "since")
+OF_NUMBERS, _OF_TEXTS = ("edges", "guess"), ("missing_codes",)
+_MORE = ("whole", "scale", *OF_NUMBERS, *_OF_TEXTS, "missing", "since")
 # What an expression is made of beside names between backquotes, with something that a name has not.
 _EXPRESSION = re.compile(r"(?=[^`]*[-+*/^<>(]|`)(?:[\w\s.+\-*/^()<>=]|`(?:[^`]|``)+`)+")
+# What makes an equals sign behind it one of a comparison.
+_COMPARED = ("<", ">", "!")
 # A column's name with hyphens, as it may stand without backquotes.
 _WITH_HYPHENS = re.compile(r"\w+(?:-\w+)+")
 
@@ -55,28 +58,6 @@ def read_questions(
     return declared, statistics
 
 
-def question_texts(columns: Iterable[Column], statistics: Iterable[str]) -> list[str]:
-    """The texts that :func:`read_questions` reads as these columns and the statistics of these texts.
-
-    A column's domain stands where the first statistic names it; what none names has a text of its own.
-    """
-    told, known = set[str](), {column.name: column for column in columns}
-
-    def with_domain(text: str) -> str:
-        name = unquoted(text)
-        if name in told or name not in known:
-            return text
-        column = known[name]
-        if column.origin and (name != one_blank(column.origin) or _written(column, known)):
-            return text
-        told.add(name)
-        return text if column.origin else f"{_named(name)} in {_domain_text(column)}"
-
-    asked = [_changed(text, with_domain) for text in statistics]
-    alone = [_alone(column, known) for column in known.values() if column.name not in told]
-    return [*alone, *asked]
-
-
 @contextmanager
 def asked_in(statistic: Statistic) -> Iterator[None]:
     """A column that nothing is said of is told with the question that needs it, and where its domain stands there."""
@@ -84,7 +65,7 @@ def asked_in(statistic: Statistic) -> Iterator[None]:
         yield
     except UndeclaredColumn as undeclared:
         error, name = undeclared, undeclared.name
-        if _is_transform(name):
+        if is_transform(name):
             name = next((source for source in Transform(name).sources if source not in error.known), name)
         told: list[str] = []
 
@@ -92,9 +73,9 @@ def asked_in(statistic: Statistic) -> Iterator[None]:
             if unquoted(value) != error.name or told:
                 return value
             told.append(value)
-            return re.sub(rf"(?<![\w`]){re.escape(_named(name))}(?![\w`])", lambda _: f"{_named(name)} in {error.form}", value)
+            return re.sub(rf"(?<![\w`]){re.escape(as_name(name))}(?![\w`])", lambda _: f"{as_name(name)} in {error.form}", value)
 
-        asked = _changed(statistic.text, filled)
+        asked = changed(statistic.text, filled)
         raise UndeclaredColumn(name, error.known, error.lacks, asked if told else "") from None
 
 
@@ -113,23 +94,24 @@ class _Reader:
         if not isinstance(text, str):
             return dict(text)
         name, *origin = split(text, "=")
-        if origin and origin[0] and name.rstrip()[-1:] not in ("<", ">", "!", "") and not _is_asked(text):
+        if origin and origin[0] and name.strip() and not name.rstrip().endswith(_COMPARED):
             left, domain = _sides("=".join(origin).strip())
-            self._declare(unquoted(name), domain, self._inside(left))
+            left, more = (left, "") if domain else _with_more(left)
+            self._declare(unquoted(name), domain or more, self._inside(left))
             return None
         if not _is_asked(text):
             left, domain = _sides(text)
             if domain:
                 self._operand(text)
                 return None
-        return read_text(_changed(text, self._operand))
+        return read_text(changed(text, self._operand))
 
     def _operand(self, text: str) -> str:
         left, domain = _sides(text)
         left = self._inside(left)
         if domain:
             name = unquoted(left)
-            origin = left if _is_transform(left) else ""
+            origin = left if is_transform(left) else ""
             self._declare(one_blank(left) if origin else name, domain, origin)
         return left
 
@@ -162,7 +144,7 @@ class _Reader:
 
     def _derived(self, text: str) -> str:
         name = one_blank(text)
-        if text in self.declared or name in self.declared or not _is_transform(text, self.declared):
+        if text in self.declared or name in self.declared or not is_transform(text, self.declared):
             return name if name in self.declared else text
         self.declared[name] = {"name": name, "from": name}
         return name
@@ -171,16 +153,16 @@ class _Reader:
         """All tables, each transform behind the columns that it is made of, with the rule for missing cells that these have."""
         done: dict[str, dict[str, Any]] = {}
         waiting = dict(self.declared)
+        made = {name: transform for name, table in waiting.items() if (transform := _transform_of(table)) is not None}
+        sources = {name: {*made[name].sources} - {name} if name in made else set() for name in waiting}
         while waiting:
-            ready = [name for name, table in waiting.items() if not (_sources(table) & waiting.keys() - {name})]
-            for name in ready or waiting:
-                table = waiting.pop(name) if ready else waiting[name]
-                if "from" in table and "missing" not in table and "levels" not in table:
-                    fills_in = all(done.get(source, {}).get("missing") == CENTRE for source in _sources(table))
-                    table = {**table, "missing": CENTRE if fills_in else INDICATOR}
-                done[name] = table
-            if not ready:
-                break
+            # Of transforms in a circle, which are refused with the columns, the first.
+            name = next((name for name in waiting if not sources[name] & waiting.keys()), next(iter(waiting)))
+            table = waiting.pop(name)
+            if name in made and "missing" not in table and not made[name].compares:
+                fills_in = all(done.get(source, {}).get("missing") == CENTRE for source in sources[name])
+                table = {**table, "missing": CENTRE if fills_in else INDICATOR}
+            done[name] = table
         return iter(done.values())
 
 
@@ -204,7 +186,7 @@ def _each_part(text: str, change: Callable[[str], str]) -> str:
     return ", ".join(_part(part.strip(), change) for part in split(text, ","))
 
 
-def _changed(text: str, change: Callable[[str], str]) -> str:
+def changed(text: str, change: Callable[[str], str]) -> str:
     """The text of a statistic with each value changed that can be a column."""
     if not is_statistic(text):
         return text
@@ -218,7 +200,7 @@ def _part(part: str, change: Callable[[str], str]) -> str:
         return part
     value = part.partition("=")[2].strip() if name is not None else part
     if name == "of":
-        return f"of={_changed(value, change)}"
+        return f"of={changed(value, change)}"
     sides = split(value, "~")
     if len(sides) == 2:
         value = " ~ ".join(" + ".join(change(term.strip()) for term in split(side, "+")) for side in sides)
@@ -238,6 +220,19 @@ def _sides(text: str) -> tuple[str, str]:
     return left, domain
 
 
+def _with_more(left: str) -> tuple[str, str]:
+    """A transform without a domain, and the square brackets at its end with what is said of it besides; "" without any."""
+    ends: list[str] = []
+
+    def kept(opened: str, inside: str) -> str:
+        ends.append(f"{opened}{inside}]" if opened == "[" else "")
+        return inside
+
+    in_brackets(left, kept)
+    more = ends[-1] if ends and ends[-1] and left.endswith("]") else ""
+    return (left.removesuffix(more).strip(), more) if more else (left, "")
+
+
 def _example(left: str) -> str:
     name = left or "age"
     return f"{name} in 0..100, {name} in {{a, b}} or {name} in yes/no"
@@ -255,8 +250,8 @@ def _forms_of(domain: str) -> tuple[str, str] | None:
 
 def _table(name: str, domain: str, *, is_transform: bool = False) -> dict[str, Any]:
     """What a domain means in a study file. Raises :class:`InputError` for one that is impossible."""
-    if not domain and is_transform:
-        return {}
+    if is_transform and domain[:1] in ("", "["):
+        return _said_besides(name, domain[1:-1])
     form = _forms_of(domain)
     text, more = form or ("", "")
     if text.startswith("{"):
@@ -281,17 +276,17 @@ def _end(name: str, domain: str, text: str) -> float | str:
         return datetime.date.fromisoformat(end).isoformat()
     except ValueError:
         raise InputError(
-            f"{_named(name)} in {domain} has {end!r}, which is neither a number nor a day. Write {_named(name)} in 0..100 or "
-            f"{_named(name)} in 2020-01-01..2024-12-31."
+            f"{as_name(name)} in {domain} has {end!r}, which is neither a number nor a day. Write {as_name(name)} in 0..100 or "
+            f"{as_name(name)} in 2020-01-01..2024-12-31."
         ) from None
 
 
 def _require_rising(name: str, low: float | str, high: float | str) -> None:
     if isinstance(low, str) != isinstance(high, str):
-        raise InputError(f"{_named(name)} has a number and a day as its bounds. Write two numbers or two days.")
+        raise InputError(f"{as_name(name)} has a number and a day as its bounds. Write two numbers or two days.")
     if low > high if isinstance(low, str) and isinstance(high, str) else float(low) > float(high):
-        wrong, right = f"{_number(low)}..{_number(high)}", f"{_number(high)}..{_number(low)}"
-        raise InputError(f"{_named(name)} in {wrong} has its bounds reversed. Write {_named(name)} in {right}.")
+        wrong, right = f"{short_number(low)}..{short_number(high)}", f"{short_number(high)}..{short_number(low)}"
+        raise InputError(f"{as_name(name)} in {wrong} has its bounds reversed. Write {as_name(name)} in {right}.")
 
 
 def _said_besides(name: str, text: str) -> dict[str, Any]:
@@ -306,19 +301,20 @@ def _said_besides(name: str, text: str) -> dict[str, Any]:
             listed = ", ".join("whole" if each == "whole" else f"{each}=..." for each in _MORE)
             raise InputError(f"column {name!r} has {part.strip()!r} in square brackets{nearest(key, _MORE)}. Write {listed}.")
         values = [unquoted(each) for each in split(value, " ")]
-        if key in _OF_NUMBERS:
+        if key in OF_NUMBERS:
             table[key] = [float(each) if is_number(each) else each for each in values]
         else:
             table[key] = values if key in _OF_TEXTS else True if key == "whole" else unquoted(value)
     return table
 
 
-def _named(name: str) -> str:
+def as_name(name: str) -> str:
     """A name as it stands before a domain: one that could be an expression between backquotes."""
-    return f"`{name}`" if _is_transform(name) and "`" not in name else quoted(name, ",~+=")
+    plain = not is_transform(name) and not name.endswith(_COMPARED)
+    return quoted(name, ",~+=") if plain or "`" in name else f"`{name}`"
 
 
-def _is_transform(text: str, known: Mapping[str, Any] | None = None) -> bool:
+def is_transform(text: str, known: Mapping[str, Any] | None = None) -> bool:
     """Is it an expression of columns, and of known ones where these are given, rather than a name?"""
     stripped = text.strip()
     if unquoted(text) != stripped or _WITH_HYPHENS.fullmatch(stripped) or not _EXPRESSION.fullmatch(stripped):
@@ -332,61 +328,16 @@ def _is_transform(text: str, known: Mapping[str, Any] | None = None) -> bool:
     return sources != (stripped,) and (known is None or all(source in known for source in sources))
 
 
-def _sources(table: Mapping[str, Any]) -> set[str]:
-    """The columns that one is made of; none of what cannot be read, which is refused with the columns."""
-    try:
-        return set(Transform(table["from"]).sources) if table.get("from") else set()
-    except InputError:
-        return set()
+def _transform_of(table: Mapping[str, Any]) -> Transform | None:
+    """What a column is made of; None where it is of nothing, or of what cannot be read, which is refused with the columns."""
+    with suppress(InputError):
+        origin = table.get("from")
+        transform = Transform(origin) if origin and isinstance(origin, str) else None
+        return transform if transform is None or transform.sources else None
+    return None
 
 
-def _alone(column: Column, known: Mapping[str, Column]) -> str:
-    """The text that declares a column and asks nothing."""
-    if not column.origin:
-        return f"{_named(column.name)} in {_domain_text(column)}"
-    return f"{_named(column.name)} = {column.origin}{_written(column, known)}"
-
-
-def _written(column: Column, known: Mapping[str, Column]) -> str:
-    """What stands behind a transform that is declared: its bounds, and what is said of it beside what follows."""
-    bounded = {"low", "high"} <= column.model_fields_set
-    return f" in {_domain_text(column)}" if bounded else ""
-
-
-def _domain_text(column: Column) -> str:
-    if column.boolean:
-        domain = f"{YES}/no"
-    elif column.levels:
-        domain = "{" + ", ".join(quoted(level, ",") for level in column.levels) + "}"
-    else:
-        domain = "..".join(_bound(column, end) for end in (column.low, column.high))
-    more = [*_besides(column)]
-    return f"{domain} [{', '.join(more)}]" if more else domain
-
-
-def _bound(column: Column, end: float) -> str:
-    if column.since and end.is_integer() and (column.high.is_integer() and column.low.is_integer()):
-        return (datetime.date.fromisoformat(column.since) + datetime.timedelta(days=int(end))).isoformat()
-    return _number(end)
-
-
-def _besides(column: Column) -> Iterator[str]:
-    if column.whole:
-        yield "whole"
-    if column.scale != type(column).model_fields["scale"].default:
-        yield f"scale={column.scale}"
-    for key in _OF_NUMBERS:
-        if values := getattr(column, key):
-            yield f"{key}={' '.join(map(_number, values))}"
-    if column.missing_codes:
-        yield f"missing_codes={' '.join(quoted(code, ' ,') for code in column.missing_codes)}"
-    if column.numeric and column.missing == CENTRE:
-        yield f"missing={CENTRE}"
-    if column.since and column.since != _bound(column, column.low):
-        yield f"since={column.since}"
-
-
-def _number(value: float | str) -> str:
+def short_number(value: float | str) -> str:
     """A number as short as it can be read back from."""
     if isinstance(value, str):
         return value
