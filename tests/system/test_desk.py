@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -11,11 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -28,58 +25,13 @@ from quietmean.studies.party import OwnerApproval
 from quietmean.studies.party.audit import AuditLog, Auditor, Event
 from quietmean.studies.party.session_contract import SessionContract, contract_for
 from support.consent import accept as yes_of
-from support.desks import Running, running, ticked
+from support.desks import Browser, Running, running, ticked
 from support.meeting import AGES, meet
 from support.outcomes import finished, session_receipt
 from support.pages import words_of
 from support.site_policy import write_policy
 
 HEADERS = ("content-security-policy", "x-frame-options", "referrer-policy", "cache-control", "x-content-type-options")
-
-
-@dataclass
-class Browser:
-    """Requests as a browser makes them, but for what a test changes."""
-
-    port: int
-    cookie: str = ""
-    sent: dict[str, str] = field(default_factory=dict)
-
-    def ask(
-        self, path: str, body: dict[str, str] | None = None, method: str | None = None, **headers: str
-    ) -> tuple[int, str, Any]:
-        given = {"Host": f"127.0.0.1:{self.port}", "Sec-Fetch-Site": "same-origin"}
-        if self.cookie:
-            given["Cookie"] = self.cookie
-        data = None
-        if body is not None:
-            data = urlencode(body)
-            given |= {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/x-www-form-urlencoded"}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.putrequest(method or ("GET" if body is None else "POST"), path, skip_host=True)
-            for name, value in given.items():
-                connection.putheader(name, value)
-            if data is not None:
-                connection.putheader("Content-Length", str(len(data)))
-            connection.endheaders(None if data is None else data.encode())
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode(), {name.lower(): text for name, text in answer.getheaders()}
-        finally:
-            connection.close()
-
-    def enter(self, token: str) -> int:
-        status, _, headers = self.ask("/login", {"token": token})
-        if status == 303:
-            self.cookie = headers["set-cookie"].partition(";")[0]
-            assert all(part in headers["set-cookie"] for part in ("HttpOnly", "SameSite=strict", f"quietmean_{self.port}="))
-        return status
-
-    def form(self) -> str:
-        found = re.search(r'name="form" value="([^"]+)"', self.ask("/")[1])
-        assert found is not None
-        return found.group(1)
 
 
 def agreed(kind: str, records: int) -> dict[str, Any]:
@@ -314,7 +266,7 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     right = {
         "form": browser.form(),
         "do": "sign",
-        **ticked(sealed.digest),
+        **ticked(sealed),
         "account": "wards",
         "until": until,
         "passphrase": "open sesame",
@@ -358,9 +310,8 @@ def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None
     assert "refused on 20" in (tmp_path / "ages-south.refused").read_text()
     assert ">refused<" in browser.ask("/")[1]
     # A signature is another answer.
-    digest = Sealed.load(tmp_path / "ages.sealed").digest
     signing = {"form": browser.form(), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
-    signing |= ticked(digest)
+    signing |= ticked(Sealed.load(tmp_path / "ages.sealed"))
     assert browser.ask("/study/ages.sealed/accept", signing)[0] == 200
     assert ">signed<" in browser.ask("/")[1]
     assert not (tmp_path / "ages-south.refused").exists()
@@ -483,7 +434,7 @@ def test_a_study_is_started_and_watched_from_the_pages(
     for name in names:
         identities[name].save(tmp_path / f"{name}.key", b"node pass" if name == "south" else b"")
     write_policy(Path("policy.toml"), budget={"epsilon": 5.0, "delta": 1e-5})
-    form = {"do": "start", "account": "wards", "node-passphrase": "wrong", **ticked(sealed.digest)}
+    form = {"do": "start", "account": "wards", "node-passphrase": "wrong", **ticked(sealed)}
     # Signed by somebody whom the policy does not name: it is no answer, and in nobody's way.
     (tmp_path / "ages-south.approval").write_text("signed by somebody")
     with running(*given, "--key", "south.key", "--ledger", "south.ledger", "--policy", "policy.toml") as desk:

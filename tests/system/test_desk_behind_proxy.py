@@ -124,7 +124,7 @@ def test_who_is_logged_in_signs_and_the_desk_says_who(pages: Pages) -> None:
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "set-cookie" not in headers
     signing = {"form": pages.token("bob"), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
-    signing |= ticked(Sealed.load(pages.folder / "ages.sealed").digest)
+    signing |= ticked(Sealed.load(pages.folder / "ages.sealed"))
     # A form is its user's.
     assert pages.ask("/study/ages.sealed/accept", signing, login="alice")[0] == 403
     assert pages.ask("/study/ages.sealed/accept", signing, login="bob")[0] == 200
@@ -221,7 +221,7 @@ def test_a_node_does_not_sign_for_its_owner(pages: Pages) -> None:
     identity.save(pages.folder / "owner.key", b"open sesame")
     os.chown(pages.folder / "owner.key", DESK, DESK)
     signing = {"form": pages.token("bob"), "do": "sign", "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
-    signing |= ticked(Sealed.load(pages.folder / "ages.sealed").digest)
+    signing |= ticked(Sealed.load(pages.folder / "ages.sealed"))
     code, page, _ = pages.ask("/study/ages.sealed/accept", signing, login="bob")
     assert code == 400
     assert "the key of a party" in page

@@ -231,7 +231,7 @@ def test_the_desk_shows_a_session_and_signs_it_and_join_takes_that_yes(sealed: P
         assert re.findall(r'name="word.\d" value="(\w+)"', page) == list(fingerprint(agreed.digest).words)
         assert "Look at your data" not in page
         form = page.partition('name="form" value="')[2].partition('"')[0]
-        fields = {"form": form, "do": "sign", "account": "north", "until": "2999-01-01", **ticked(agreed.digest)}
+        fields = {"form": form, "do": "sign", "account": "north", "until": "2999-01-01", **ticked(agreed, "north")}
         ask(desk.port, cookie, "/study/session.sealed/accept", fields)
         approval = Path("session-north.approval")
         assert OwnerApproval.load(approval).terms.contract == agreed.digest

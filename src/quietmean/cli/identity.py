@@ -135,7 +135,7 @@ class AtTerminal:
         return [name.strip() for name in text.split(",") if name.strip()]
 
     def yes(self, contract: Agreement, screen: FirstScreen) -> bool:
-        word = screen.answer if " " not in screen.answer else f'"{screen.answer}"'
+        word = screen.answer if screen.is_plain else f'"{screen.answer}"'
         while True:
             err.print("\n".join(screen.marked()))
             said = _answer(f"Type {word} to {self._act}, ? for all terms, anything else to stop: ")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -20,10 +21,11 @@ from starlette.types import ASGIApp
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.desk.access import LOGIN, STATIC, AccessRule, Guard, LinkAccess, form_of, refusal
 from quietmean.desk.site_folder import SiteFolder, convener_of, decide_by, inbox, is_member, part_name, words_of
-from quietmean.desk.starting import Here, Starter
+from quietmean.desk.starting import Here, Starter, consent_options
 from quietmean.desk.views import (
     NO_ACCOUNT,
     NO_DAY,
+    WRONG_ANSWER,
     WRONG_WORDS,
     Form,
     FormMistakes,
@@ -36,10 +38,12 @@ from quietmean.desk.views import (
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
+from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.data import Location, Preview, account_name
 from quietmean.studies.party import ASSUMED, Contract, OwnerApproval, Policy
-from quietmean.studies.party.approval import WORDS
+from quietmean.studies.party.approval import DIGITS, WORDS, require_digest
 from quietmean.studies.party.audit import verify
+from quietmean.studies.party.first_screen import FirstScreen, to_compare
 
 # Days for which an approval is valid by default.
 _USUAL_DAYS = 30
@@ -97,23 +101,26 @@ class Desk:
         part, lines = part_name(name, self.site.party), contract.lines()
         signs, starts = self.here.owner_key is not None, self.here.starts(sealed.terms)
         signed = bool(policy.rules.approvers) and answer == "signed"
+        asks = {
+            "sign": signs and not (signed and starts),
+            "start": starts and (signed or signs or not policy.rules.approvers),
+        }
         return {
             "name": name,
             "contract": contract,
             "terms": [line for line in lines if line[0] != ASSUMED],
             "assumptions": [text for about, text in lines if about == ASSUMED],
             "short": in_short(contract, convener_of(sealed), decide_by(sealed.terms, member=is_member(sealed, self.site.party))),
-            "always": contract.always,
+            "screen": self._screen(sealed, policy, typed or {}),
+            "accept": contract.accept_digest[:DIGITS],
             "broken": self.site.verdict(contract, policy),
             "words": words_of(sealed.digest),
-            "parties": [party.name for party in contract.others],
+            "parties": to_compare(contract),
             "signs": signs,
             "asks_owner": bool(policy.rules.approvers),
-            # Who signed has compared the words already.
-            "asks": {
-                "sign": signs and not (signed and starts),
-                "start": starts and (signed or signs or not policy.rules.approvers),
-            },
+            # Who signed has compared the words, and has said yes.
+            "asks": asks,
+            "coded": asks["sign"] or (asks["start"] and not policy.rules.approvers),
             "data": self.here.data is not None and isinstance(contract, Contract),
             "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             "answer": answer,
@@ -123,6 +130,24 @@ class Desk:
             "typed": typed or {},
             "mistakes": mistakes or {},
         }
+
+    def _screen(self, sealed: Sealed, policy: Policy, fields: Mapping[str, str]) -> FirstScreen:
+        """What stands above the button, with whom these ``fields`` say that the words were compared."""
+        signed = policy.rules.approvers and self.site.answer(sealed) == "signed"
+        known = signed or _ticked(fields) == words_of(sealed.digest).words
+        contract = self.site.contract(sealed)
+        return FirstScreen.of(contract, compared=_compared(fields, to_compare(contract)) if known else ())
+
+    async def marks(self, request: Request) -> Response:
+        """What must be seen before a yes, with what is ticked in the form by now."""
+        name, fields = request.path_params["name"], dict(request.query_params)
+        if name not in self.site.studies():
+            return self.missing(request)
+
+        def content() -> dict[str, Any]:
+            return {"screen": self._screen(self.site.sealed(name), Policy.load(self.here.policy), fields)}
+
+        return await self._page(request, "marks.html", content)
 
     def _started(self, part: str) -> bool:
         return self.starter is not None and self.starter.started(part)
@@ -154,20 +179,30 @@ class Desk:
 
         def content() -> dict[str, Any]:
             sealed, policy = self.site.sealed(name), Policy.load(self.here.policy)
-            form = Form(fields)
+            form, contract, screen = Form(fields), self.site.contract(sealed), self._screen(sealed, policy, fields)
+            # The yes is to what was shown, and not to what may stand in the folder by now.
+            require_digest(fields.get("accept", ""), contract)
             # Who signed has compared the words already, if it is somebody whom the policy names: join looks at that.
             if signs or not (policy.rules.approvers and self.site.answer(sealed) == "signed"):
                 form.require("words", _ticked(fields) == words_of(sealed.digest).words, WRONG_WORDS)
+                said = screen.answer if screen.is_plain else fields.get("answer", "").strip()
+                form.require("answer", said == screen.answer, WRONG_ANSWER)
             account = form.text("account", NO_ACCOUNT)
             until = form.day("until", NO_DAY) if signs else date.min
             form.require_right()
             signed = self._sign(request, name, account, until, fields.get("passphrase", "")) if signs else None
+            consent = consent_options(contract, _compared(fields, to_compare(contract)))
             if starts and self.starter is not None:
-                others = [party.name for party in self.site.contract(sealed).others]
-                compared = [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]
                 payer = ("--new-account" if "new" in fields else "--account", account)
-                self.starter.start(name, payer, compared, fields.get("node-passphrase", ""))
-            return {"name": name, "place": signed, "until": until, "account": account, "starts": self.here.starts(sealed.terms)}
+                self.starter.start(name, [*payer, *consent], fields.get("node-passphrase", ""))
+            return {
+                "name": name,
+                "place": signed,
+                "options": shlex.join(consent),
+                "until": until,
+                "account": account,
+                "starts": self.here.starts(sealed.terms),
+            }
 
         answer = await self._answer(request, name, "approved.html", content, fields)
         # So that a page that is loaded again starts nothing.
@@ -359,6 +394,7 @@ def make_app(desk: Desk) -> ASGIApp:
             Route("/", desk.home),
             Route("/study/{name}", desk.study),
             Route("/study/{name}/data", desk.look),
+            Route("/study/{name}/marks", desk.marks),
             Route("/study/{name}/accept", desk.accept, methods=["POST"]),
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),
@@ -396,3 +432,8 @@ def _node(site: SiteFolder, name: str) -> dict[str, Any]:
 def _ticked(fields: Mapping[str, str]) -> tuple[str, ...]:
     """The words of a safety code that were ticked, in the order of their fields."""
     return tuple(fields[f"word.{number}"] for number in range(1, WORDS + 1) if f"word.{number}" in fields)
+
+
+def _compared(fields: Mapping[str, str], others: Sequence[str]) -> list[str]:
+    """Which of the ``others`` are ticked as those who read the words."""
+    return [other for number, other in enumerate(others, 1) if f"compared.{number}" in fields]

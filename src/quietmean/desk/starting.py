@@ -17,10 +17,12 @@ from quietmean.core.errors import InputError
 from quietmean.desk.site_folder import SiteFolder, part_name
 from quietmean.node import Identity
 from quietmean.node.net import PASSPHRASE_FILE
+from quietmean.protocols.mechanism import is_private
 from quietmean.studies.agreement.any_study import AnyStudy, has_committee
 from quietmean.studies.agreement.sealed import Sealed
 from quietmean.studies.agreement.session_study import SessionStudy
-from quietmean.studies.party import Policy, file_name
+from quietmean.studies.party import Agreement, Policy, file_name
+from quietmean.studies.party.approval import DIGITS
 
 # Of what a process has said, so much of its end is shown.
 _LAST_BYTES = 4000
@@ -70,6 +72,13 @@ class Here:
         return [text for option, value in paths.items() if value is not None for text in (option, str(value))]
 
 
+def consent_options(contract: Agreement, compared: Sequence[str]) -> list[str]:
+    """The options of join and send for what somebody typed and ticked: what is not protected or promised, who read the words."""
+    unpromised = contract.target.nats is None and any(plan.above_target is not None for plan in contract.plans)
+    said = {"--no-privacy": not is_private(contract.plan.protocol), "--a-priori-above-target": unpromised}
+    return [option for option, holds in said.items() if holds] + [word for one in compared for word in ("--compared", one)]
+
+
 @dataclass(frozen=True)
 class _Part:
     """``output``: what the process printed, in a file without a name, that is there as long as somebody reads or writes it."""
@@ -86,10 +95,8 @@ class Starter:
     here: Here
     _parts: dict[str, _Part] = field(default_factory=dict, repr=False)
 
-    def start(self, name: str, payer: tuple[str, str], compared: Sequence[str], passphrase: str) -> None:
-        """Begin, or go on after a stop. ``payer``: the option that names the account of the ledger, and its name.
-
-        ``compared``: the parties with whom the words of the study were compared.
+    def start(self, name: str, more: Sequence[str], passphrase: str) -> None:
+        """Begin, or go on after a stop. ``more``: options that name the account of the ledger and what was agreed to.
 
         ``passphrase``: of the node's key, which no file and no other process gets to see.
 
@@ -106,9 +113,8 @@ class Starter:
         signed = [path for path, approver in self.site.approvals(sealed).items() if approver in approvers]
         study = str(self.site.studies()[name])
         command = [sys.executable, "-m", "quietmean", *self._way(sealed, name), study, *self.here.options(sealed.terms)]
-        command += [*payer, "--accept", self.site.contract(sealed).accept_digest[:32]]
+        command += [*more, "--accept", self.site.contract(sealed).accept_digest[:DIGITS]]
         command += [word for path in signed for word in ("--approval", str(path))]
-        command += [word for party in compared for word in ("--compared", party)]
         reading, writing = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as these pages are there
         try:

@@ -25,3 +25,21 @@ ticks.forEach((tick, place) =>
   })
 );
 order();
+// What must be seen before the yes, with what is ticked by now: the site itself says it.
+const marks = document.getElementById("marks");
+let asked = 0;
+async function remark() {
+  const turn = (asked += 1);
+  try {
+    const ticked = [...new FormData(marks.closest("form"))].filter(([name]) => /^(word|compared)\.\d+$/.test(name));
+    const answer = await fetch(`${marks.dataset.from}?${new URLSearchParams(ticked)}`);
+    const text = await answer.text();
+    if (answer.ok && turn === asked) marks.innerHTML = text;
+  } catch (error) {
+    // The desk was left, or is busy: all of it stays.
+  }
+}
+if (marks) {
+  marks.closest("form").addEventListener("change", remark);
+  remark();
+}

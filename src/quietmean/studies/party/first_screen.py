@@ -81,6 +81,11 @@ class FirstScreen:
         keys = {fact.key for fact in self.always}
         return "yes without privacy" if NO_PRIVACY in keys else "yes without promise" if NO_PROMISE in keys else "yes"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a yes is all that has to be said."""
+        return self.answer == "yes"
+
     def lines(self) -> list[str]:
         """Return the lines from the title on."""
         rows = [*([ShortFact("code", self.code)] if self.code else []), *self.rows]
@@ -107,7 +112,7 @@ def _pairs(facts: Iterable[ShortFact]) -> list[list[str]]:
 def always_facts(agreed: Agreement, compared: Collection[str] = ()) -> tuple[ShortFact, ...]:
     """What has to be seen before a yes, as far as it is known without data."""
     facts = facts_that_hold(ALWAYS, agreed)
-    unconfirmed = [name for name in _to_compare(agreed) if name not in compared]
+    unconfirmed = [name for name in to_compare(agreed) if name not in compared]
     if unconfirmed:
         who = _names(unconfirmed, "other site")
         facts.append(ShortFact("KEYS", f"Nobody compared the code with {who}: {_false(unconfirmed)} may be false."))
@@ -149,7 +154,7 @@ def _coordinator(agreed: Agreement) -> str:
     return next((entry.name for entry in agreed.sealed.entries if entry.identity == key), f"{key[:_KEY]}...")
 
 
-def _to_compare(agreed: Agreement) -> list[str]:
+def to_compare(agreed: Agreement) -> list[str]:
     """Whose keys are as the coordinator says, until somebody compares the safety code: all who compute."""
     computing = () if agreed.sealed is None else agreed.sealed.computing
     return [entry.name for entry in computing if entry.name != agreed.own.name]

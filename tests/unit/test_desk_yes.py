@@ -1,0 +1,125 @@
+"""A yes on the desk's pages is one at a terminal: the same marks, the same words to type, the same digest."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from quietmean.desk import Here, SiteFolder
+from quietmean.desk.site_folder import words_of
+from quietmean.node import Identity
+from quietmean.studies.agreement.sealed import Sealed
+from quietmean.studies.party import Agreement
+from quietmean.studies.party.first_screen import FirstScreen, to_compare
+from support.desks import Pages
+from support.meeting import AGES, meet
+from support.site_policy import write_policy
+
+NAMES = ("north", "south", "east", "west")
+PROMISES_NOTHING = {"protocol": "consensus", "dropouts": 0.0, "epsilon": 4.0, "delta": 1e-6, "options": {"open_edges": "each"}}
+# What has to be typed, and what is asked for.
+STUDIES: dict[str, dict[str, Any]] = {
+    "yes": {},
+    "yes without promise": PROMISES_NOTHING,
+    "yes without privacy": {"protocol": "gossip"},
+}
+
+
+@dataclass
+class Asked:
+    """A site whose data controller signs on the pages of a study."""
+
+    pages: Pages
+    sealed: Sealed
+    contract: Agreement
+    answer: str
+
+    @property
+    def words(self) -> dict[str, str]:
+        return {f"word.{number}": word for number, word in enumerate(words_of(self.sealed.digest).words, 1)}
+
+    def says(self, **changed: str) -> tuple[int, str]:
+        """The code and the page that follow the form, in which all words are ticked."""
+        given = {
+            "do": "sign",
+            "account": "wards",
+            "until": "2999-01-01",
+            "passphrase": "",
+            **self.words,
+            "accept": self.contract.accept_digest[:32],
+        }
+        status, page = self.pages.ask("/study/ages.sealed/accept", {**given, **changed})
+        return status, unescape(page)
+
+    def marks(self, fields: dict[str, str]) -> list[tuple[str, str]]:
+        status, part = self.pages.ask(f"/study/ages.sealed/marks?{urlencode(fields)}")
+        assert status == 200
+        return marks_of(part)
+
+
+def marks_of(page: str) -> list[tuple[str, str]]:
+    return [(key, unescape(text)) for key, text in re.findall(r"<li><strong>(.*?)</strong> (.*?)</li>", page)]
+
+
+@pytest.fixture(params=STUDIES)
+def asked(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.chdir(tmp_path)
+    study = {**AGES["study"], "records": 3000, **STUDIES[request.param]}
+    sealed = meet(tmp_path, NAMES, {**AGES, "study": study}).seal()
+    (tmp_path / "ages.sealed").write_bytes(sealed.signed.to_file())
+    owner = Identity.generate()
+    owner.save(tmp_path / "owner.key")
+    write_policy(approvers=[owner.public_key], largest_epsilon=100.0)
+    site = SiteFolder(tmp_path, "south")
+    return Asked(Pages(site, Here(owner_key=tmp_path / "owner.key")), sealed, site.contract(sealed), request.param)
+
+
+def test_what_is_typed_says_that_nothing_is_promised_or_protected(asked: Asked, tmp_path: Path) -> None:
+    screen = FirstScreen.of(asked.contract)
+    assert screen.answer == asked.answer
+    page = asked.pages.ask("/study/ages.sealed")[1]
+    assert ('name="answer"' in page) == (asked.answer != "yes")
+    assert f'name="accept" value="{asked.contract.accept_digest[:32]}"' in page
+    # Ticks alone, and what another study would need, are no yes.
+    for typed in ({}, *({"answer": other} for other in (*STUDIES, "Yes", "") if other != asked.answer)):
+        if asked.answer != "yes":
+            status, said = asked.says(**typed)
+            assert (status, "Type exactly the words" in said) == (400, True), typed
+    # Nor is a yes to something else than what is shown.
+    other = replace(asked.contract, party=(asked.contract.party + 1) % len(NAMES)).accept_digest
+    for digest in ("", asked.sealed.digest, other[:32], asked.contract.accept_digest[:31]):
+        assert asked.says(answer=asked.answer, accept=digest)[0] == 400, digest
+    assert not list(tmp_path.glob("*.approval"))
+    status, said = asked.says(answer=f" {asked.answer} ", **{"compared.2": "any"})
+    assert status == 200, said
+    options = {"yes without promise": "--a-priori-above-target ", "yes without privacy": "--no-privacy "}
+    assert f"--approval ages-south.approval {options.get(asked.answer, '')}--compared {to_compare(asked.contract)[1]}<" in said
+
+
+def test_marks_stand_above_the_button_and_go_when_all_have_compared(asked: Asked) -> None:
+    """Of each choice of sites, with and without all words: as the terminal has them."""
+    page = asked.pages.ask("/study/ages.sealed")[1]
+    form = page[page.index('<form method="post" action="/study/') : page.index('<p class="buttons">')]
+    shown = [(fact.key, fact.text) for fact in FirstScreen.of(asked.contract).always]
+    assert marks_of(form) == marks_of(page) == shown
+    behind = form[form.rindex("</ul>") :]
+    assert re.findall(r'name="([^"]+)"', behind) == (["answer"] if asked.answer != "yes" else [])
+    words, others = asked.words, to_compare(asked.contract)
+    assert set(others) == set(NAMES) - {"south"}
+    for count in range(len(others) + 1):
+        for chosen in itertools.combinations(range(len(others)), count):
+            fields = {f"compared.{place + 1}": others[place] for place in chosen}
+            compared = [others[place] for place in chosen]
+            expected = [(fact.key, fact.text) for fact in FirstScreen.of(asked.contract, compared=compared).always]
+            assert asked.marks({**words, **fields}) == expected
+            assert ("KEYS" in dict(expected)) == (count < len(others))
+            # Nobody has compared words that are not ticked.
+            assert asked.marks({**words, **fields, "word.8": "abandon"}) == shown
+            assert asked.marks(fields) == shown
