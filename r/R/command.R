@@ -4,7 +4,7 @@
 option_words <- function(options) {
   words <- character()
   if (length(options) > 0 && (is.null(names(options)) || any(names(options) == ""))) {
-    stop("every further option needs a name, such as dropouts = 0.1", call. = FALSE)
+    stop("A further option needs a name. Write dropouts = 0.1, for example.", call. = FALSE)
   }
   for (name in names(options)) {
     value <- options[[name]]
@@ -37,8 +37,8 @@ find_command <- function() {
   named <- getOption("quietmean.command", Sys.getenv("QUIETMEAN_COMMAND", "quietmean"))
   path <- Sys.which(named)
   if (path == "") {
-    stop("the command ", named, " is not here: install it (pip install quietmean), or name it with ",
-         "options(quietmean.command = \"/path/to/quietmean\")", call. = FALSE)
+    stop("The command ", named, " is not here. Install it with pip, or name it: ",
+         "options(quietmean.command = \"/path/to/quietmean\").", call. = FALSE)
   }
   unname(path)
 }
@@ -53,9 +53,22 @@ qm_available <- function() !inherits(try(find_command(), silent = TRUE), "try-er
 environment_words <- c("current", LD_LIBRARY_PATH = "", NO_COLOR = "1", PYTHONUTF8 = "1",
                        QUIETMEAN_CALLER = "r")
 
+# A sentence of the command as R says it: arguments for options, but where a line for the shell is quoted; no file for a data frame.
+in_words_of_r <- function(sentence) {
+  said <- gsub(FRAME_FILE, "the data frame", sentence, fixed = TRUE)
+  said <- sub(", and that the first row of the file holds the names of its columns", "", said, fixed = TRUE)
+  found <- gregexpr("(quietmean [a-z][^:;.,]*?)?--[a-z][a-z-]*", said, perl = TRUE)
+  regmatches(said, found) <- lapply(regmatches(said, found), function(words) {
+    option <- startsWith(words, "--")
+    words[option] <- gsub("-", "_", substring(words[option], 3), fixed = TRUE)
+    words
+  })
+  said
+}
+
 # What the command says besides its answer is a message; a refusal is an error of the class quietmean_error.
 run_command <- function(words) {
-  told <- function(line, process) message(line)
+  told <- function(line, process) message(in_words_of_r(line))
   done <- processx::run(find_command(), c(words, "--json"), error_on_status = FALSE, stderr_callback = NULL,
                         stderr_line_callback = if (interactive()) told, encoding = "UTF-8",
                         env = environment_words)
@@ -64,10 +77,10 @@ run_command <- function(words) {
     sentence <- document$error
     if (is.null(sentence)) sentence <- trimws(sub("^quietmean: ", "", done$stderr))
     stop(structure(class = c("quietmean_error", "error", "condition"),
-                   list(message = sentence, call = NULL, status = done$status)))
+                   list(message = in_words_of_r(sentence), call = NULL, status = done$status)))
   }
   for (line in strsplit(done$stderr, "\n", fixed = TRUE)[[1]]) {
-    if (!interactive() && startsWith(line, "quietmean: ")) message(sub("^quietmean: ", "", line))
+    if (!interactive() && startsWith(line, "quietmean: ")) message(in_words_of_r(sub("^quietmean: ", "", line)))
   }
   document
 }

@@ -4,13 +4,13 @@
 #' @return A result, as \code{\link{qm_run}} gives it.
 #' @export
 qm_read <- function(path) {
-  if (!(is.character(path) && length(path) == 1)) stop("path is not the path of one file", call. = FALSE)
-  if (!utils::file_test("-f", path)) stop("there is no file ", path, ": check the path", call. = FALSE)
+  if (!(is.character(path) && length(path) == 1)) stop("path is not the path of one file. Give one text.", call. = FALSE)
+  if (!utils::file_test("-f", path)) stop("There is no file ", path, ". Check the path.", call. = FALSE)
   document <- tryCatch(jsonlite::read_json(path, simplifyVector = FALSE), error = function(error) NULL)
   inside <- function(name, from = document) if (is.list(from)) from[[name]]
   result <- if (is.null(inside("result"))) document else inside("result")
   if (is.null(inside("statistics", result))) {
-    stop(path, " holds no result of a study: give a receipt, or what a command printed with --json", call. = FALSE)
+    stop(path, " holds no result of a study. Give a receipt, or what a command printed with --json.", call. = FALSE)
   }
   if (is.character(inside("protocol"))) result$protocol <- inside("protocol")
   new_result(result)
@@ -20,7 +20,7 @@ new_result <- function(document) structure(document, class = "quietmean_result")
 
 #' The numbers of a result
 #'
-#' \code{tidy}: a row for each term of each statistic; \code{glance}: one row with what was promised and kept; \code{autoplot}:
+#' \code{tidy}: a row for each term of each statistic; \code{glance}: one row with what was guaranteed and what was realised; \code{autoplot}:
 #' estimates with their intervals (with ggplot2).
 #'
 #' @param x,object A result.
@@ -82,7 +82,7 @@ glance.quietmean_result <- function(x, ...) {
   certificate <- x$certificate
   data.frame(
     protocol = text_of(x$protocol), unit = text_of(certificate$unit), parties = number_of(x$parties_counted),
-    epsilon.a.priori = number_of(x$epsilon_a_priori), epsilon = number_of(x$epsilon), delta = number_of(x$delta),
+    epsilon.guaranteed = number_of(x$epsilon_a_priori), epsilon.realised = number_of(x$epsilon), delta = number_of(x$delta),
     adversary = text_of(certificate$adversary), neighbouring = text_of(certificate$neighbouring)
   )
 }
@@ -94,10 +94,26 @@ print.quietmean_result <- function(x, ...) {
   shown <- table[, c("name", "term", "estimate", "conf.low", "conf.high")]
   if (any(!is.na(table$flag))) shown$flag <- ifelse(is.na(table$flag), "", table$flag)
   print(shown, row.names = FALSE, digits = 5)
-  promise <- glance(x)
-  cat("Differentially private: epsilon at most ", format(ceiling(promise$epsilon.a.priori * 1e4 - 1e-9) / 1e4, digits = 6), " at delta ",
-      format(promise$delta), " for one ", promise$unit, ", against ", promise$adversary, ".\n", sep = "")
+  cat(privacy_lines(x), sep = "\n")
   invisible(x)
+}
+
+# Epsilon is rounded up.
+privacy_lines <- function(x) {
+  certificate <- x$certificate
+  promise <- glance(x)
+  shown <- function(epsilon) sprintf("%.2f", ceiling(epsilon * 100 - 1e-9) / 100)
+  of_delta <- paste0(" (delta ", sub("e-0", "e-", format(promise$delta)), ")")
+  if (is.finite(promise$epsilon.guaranteed)) {
+    against <- if (is.null(certificate$against)) promise$adversary else certificate$against
+    said <- paste0("epsilon ", shown(promise$epsilon.guaranteed), of_delta, " per ", promise$unit, ", guaranteed, against ", against)
+  } else if (is.finite(promise$epsilon.realised)) {
+    said <- paste0("epsilon ", shown(promise$epsilon.realised), " realised", of_delta, "; nothing was guaranteed beforehand")
+  } else {
+    said <- "no bound, neither guaranteed nor realised"
+  }
+  whole <- identical(number_of(certificate$whole_party_epsilon), Inf)
+  c(paste("Privacy  ", said), if (whole) paste0("! SITE       All ", promise$unit, "s of one site together are not protected."))
 }
 
 # Registered where ggplot2 is loaded.

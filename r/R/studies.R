@@ -3,10 +3,9 @@
 #' Each party is a process of its own, with the real protocol and real noise: for one who has all the data, and to rehearse.
 #'
 #' @param data A data frame, a path, or the address of a database.
-#' @param columns What is asked, with what stands in each column: \code{"mean(age in 0..110)"}. Or a list with the name of each
-#'   column and what is said of it: see \code{\link{qm_bounds}}.
-#' @param statistics With a list of columns: what to compute, such as \code{"mean(age)"} or \code{"group-means(age, by=arm)"}; by
-#'   default the mean of every column, or the proportions of its levels.
+#' @param ask The questions, each with what can stand in its columns: \code{"mean(age in 0..110)"},
+#'   \code{"group-means(age in 0..110, by=sex in {f, m})"}, \code{"proportion(smoker in yes/no)"}. Bounds and levels are public:
+#'   choose them without looking at the data. A column that no question names is not read.
 #' @param parties How many parties the rows are dealt out to; or
 #' @param party_column the column that says which party a row belongs to.
 #' @param epsilon,delta The promise for one unit, (epsilon, delta)-differential privacy under replacement.
@@ -20,29 +19,34 @@
 #' tidy(result)
 #' }
 #' @export
-qm_run <- function(data, columns, statistics = NULL, ..., parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
+qm_run <- function(data, ask, ..., parties = NULL, party_column = NULL, epsilon = 1, delta = 1e-6,
                    out = tempfile("quietmean-run-")) {
+  if (!(is.character(ask) && length(ask) > 0 && !anyNA(ask))) {
+    stop("ask is not a question. Write ask = \"mean(age in 0..110)\", or several with c().", call. = FALSE)
+  }
   # What stands behind the dots is named in full: party = is not party_column.
   options <- option_words(list(parties = parties, party_column = party_column, epsilon = epsilon, delta = delta, out = out, ...))
-  if (is.character(columns)) {
-    return(with_data(data, function(file) new_result(run_command(c("run", file, columns, statistics, options)))))
-  }
-  words <- c("run", column_words(columns), statistic_words(statistics), options)
-  with_data(data, function(file) new_result(run_command(c(words, "--data", file))))
+  with_data(data, function(file) new_result(run_command(c("run", file, ask, options))))
 }
 
 #' Compare protocols before a study, or plan one
 #'
 #' @param parties How many.
 #' @param epsilon,delta The promise for one unit; a study says them itself.
-#' @param study A study file: how wide its intervals will be.
-#' @param records With a study: how many records all parties have together, as far as is public.
+#' @param ask Questions, as in \code{\link{qm_run}}: how wide their intervals will be; or
+#' @param study a study file.
+#' @param records With questions or a study: how many records all parties have together, as far as is public.
 #' @param ... Further options of \code{quietmean plan}.
-#' @return A data frame. Without a study a line for each protocol: the mean squared error that is predicted, who trusts whom,
-#'   messages and bytes of one party. With a study a line for each statistic: the widths of its 95 \% interval and of the noise's
+#' @return A data frame. Without questions a line for each protocol: the mean squared error that is predicted, who trusts whom,
+#'   messages and bytes of one party. With questions a line for each statistic: the widths of its 95 \% interval and of the noise's
 #'   alone, from the narrowest to the widest, and the power of its test.
 #' @export
-qm_plan <- function(parties, ..., epsilon = 1, delta = 1e-6, study = NULL, records = NULL) {
+qm_plan <- function(parties, ..., epsilon = 1, delta = 1e-6, ask = NULL, study = NULL, records = NULL) {
+  if (!is.null(ask)) {
+    study <- tempfile("study-", fileext = ".toml")
+    on.exit(unlink(study), add = TRUE)
+    run_command(c("study", "new", ask, option_words(list(name = "plan", epsilon = epsilon, delta = delta, out = study))))
+  }
   asked <- if (is.null(study)) list(epsilon = epsilon, delta = delta) else list(study = study, records = records)
   document <- run_command(c("plan", option_words(c(list(parties = parties), asked, list(...)))))
   if (!is.null(study)) return(do.call(rbind, lapply(document$expected, width_row)))
@@ -63,18 +67,18 @@ width_row <- function(expected) {
 
 #' Take part in a study
 #'
-#' Over the network or through a folder, until the study has ended; \code{qm_contribute} writes the one file of a study by
+#' Over the network or through a folder, until the study has ended; \code{qm_send} writes the one file of a study by
 #' file or with a committee; \code{qm_result} checks and opens what a committee made.
 #'
-#' @param study The sealed study, or a study file.
+#' @param study The signed study, or a study file.
 #' @param data This party's records: a data frame, a path, or the address of a database. They never leave this machine.
 #' @param key The file with this party's private key.
-#' @param account What the ledger calls the people of these data, in whatever file they come.
+#' @param account What your budget calls the people of these data, in whatever file they come.
 #' @param out Where to write the contribution.
 #' @param files What was opened: members' \code{.sums} files.
 #' @param ... Further options of \code{quietmean join}, \code{send} or \code{result}: \code{accept} with the digest of
-#'   the contract, \code{new_account}, \code{no_ledger}, \code{store}.
-#' @return \code{qm_join} and \code{qm_result} a result; \code{qm_contribute} the path of the file, invisibly.
+#'   the terms, \code{new_account}, \code{no_ledger}, \code{store}.
+#' @return \code{qm_join} and \code{qm_result} a result; \code{qm_send} the path of the file, invisibly.
 #' @export
 qm_join <- function(study, data, key = "quietmean.key", account = NULL, ...) {
   words <- c("join", study, option_words(list(key = key, account = named_account(data, account, ...), ...)))
@@ -83,7 +87,7 @@ qm_join <- function(study, data, key = "quietmean.key", account = NULL, ...) {
 
 #' @rdname qm_join
 #' @export
-qm_contribute <- function(study, data, key = "quietmean.key", out = NULL, account = NULL, ...) {
+qm_send <- function(study, data, key = "quietmean.key", out = NULL, account = NULL, ...) {
   words <- c("send", study, option_words(list(key = key, out = out, account = named_account(data, account, ...), ...)))
   document <- with_data(data, function(file) run_command(c(words, "--data", file)))
   invisible(document$contribution)
@@ -98,10 +102,8 @@ qm_result <- function(study, files, ...) {
 # A data frame does not say which data set it is of, and the file that it goes in has no name that lasts.
 named_account <- function(data, account, new_account = NULL, no_ledger = FALSE, ...) {
   if (is.data.frame(data) && is.null(account) && is.null(new_account) && !no_ledger) {
-    stop("a data frame does not say which data set it is: give account, what the ledger calls these data in all studies, or ",
-         "no_ledger = TRUE", call. = FALSE)
+    stop("A data frame does not say which data set it is. Give account = \"NAME\", the same in all studies, or no_ledger = TRUE.",
+         call. = FALSE)
   }
   account
 }
-
-statistic_words <- function(statistics) unlist(lapply(statistics, function(statistic) c("--statistic", statistic)))

@@ -89,7 +89,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
     done = subprocess.run([program, "--vanilla", "page.R"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "group-means(age, case)" in done.stdout
-    assert "epsilon.a.priori" in done.stdout
+    assert "epsilon.guaranteed" in done.stdout
 
 
 @pytest.mark.slow

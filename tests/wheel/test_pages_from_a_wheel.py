@@ -193,9 +193,9 @@ def environment_of(needed: Installed) -> Path:
     finished([sys.executable, "-m", "venv", "--clear", str(folder)], place(), dict(os.environ))
     wheel = f"{product}[{','.join(needed.extras)}]" if needed.extras else str(product)
     others = [str(figures) if other == "./reproduction" else other for other in needed.others]
-    finished(
-        [str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", wheel, *others], place(), dict(os.environ)
-    )
+    # What is imported is compiled when it is.
+    pip = [str(folder / "bin" / "pip"), "install", "-q", "--no-compile", "--disable-pip-version-check"]
+    finished([*pip, wheel, *others], place(), dict(os.environ))
     return folder
 
 
@@ -203,7 +203,7 @@ def environment_of(needed: Installed) -> Path:
 def harness() -> Path:
     """What the tests import besides quietmean, by itself, for pages that their own tests type."""
     folder = place() / "harness"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(folder)]
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--target", str(folder)]
     shutil.rmtree(folder, ignore_errors=True)
     finished([*pip, "pytest>=9", "hypothesis>=6.120", "jsonschema>=4.26"], place(), dict(os.environ))
     return folder

@@ -1,9 +1,9 @@
-age_of <- list(age = qm_bounds(15, 50), case = qm_boolean(), education = qm_levels("0-5yrs", "6-11yrs", "12+ yrs"))
+by_education <- "group-means(age in 15..50, by=education in {0-5yrs, 6-11yrs, 12+ yrs})"
 women <- transform(infert, case = case == 1)
 
 test_that("a study is run, and its numbers are tidy", {
   skip_if_not(qm_available(), "the command quietmean is not here")
-  result <- suppressMessages(qm_run(women, age_of, c("mean(age)", "group-means(age, by=education)"), parties = 5, epsilon = 4))
+  result <- suppressMessages(qm_run(women, c("mean(age)", by_education), parties = 5, epsilon = 4))
   terms <- tidy(result)
   expect_equal(terms$name[[1]], "mean(age)")
   expect_true(all(c("0-5yrs", "6-11yrs", "12+ yrs") %in% terms$term))
@@ -11,17 +11,33 @@ test_that("a study is run, and its numbers are tidy", {
   expect_true(all(terms$conf.low < terms$conf.high, na.rm = TRUE))
   promise <- glance(result)
   expect_equal(promise$unit, "record")
-  expect_lte(promise$epsilon.a.priori, 4)
+  expect_lte(promise$epsilon.guaranteed, 4)
   expect_identical(tidy(qm_read(result$receipt)), terms)
   expect_identical(glance(qm_read(result$receipt)), promise)
-  expect_output(print(result), "Differentially private")
+  expect_output(print(result), "Privacy +epsilon 4.00 \\(delta 1e-6\\) per record, guaranteed, against .*\n! SITE")
   skip_if_not_installed("ggplot2")
   expect_s3_class(ggplot2::autoplot(result), "ggplot")
 })
 
 test_that("a mistake is an R error with the sentence", {
   skip_if_not(qm_available(), "the command quietmean is not here")
-  expect_error(qm_run(women, list(agee = qm_bounds(15, 50)), parties = 5), "'agee' is not among", class = "quietmean_error")
+  asked <- "mean(age in 15..50)"
+  refused <- function(call, words) expect_error(call, words, class = "quietmean_error")
+  # No option, no file and no temporary name stands in a sentence of R.
+  of_r <- function(call, words) {
+    said <- conditionMessage(refused(call, words))
+    expect_no_match(gsub("quietmean [^:;.,]*", "", said), "--|\\.csv|first row of the file")
+  }
+  of_r(qm_run(women, "mean(agee in 15..50)", parties = 5), "'agee' is not one of the 8 columns of the data frame")
+  of_r(qm_run(women, "mean(age)", parties = 5), "LOW..HIGH")
+  of_r(qm_run(women, "mean(age in 50..15)", parties = 5), "15..50")
+  of_r(qm_run(women, asked), "parties = N or party_column = NAME")
+  of_r(qm_run(women, asked, parties = 5, dropout_s = 0.1), "dropout_s is not an option of run.*mean dropouts")
+  of_r(qm_run(women, "mean(education in 0..5)", parties = 5), "no cell of the data frame holds a number")
+  of_r(qm_plan(5, ask = "mean(age in 50..15)"), "15..50")
+  for (wrong in list(3, NULL, NA_character_, character(), list("mean(age in 15..50)"))) {
+    expect_error(qm_run(women, wrong, parties = 5), "ask is not a question")
+  }
 })
 
 test_that("protocols are compared", {
@@ -40,10 +56,13 @@ test_that("a question says what stands in its column, and no argument stands for
 
 test_that("a study is planned with the widths of its intervals", {
   skip_if_not(qm_available())
+  asked <- suppressMessages(qm_plan(5, ask = "mean(age in 15..50)", records = 2000, epsilon = 4))
+  expect_equal(asked$name, "mean(age)")
   study <- tempfile(fileext = ".toml")
-  writeLines(c("name = \"ages\"", "epsilon = 4.0", "delta = 1e-6", "[[column]]", "name = \"age\"", "low = 15", "high = 50",
-               "[[statistic]]", "kind = \"mean\"", "column = \"age\""), study)
+  writeLines(c("[study]", "name = \"ages\"", "epsilon = 4.0", "delta = 1e-6", "[[column]]", "name = \"age\"",
+               "low = 15", "high = 50", "missing = \"indicator\"", "[[statistic]]", "kind = \"mean\"", "column = \"age\""), study)
   table <- suppressMessages(qm_plan(parties = 5, study = study, records = 2000))
   expect_equal(table$name, "mean(age)")
+  expect_equal(table, asked)
   expect_true(table$noise.width.low > 0 && table$width.high >= table$noise.width.low)
 })

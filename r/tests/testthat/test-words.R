@@ -11,20 +11,21 @@ test_that("numbers are written so that they read as the same number", {
   expect_equal(exact(c(1L, 100000L)), c("1", "100000"))
 })
 
-test_that("columns need names", {
-  expect_error(column_words(list(qm_boolean())), "a name for each column")
-  expect_equal(column_words(list(age = qm_bounds(0, 100), sex = qm_levels("f", "m"))),
-               c("--column", "age", "--bounds", "0", "100", "--column", "sex", "--levels", "f", "m"))
+test_that("a sentence names arguments, and keeps a line for the shell", {
+  expect_equal(in_words_of_r("give --party-column NAME: quietmean run --help lists more"),
+               "give party_column NAME: quietmean run --help lists more")
+  expect_equal(in_words_of_r("a cell of data-frame.csv is -1"), "a cell of the data frame is -1")
 })
 
-test_that("what is said of a column is said with its functions", {
-  for (wrong in list(c(15, 50), 15, TRUE, "bounds", list(15, 50), NULL)) {
-    expect_error(column_words(list(age = wrong, b = qm_boolean())), "column(s)? (age|is)")
+test_that("what was realised is said where nothing was guaranteed", {
+  result <- function(guaranteed, realised, whole) {
+    new_result(list(epsilon_a_priori = guaranteed, epsilon = realised, delta = 1e-6,
+                    certificate = list(unit = "record", adversary = "any 2", whole_party_epsilon = whole)))
   }
-  for (wrong in list("15", TRUE, NULL, c(1, 2), list(1), as.Date("2020-01-01"))) {
-    expect_error(qm_bounds(wrong, 50), "one number each")
-    expect_error(qm_bounds(0, wrong), "one number each")
-  }
+  expect_equal(privacy_lines(result(1.001, 0.9, 3)), "Privacy   epsilon 1.01 (delta 1e-6) per record, guaranteed, against any 2")
+  expect_match(privacy_lines(result("inf", 1.321, 3)), "epsilon 1.33 realised .*; nothing was guaranteed")
+  expect_match(privacy_lines(result(NULL, "inf", 3)), "no bound, neither guaranteed nor realised")
+  expect_match(privacy_lines(result(1, 1, "inf"))[[2]], "! SITE +All records of one site")
 })
 
 test_that("what is read is one file with a result", {
@@ -32,13 +33,13 @@ test_that("what is read is one file with a result", {
   dir.create(folder)
   on.exit(unlink(folder, recursive = TRUE))
   place <- file.path(folder, "some.json")
-  expect_error(qm_read(place), "there is no file")
+  expect_error(qm_read(place), "There is no file")
   for (wrong in list(c("a", "b"), 1, NULL, NA, list("a"))) expect_error(qm_read(wrong), "path of one file")
   for (content in c("age\n1", "{}", "[1, 2]", "", "7", "{\"result\": null}", "{\"result\": 3}")) {
     writeLines(content, place)
     expect_error(qm_read(place), "holds no result of a study")
   }
-  expect_error(qm_read(folder), "there is no file")
+  expect_error(qm_read(folder), "There is no file")
 })
 
 test_that("a data frame is written to the last digit, and removed", {
@@ -55,11 +56,11 @@ test_that("a data frame is written to the last digit, and removed", {
   expect_equal(back$b, c("true", "false", ""))
   expect_equal(back$f, c("a \"b\"", "c,d", ""))
   expect_equal(back$d, c("2020-01-31", "", "1999-12-01"))
-  expect_error(with_data(data.frame(x = I(list(1, 2))), identity), "column x")
-  expect_error(with_data(1:3, identity), "neither a data frame")
+  expect_error(with_data(data.frame(x = I(list(1, 2))), identity), "Column x")
+  expect_error(with_data(1:3, identity), "another kind")
 })
 
 test_that("a data frame needs the name of its account", {
   expect_error(qm_join("s.sealed", data.frame(x = 1)), "does not say which data set")
-  expect_error(qm_contribute("s.sealed", data.frame(x = 1)), "does not say which data set")
+  expect_error(qm_send("s.sealed", data.frame(x = 1)), "does not say which data set")
 })

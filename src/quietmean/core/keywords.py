@@ -126,7 +126,14 @@ _OF_COLUMNS = {
     "boolean": "columns={NAME: bool}",
     "dates": "columns={NAME: Column(name=NAME, low=FIRST, high=LAST)}",
 }
-_IN_R = {"column": "columns", "bounds": "qm_bounds", "levels": "qm_levels", "boolean": "qm_boolean", "dates": "qm_dates"}
+# R asks in questions, which say what stands in a column.
+_IN_R = {
+    "column": "ask",
+    "bounds": "NAME in {}..{}",
+    "levels": "NAME in {{A, B}}",
+    "boolean": "NAME in yes/no",
+    "dates": "NAME in {}..{}",
+}
 
 # The file and the line from where a public call was made that is not at its end, and the names of that module.
 _Caller = tuple[str, int, dict[str, Any]]
@@ -276,7 +283,7 @@ def as_argument(field: str, values: Sequence[str], file: str) -> str:
     """A field as an argument of the R package."""
     name, shown = field.replace("-", "_"), [{"True": "TRUE"}.get(value, value) for value in values]
     if field in _IN_R:
-        return f"{_IN_R[field]}({', '.join(shown)})" if _IN_R[field] != "columns" else "columns"
+        return _IN_R[field].format(*(shown or ("LOW", "HIGH")))
     return name if not shown else f"{name} = {shown[0]}" if len(shown) == 1 else f"{name} = c({', '.join(shown)})"
 
 
