@@ -86,7 +86,7 @@ def test_the_convener_starts_it_before_its_time(
         return capsys.readouterr().err
 
     assert "no join with the store" in refused("ada")
-    assert "bob is not the first convener of this study: ask ada" in refused("bob")
+    assert "bob is not the first coordinator of this study: ask ada" in refused("bob")
     consortium.join(*there)
     waiting = time.monotonic() + 60
     while not all((consortium.folder / f"{name}.store").exists() for name in there):

@@ -67,7 +67,7 @@ def test_from_invitation_to_words(kind: Kind, capsys: pytest.CaptureFixture[str]
     assert "exists already" in fails(
         ["study", "seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys
     )
-    assert "only its convener" in fails(
+    assert "only its coordinator" in fails(
         ["study", "invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys
     )
     following = told(

@@ -103,7 +103,7 @@ def test_sealed_again_it_is_another_study(meeting: Meeting, sealed: Sealed) -> N
 )
 def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None:
     tampered = changed(meeting.invitation.signed, lambda document: document.update({field: value}))
-    refused("the invitation does not match the signature of its convener", Invitation.verified, tampered)
+    refused("the invitation does not match the signature of its coordinator", Invitation.verified, tampered)
 
 
 @pytest.mark.parametrize("field", ["address", "exchange", "identity", "invitation", "mailbox", "name", "nonce"])
@@ -126,9 +126,11 @@ def test_a_tampered_seal(sealed: Sealed) -> None:
         document["conveners"].remove(gone)
 
     for change in (flip, reorder, without):
-        refused("the sealed study does not match the signature of its convener", Sealed.verified, changed(sealed.signed, change))
         refused(
-            "the sealed study does not match the signature of its convener",
+            "the sealed study does not match the signature of its coordinator", Sealed.verified, changed(sealed.signed, change)
+        )
+        refused(
+            "the sealed study does not match the signature of its coordinator",
             Sealed.verified,
             changed(sealed.signed, change, by=MALLORY),
         )
@@ -153,7 +155,7 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
             lambda document: document["entries"].append(parts(stranger.keys["east"].entry.signed)),
         ),
         ("is for another invitation", lambda document: document.update(invitation=parts(stranger.invitation.signed))),
-        ("order of conveners", lambda document: document["conveners"].pop()),
+        ("order of coordinators", lambda document: document["conveners"].pop()),
         ("instance of the sealed study is not 32 bytes", lambda document: document.update(instance="A" * 22 + "==")),
     ]
     for message, change in cases:
@@ -161,7 +163,7 @@ def test_what_a_convener_cannot_do(meeting: Meeting, sealed: Sealed, tmp_path: P
 
 
 def test_only_the_convener_seals(meeting: Meeting) -> None:
-    with pytest.raises(InputError, match="only its convener can seal"):
+    with pytest.raises(InputError, match="only its coordinator can seal"):
         Sealed.make(meeting.invitation, [keys.entry for keys in meeting.keys.values()], MALLORY)
 
 

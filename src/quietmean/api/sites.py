@@ -137,7 +137,7 @@ class Site:
             fields = {**_flat(own), **_flat(other)}
             differ = sorted(name for name in fields if _flat(own).get(name) != _flat(other).get(name))
             raise InputError(
-                f"{self.roster} seals another fit ({', '.join(differ)}): take its parameters and columns, or ask its convener"
+                f"{self.roster} seals another fit ({', '.join(differ)}): take its parameters and columns, or ask its coordinator"
             )
 
     def _base(self, name: str, end: str) -> Path:

@@ -39,13 +39,14 @@ class EntryOptions:
     Parameters
     ----------
     name
-        This party's name, as the others will see it.
+        This party's name, as other parties will see it.
     address
-        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
+        HOST:PORT where other parties reach this one; or relay:HOST:PORT, if they reach it through a relay.
     member
-        Of a study with a committee: this party is one of its members, who hold shares and open the sum. Others only contribute.
+        For a study with a committee: this party is a member, which holds shares and opens the sum. Other parties only
+        contribute.
     replaces
-        The private key that this one replaces, if the others know this party by another.
+        The old private key, if other parties know this party by an old one.
     """
 
     name: str
@@ -70,7 +71,7 @@ def accept_command(
     line: bool = False,
     json: bool = False,
 ) -> None:
-    """Make this party's own keys for one study, and its entry, which goes back to the convener. Nothing else leaves.
+    """Make this party's own keys for one study, and its entry, which goes back to the coordinator. Nothing else leaves.
 
     Accepting again with another name or address makes new keys and a new entry; only the last one can take part.
 
@@ -79,18 +80,19 @@ def accept_command(
     invitation
         The invitation: its file, or the line of text.
     key
-        This party's private key, from quietmean key new; where that file is missing, a new one is made.
+        This party's private key, from quietmean key new. If the file does not exist, a new key is made.
     store
-        The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
+        The folder for this study's keys. Default: beside the private key. Never copy them, and never restore them from a
+        backup.
     save
-        Where to write the entry; by default NAME.entry.
+        Where to write the entry. Default: NAME.entry.
     line
         Print the entry as one line of text instead.
     json
         One JSON document on standard output.
     """
     invitation_terms = Invitation.load(invitation)
-    Distrusted().refuse([("the convener", invitation_terms.convener)])
+    Distrusted().refuse([("the coordinator", invitation_terms.convener)])
     # Before any file is written.
     entry.require_possible()
     require_role(invitation_terms, entry.address, entry.member)
@@ -125,7 +127,7 @@ def accept_command(
     out.print(_summary(invitation_terms))
     if new_key:
         out.print(f"A new identity: {kept_sentence(key)}")
-    out.print(f"{target} is your entry: send it to the convener")
+    out.print(f"{target} is your entry: send it to the coordinator")
     holds = "your keys for this study" if keys.entry.has_keys else "what you contribute to this study"
     out.print(f"{path} holds {holds}: keep it here")
 
@@ -146,7 +148,7 @@ def _summary(received: Invitation) -> str:
         kind, about = "study", ", ".join(column.name for column in study.columns)
     return (
         f"{kind} {printable(study.name)!r}: {printable(about)}; {study.in_words} for one "
-        f"{study.unit}, {study.protocol}; convened by {received.convener}"
+        f"{study.unit}, {study.protocol}; coordinated by {received.convener}"
     )
 
 
@@ -166,13 +168,13 @@ def contract_command(
     Parameters
     ----------
     study
-        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
+        The signed study or session, a study file or session file, or the agreement of Flower's clients.
     store
-        The folder of this party's keys for a sealed study, as for join.
+        The folder of this party's keys for a signed study, as for join.
     policy
-        What this site takes part in; by default policy.toml in the user's folder for settings.
+        This site's rules for taking part. Default: policy.toml in the user's settings folder.
     details
-        Show all terms, with what is taken for granted.
+        Show all terms and all assumptions.
     json
         One JSON document on standard output.
     """
@@ -216,11 +218,11 @@ class ApprovalOptions:
     owner_key
         The private key of the data owner, from quietmean key new: not the node's.
     account
-        What the site's ledger calls the data set.
+        The budget account of these data in the site's ledger.
     until
-        The last day on which the study may begin, such as 2030-12-31, in UTC.
+        The last day on which the study may start, such as 2030-12-31, in UTC.
     policy
-        What the site takes part in; by default policy.toml in the user's folder for settings.
+        The site's rules for taking part. Default: policy.toml in the user's settings folder.
     """
 
     owner_key: Path = Path("owner.key")
@@ -247,13 +249,13 @@ def approve_command(
     Parameters
     ----------
     study
-        The sealed study or session, a study file or session file, or the agreement of Flower's clients.
+        The signed study or session, a study file or session file, or the agreement of Flower's clients.
     roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
+        Names, addresses and public keys of all parties. For a study that is not signed.
     party
-        The name of the site that takes part; of a client of Flower its number, such as "client 3".
+        The name of the site that takes part. For a client of Flower: its number, such as "client 3".
     accept
-        The digest that site contract prints, or its first 32 digits or more, where nobody can be asked.
+        The digest that site contract prints, or at least its first 32 digits. For use without a terminal.
     out_
         Where to write the approval.
     json
@@ -305,7 +307,7 @@ def revoke_command(key: str | None = None, *, json: bool = False) -> None:
     Parameters
     ----------
     key
-        The public key, ed25519:..., or a revocation: the file KEY.revocation of quietmean key new.
+        The public key (ed25519:...), or its revocation: the file KEY.revocation from quietmean key new.
     json
         One JSON document on standard output.
     """

@@ -89,9 +89,10 @@ class OpenedOptions:
     Parameters
     ----------
     receipt
-        Where to write the receipt; by default STUDY.receipt.json beside the study. Result and report are written beside it.
+        Where to write the receipt. Default: STUDY.receipt.json beside the study. Result and report are written beside it.
     folder
-        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html; it is made if need be.
+        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html. It is created if it
+        does not exist.
     """
 
     receipt: Path | None = None
@@ -208,18 +209,18 @@ def send_command(
     Parameters
     ----------
     study
-        The sealed study.
+        The signed study.
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md).
     key
-        This party's private key, from quietmean key new; or the voucher that a registrar made. One for this key is in
-        NAME.voucher beside NAME.key.
+        This party's private key, from quietmean key new; or a voucher from the registrar. A voucher for your own key is
+        NAME.voucher, beside NAME.key.
     out_
-        Where to write the contribution; by default NAME.contribution. No other file is overwritten.
+        Where to write the contribution. Default: NAME.contribution. No other file is overwritten.
     drop
-        https://HOST of a drop, to which the contribution is sent; its signed receipt is written beside it.
+        https://HOST of a drop that receives the contribution. Its signed receipt is written beside the contribution.
     store
-        The folder of this study's keys, as for accept; by default beside the private key.
+        The folder of this study's keys, as for accept. Default: beside the private key.
     json
         One JSON document on standard output.
     """
@@ -306,7 +307,7 @@ def combine_command(
     Parameters
     ----------
     study
-        The sealed study.
+        The signed study.
     files
         The contributions, in any order, under any name.
     details
@@ -359,9 +360,9 @@ def result_command(
     Parameters
     ----------
     file
-        A receipt; or the sealed study of a committee.
+        A receipt, or the signed study of a committee.
     sums
-        What members published, NAME.sums of one or more of them.
+        For a committee: the files NAME.sums that its members published, one or more.
     details
         Also show all assumptions, notes, and what other adversaries learn.
     json

@@ -61,15 +61,15 @@ class ShownOptions:
     Parameters
     ----------
     report
-        Also write a page (HTML): first for the data owner, in words, then with reasons, what protects the worst-off
-        party and who could harm it.
+        Also write a page (HTML): first in words for the data owner, then what protects the least protected party, and who could
+        harm it.
     table
-        Also write the result in the receipt as tables: Table 1, coefficients and so on. FILE.docx (Word), FILE.tex (LaTeX),
+        Also write the receipt's result as tables, such as Table 1 or coefficients: FILE.docx (Word), FILE.tex (LaTeX),
         FILE.html or FILE.csv.
     ledger
-        Show on that page what is left of a budget in this ledger.
+        With --report: show on the page what is left of a budget in this ledger.
     account
-        The ledger's account.
+        With --ledger: the budget account.
     details
         Also show each party's figure, all adversaries and every assumption.
     """
@@ -119,11 +119,12 @@ def receipt_command(
     Parameters
     ----------
     execution
-        Execution file or receipt (JSON); of a session the receipt of all its rounds. By default that of the newest run here.
+        A receipt or execution file (JSON); for a session, the receipt of all its rounds. Default: the receipt of the newest run
+        in this folder.
     epsilon
         Report the delta of each party at this epsilon.
     delta
-        Report the epsilon of each party at this delta; default from the receipt, or 1e-6.
+        Report the epsilon of each party at this delta. Default: from the receipt, or 1e-6.
     prior_sd
         Also report mutual information, in nats, for independent normal values of this standard deviation.
     matrix

@@ -69,13 +69,13 @@ class CheckOptions:
     Parameters
     ----------
     wait
-        Seconds to wait for the others.
+        Seconds to wait for other parties.
     records
-        Of a session that protects records: how many this party has, as for join.
+        For a session that protects records: how many this party has, as for join.
     folder
-        Of a study through a folder: the folder, as for join. Say whether it can be used from here.
+        For a study through a folder: the folder, as for join. The check says whether this machine can use it.
     details
-        Also show plan, versions, clocks and, on a terminal, what the study finds in the data: for their owner only.
+        Also show plan, versions and clocks. On a terminal, also show what the study finds in the data, for their owner only.
     """
 
     wait: float = 30.0
@@ -104,10 +104,10 @@ def check_command(
     Parameters
     ----------
     study
-        The sealed study or session, or a study file or session file that all parties agreed on.
+        The signed study or session; or a study file or session file, if all parties have the same one.
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
-        this machine. Of a session there are none.
+        this machine. Not for a session.
     json
         One JSON document on standard output.
     """

@@ -61,9 +61,9 @@ class CommitteePlaces:
     Parameters
     ----------
     contributions
-        Of a member of a committee: the folder with the files that contributors handed in, as for join.
+        For a committee member: the folder with the contributors' files, as for join.
     drop
-        Of a contributor to a committee: https://HOST of the drop that it will send its file to, as for send.
+        For a contributor to a committee: https://HOST of the drop that will receive its file, as for send.
     """
 
     contributions: Path | None = None

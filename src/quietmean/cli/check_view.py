@@ -387,9 +387,9 @@ def data_command(
     data
         This party's records, as for join.
     study
-        The sealed study, or a study file.
+        The signed study, or a study file.
     write_format
-        Write what is proposed to NAME.format.toml beside the data, from where every command reads it.
+        Write the proposed format to NAME.format.toml beside the data. All commands read it there.
     json
         One JSON document on standard output.
     """

@@ -94,7 +94,7 @@ def _opened(path: Path) -> logging.Handler:
 
 # What the first word of a command with two means.
 GROUPS = {
-    "study": "Write, invite to, seal and combine a study.",
+    "study": "Write a study, invite parties, sign, combine.",
     "site": "Contracts, approvals, budgets, records and a desk.",
     "serve": "A relay for parties, a drop for contributions.",
     "verify": "Recompute a receipt, attack it, compare words.",
@@ -105,9 +105,9 @@ EXAMPLES = {
     "demo": "quietmean demo --out first-study",
     "run": 'quietmean run patients.csv "mean(age in 0..110)" --parties 20',
     "study new": "quietmean study new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",
-    "study invite": "quietmean study invite study.toml --key convener.key --out study.invitation",
+    "study invite": "quietmean study invite study.toml --key coordinator.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
-    "study seal": "quietmean study seal study.invitation north.entry south.entry --key convener.key --out study.sealed",
+    "study seal": "quietmean study seal study.invitation north.entry south.entry --key coordinator.key --out study.sealed",
     "study vouchers": "quietmean study vouchers study.invitation --key registrar.key --out vouchers",
     "verify words": "quietmean verify words study.sealed",
     "key new": "quietmean key new --key north.key --name north --address north.example.org:7000",
@@ -146,14 +146,14 @@ FIRST_OPTIONS = {
     "study new": ("--name", "--dictionary", "--minimum", "--start-by", "--transport", "--contribute-by", *_OF_STUDY),
 }
 _COMMON = (
-    "With every command: --quiet shows results and errors only; --force writes over a file of the same kind, never over a key, "
-    "data, a receipt, a contribution or a sealed study; --log-file FILE also writes what happens there, without anything "
-    "about the data; with --json an error is a JSON document, too."
+    "With every command: --quiet shows only results and errors. --force overwrites a file of the same kind, but never a key, "
+    "data, a receipt, a contribution or a signed study. --log-file FILE also writes a log, with nothing about the data. "
+    "With --json an error is a JSON document too."
 )
 _CODES = (
-    "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in what was asked, and one sentence says how "
-    "to correct it; 3 a protocol could not finish; 75 a disk is full or fails, or memory is used up, and the "
-    "same command goes on later; 130 interrupted."
+    "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in the command or its files, and the message says how to "
+    "correct it; 3 a protocol could not finish; 75 the disk or the memory is full or fails, and the same command continues "
+    "later; 130 interrupted."
 )
 
 

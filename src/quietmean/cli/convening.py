@@ -1,4 +1,4 @@
-"""A convener's commands: invite parties, let in contributors, seal a study, show its words, and start it before its time."""
+"""A coordinator's commands: invite parties, let in contributors, seal a study, show its words, and start it before its time."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def invite_command(
     study
         The study file, or the session file.
     key
-        The convener's private key, from quietmean key new.
+        The coordinator's private key, from quietmean key new.
     after
-        The sealed study that this one follows: for another member, a key that was replaced, or other bounds. The new seal names
-        the old one, and all parties accept anew.
+        The signed study that this one replaces, for another member, a new key or other bounds. The new study names the old one,
+        and all parties accept again.
     save
-        Where to write the invitation; by default STUDY.invitation beside the study.
+        Where to write the invitation. Default: STUDY.invitation beside the study.
     line
         Print the invitation as one line of text instead.
     json
@@ -69,7 +69,7 @@ def invite_command(
         before = Sealed.load(after)
         if before.invitation.convener != identity.public_key:
             raise InputError(
-                f"{after} was sealed by {before.invitation.convener}, not by your key: only its convener can follow it up"
+                f"{after} was sealed by {before.invitation.convener}, not by your key: only its coordinator can follow it up"
             )
         version, previous = before.invitation.version + 1, before.digest
     output_file = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
@@ -108,20 +108,21 @@ def vouchers_command(
     Parameters
     ----------
     invitation
-        The invitation to the study, which says how many vouchers there are, and whose.
+        The invitation to the study. It says how many vouchers there are, and who makes them.
     key
         The registrar's private key.
     number
-        So many, from the first on; by default all that the study has, without those in --out for contributors' own keys.
+        How many vouchers to make, from the first on. Default: all of the study, except those already in --out for contributors'
+        own keys.
     own_keys
-        Certify these instead: a file with the public keys that contributors made with quietmean key new, one a line. Their
-        vouchers hold no key, and nobody but they can contribute with them.
+        Make vouchers for contributors' own keys instead. Give a file with their public keys, from quietmean key new, one a
+        line. Such a voucher holds no key, and only the key's owner can use it.
     weight
-        The largest weight of a contribution with one of these vouchers; by default the study's.
+        The largest weight of a contribution with one of these vouchers. Default: the study's.
     folder
-        Where to write them; by default INVITATION.vouchers.
+        Where to write the vouchers. Default: INVITATION.vouchers.
     qr
-        Also a picture of each (SVG) whose QR code is the voucher's text, to be printed in letters; as secret as the voucher.
+        Also write a QR code of each voucher (SVG), to print in letters. It is as secret as the voucher.
     json
         One JSON document on standard output.
     """
@@ -229,11 +230,11 @@ def seal_command(
     invitation
         The invitation.
     entries
-        The parties' entries: files, or lines of text.
+        The entries of all parties: files, or lines of text.
     key
-        The convener's private key.
+        The coordinator's private key.
     save
-        Where to write the sealed study; by default INVITATION.sealed. An existing file is never overwritten.
+        Where to write the signed study. Default: INVITATION.sealed. An existing file is never overwritten.
     json
         One JSON document on standard output.
     """
@@ -290,7 +291,7 @@ def show(document: dict[str, Any], details: bool = False) -> None:
         f"Study {document['study']!r}, version {document['version']}, by {document['convener']}",
         f"words  {document['words']}",
         f"or     {document['characters']}",
-        "Call the other parties and compare the words with each of them: the convener alone could deceive you about their keys.",
+        "Call each of the other parties and compare the words. The coordinator alone could deceive you about their keys.",
     ]
     if len(parties) <= _MOST_KEYS or details:
         lines += [f"  {party['name']}: {party['key']}{_role(party)}" for party in parties]
@@ -320,13 +321,13 @@ def words_command(
     Parameters
     ----------
     study
-        The sealed study.
+        The signed study.
     key
-        This party's private key: makes sure that its own entry is in the study as it signed it.
+        This party's private key. With it, the command checks that the study holds this party's entry as it signed it.
     store
-        The folder of this study's keys, as for accept; by default beside the private key.
+        The folder of this study's keys, as for accept. Default: beside the private key.
     details
-        Also show the keys of many parties.
+        Also show all keys, if there are many parties.
     json
         One JSON document on standard output.
     """
@@ -353,21 +354,21 @@ def start_command(
     store: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Start a study with start_by before its time, as soon as its minimum of parties is there. For its first convener only.
+    """Start a study with start_by before its time, as soon as its minimum of parties is there. For its first coordinator only.
 
-    The convener's join runs on this machine, and proposes those who are there within seconds; through a folder, when it looks
+    The coordinator's join runs on this machine, and proposes those who are there within seconds; through a folder, when it looks
     there next. Who comes later is not in.
 
     Parameters
     ----------
     study
-        The sealed study, or a study file.
+        The signed study, or a study file.
     roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
+        Names, addresses and public keys of all parties. For a study that is not signed.
     key
-        The convener's private key.
+        The coordinator's private key.
     store
-        The store that was given to join; by default STUDY-PARTY.store beside the study.
+        The store that was given to join. Default: STUDY-PARTY.store beside the study.
     json
         One JSON document on standard output.
     """
@@ -377,7 +378,7 @@ def start_command(
         raise InputError("this study has no start_by: it starts as soon as all parties are there, and not before")
     first = files.roster.conveners[0]
     if files.party != first:
-        raise InputError(f"{files.name} is not the first convener of this study: ask {files.roster.name(first)} to start it")
+        raise InputError(f"{files.name} is not the first coordinator of this study: ask {files.roster.name(first)} to start it")
     store_path = files.store(store)
     status = status_path(store_path)
     # Through a folder its next visit does it.

@@ -22,17 +22,18 @@ class ProxyOptions:
     Parameters
     ----------
     behind_proxy
-        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/answer/policy.md). Linux only.
+        https://HOST of the pages, if they are behind your own HTTPS proxy with log-in, for several people
+        (docs/answer/policy.md). Linux only.
     socket
-        Where the proxy finds them: a Unix socket that is made.
+        The Unix socket for the proxy. It is created.
     proxy_user
-        The account that the proxy runs as; nobody else's connection is taken.
+        The user account of the proxy. Connections of all other accounts are refused.
     user_header
-        The header in which the proxy names who is logged in; it must take away one that a browser sent.
+        The header in which the proxy names the logged-in user. The proxy must delete this header if a browser sends it.
     users
-        Who may use the pages, by these names.
+        Names of the users who may use the pages.
     viewers
-        Who may only see the board of what runs here, of all studies: such as people of the other parties.
+        Names of users who may only see the overview of all studies that run here, such as people of other parties.
     """
 
     behind_proxy: str | None = None
@@ -51,19 +52,19 @@ class HereOptions:
     Parameters
     ----------
     data
-        This site's records, as for join: the page of a study shows what it finds in them, before anybody says yes. For pages on
+        This site's records, as for join. A study's page then shows what it finds in them, before the yes. Only for pages on
         this machine.
     program
-        Of sessions: the Python program that makes this site's vectors, as for join. With --key.
+        For sessions: the Python program that makes this site's vectors, as for join. Needs --key.
     records
-        Of sessions that protect records: how many this site has in every round, as for join.
+        For sessions that protect records: how many records this site has in every round, as for join.
     key
-        The node's private key, with --data or --program: this site's part in a study, or in a session, is started from its page,
-        as join does. For pages on this machine.
+        The node's private key, with --data or --program. With it, a study's page can start this site's part, as join does. Only
+        for pages on this machine.
     port
-        Of this machine; by default a free one.
+        The port on this machine. Default: a free one.
     no_browser
-        Print the link, and open nothing.
+        Print the link, but do not open a browser.
     """
 
     data: str | Path | None = None
@@ -92,15 +93,15 @@ def desk_command(
     Parameters
     ----------
     folder
-        Where sealed studies, stores and receipts of this site lie; by default where the command is run.
+        The folder with this site's signed studies, stores and receipts. Default: the current folder.
     party
-        The name of this site in its studies: whose contract is shown.
+        The name of this site in its studies. The pages show its terms.
     policy
-        What this site takes part in; by default policy.toml in the user's folder for settings.
+        This site's rules for taking part. Default: policy.toml in the user's settings folder.
     ledger
-        By default the policy's, or this user's own.
+        The ledger file. Default: the policy's, or this user's own.
     owner_key
-        The private key of the data owner: studies can be signed on their pages, as site approve does.
+        The private key of the data owner. With it, studies can be signed on their pages, as with site approve.
     """
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")

@@ -42,14 +42,14 @@ def new_command(
     Parameters
     ----------
     key
-        Where to write the private key; an existing file is never overwritten.
+        Where to write the private key. An existing file is never overwritten.
     name
         This party's name in the roster.
     address
-        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
+        HOST:PORT where other parties reach this one; or relay:HOST:PORT, if they reach it through a relay.
     passphrase
-        Protect the key file by a passphrase, which is asked for at the terminal, or read from the first line of the file that
-        the environment variable QUIETMEAN_PASSPHRASE_FILE names.
+        Protect the key file with a passphrase. The command asks for it at the terminal. Or the variable
+        QUIETMEAN_PASSPHRASE_FILE names a file, whose first line it is.
     json
         One JSON document on standard output.
     """

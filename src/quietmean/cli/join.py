@@ -284,14 +284,14 @@ def join_command(
     Parameters
     ----------
     study
-        The sealed study or session, or a study file or session file that all parties agreed on.
+        The signed study or session; or a study file or session file, if all parties have the same one.
     data
         This party's records: a file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). They never leave
-        this machine. Of a session there are none: its program reads what it needs.
+        this machine. A session needs none here: its program reads its own data.
     contributions
-        Of a member of a committee: the folder with the files that contributors handed in.
+        For a committee member: the folder with the contributors' files.
     events
-        Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+        Write each event to this file when it happens, one JSON object a line. Without a file: to standard error.
     details
         Also show all assumptions, notes, and what other adversaries learn.
     json

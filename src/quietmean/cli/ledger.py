@@ -53,17 +53,17 @@ class BudgetOptions:
     Parameters
     ----------
     budget
-        EPSILON DELTA: what all studies of the account together may cost. Not less than what is charged already.
+        EPSILON DELTA: what all studies of the account may cost together. It cannot be less than what was charged already.
     unit
-        Whose change the budget is about: record (the default of a new account), person or party.
+        What the budget protects: one record (the default of a new account), one person or one party.
     relation
-        How neighbouring data differ: replacement (the default of a new account) or add-remove.
+        How neighbouring data differ: one unit is replaced (the default of a new account), or added or removed.
     data_set
-        The data set that a new account is about, as studies name it; by default the account's name. One account for each data
-        set, unit and relation.
+        The data set of a new account, by the name that studies use. Default: the account's name. Each data set, unit and
+        relation has one account.
     refund
-        settled: a study that cost less than was reserved gives the difference back (the default); never: what was reserved stays
-        charged. Give never if who takes part may depend on the values.
+        settled, the default: if a study costs less than was reserved, the rest is refunded. never: the whole reservation stays
+        charged. Use never if participation may depend on the values.
     """
 
     budget: tuple[float, float] | None = None
@@ -118,16 +118,15 @@ def budget_command(
     Parameters
     ----------
     ledger
-        The ledger file; by default the one that studies are charged to where nobody names one, the policy's or the user's own.
-        --budget makes it if there is none.
+        The ledger file. Default: the policy's, or the user's own, as for studies. --budget creates it if it does not exist.
     policy
-        What this site takes part in; by default policy.toml in the user's folder for settings.
+        This site's rules for taking part. Default: policy.toml in the user's settings folder.
     account
-        Show only this account, or the one whose budget is set.
+        The account to show; with --budget, the account to set.
     lift
-        Let studies be reserved again on a frozen account, for this reason, which stays in its history.
+        Unfreeze a frozen account, for this reason. The reason stays in its history.
     details
-        Also show all entries, with mu, notes and freezes that were lifted.
+        Also show all entries, with mu, notes and past freezes.
     json
         One JSON document on standard output.
     """

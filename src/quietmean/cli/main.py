@@ -135,19 +135,19 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "result": ("by_file", "Show a result again, or what a committee opened."),
         "simulate": ("simulate", "Run a plan many times on a simulated population."),
     },
-    "Convene": {
+    "Coordinate": {
         "study new": ("new", "Write a study file, from options or by questions."),
         "study invite": ("convening", "Invite parties: one signed file, or a line of text."),
-        "study vouchers": ("convening", "Let in contributors whom no list names."),
-        "study seal": ("convening", "Seal a study with the entries of its parties."),
-        "study start": ("convening", "Start before the time, with those who are there."),
+        "study vouchers": ("convening", "Make vouchers that admit unnamed contributors."),
+        "study seal": ("convening", "Make the signed study from all entries."),
+        "study start": ("convening", "Start now, with the parties that are connected."),
         "study combine": ("by_file", "Add up the contributions to a study by file."),
     },
     "Take part": {
         "accept": ("agreeing", "Accept an invitation, with keys for this study."),
         "check": ("check", "Find trouble before a study, here and with others."),
         "join": ("join", "Take part over the network, or through a folder."),
-        "send": ("by_file", "Take part by one file."),
+        "send": ("by_file", "Take part with one file, without connections."),
     },
     "Answer for data": {
         "site data": ("check_view", "What a study finds in a data file, for its owner."),
@@ -156,17 +156,17 @@ HEADINGS: dict[str, dict[str, tuple[str, str]]] = {
         "site budget": ("ledger", "Privacy budgets, and what studies have cost."),
         "site audit": ("records", "What this site was asked, and what it did."),
         "site status": ("records", "What a node is doing, or how it ended."),
-        "site clean": ("records", "What studies left on this machine; remove it."),
+        "site clean": ("records", "List or remove what studies left here."),
         "site desk": ("desk", "Studies, contracts and results in a browser."),
     },
     "Machines": {
-        "serve relay": ("servers", "A meeting point for parties that nobody can dial."),
-        "serve drop": ("servers", "Take contributions to a committee over HTTPS."),
+        "serve relay": ("servers", "Connect parties that cannot reach each other."),
+        "serve drop": ("servers", "Receive contributions to a committee by HTTPS."),
     },
     "Check": {
         "verify receipt": ("certify", "Recompute the privacy loss from a receipt."),
-        "verify attack": ("simulate", "Attack the real code, beside its certificate."),
-        "verify words": ("convening", "Compare a sealed study with others by telephone."),
+        "verify attack": ("simulate", "Attack the real code, and compare the bounds."),
+        "verify words": ("convening", "Show the safety code, to compare by telephone."),
     },
     "Keys": {
         "key new": ("identity", "Make a key."),

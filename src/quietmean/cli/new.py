@@ -38,22 +38,23 @@ class MeetingOptions:
     Parameters
     ----------
     minimum
-        With how many parties it may start where not all come; default all. Needs --start-by.
+        The least number of parties with which it may start. Default all. Needs --start-by.
     start_by
-        When it starts with those who are there, such as 2027-03-01T09:00:00Z, or before that once all are. Without it all parties
-        have to come.
+        When it starts with the parties that are connected, such as 2027-03-01T09:00:00Z. It starts earlier once all are.
+        Without this, all parties must take part.
     transport
-        folder: messages are files in a folder that each site names for itself. connections: parties dial each other, or a relay.
+        connections: parties connect to each other, or to a relay. folder: messages are files in a shared folder; each site
+        names its own path.
     first_deadline
-        Of a study through a folder: until when it waits for the start, such as 2027-03-01T12:00:00Z; default in two days, or
-        three days after --start-by.
+        For a study through a folder: the latest start, such as 2027-03-01T12:00:00Z. Default in two days, or three days after
+        --start-by.
     deadline_interval
-        Of a study through a folder: each round ends so many seconds after the one before; default 86400, a day.
+        For a study through a folder: seconds from the end of one round to the end of the next. Default 86400, a day.
     poll
-        Of a study through a folder: every party looks there at least every so many seconds; default 3600, an hour.
+        For a study through a folder: the most seconds between two looks of a party into the folder. Default 3600, an hour.
     links
-        Which keys protect what the parties tell each other, where the study is sealed. hybrid: ML-KEM-768 and X25519 together,
-        which invite takes where a study does not say; x25519: that alone, for members with an older version.
+        Which keys protect messages between parties of a signed study. hybrid, the default: ML-KEM-768 and X25519 together.
+        x25519: that alone, for members with an older version.
     """
 
     minimum: int | None = None
@@ -93,13 +94,14 @@ class CommitteeOptions(CommitteeShape):
     Parameters
     ----------
     contribute_by
-        Until when contributions come, such as 2027-03-01T12:00:00Z; members start then.
+        The last time for contributions, such as 2027-03-01T12:00:00Z. Members start then.
     grace
-        Members list contributions so many seconds after --contribute-by; default 600.
+        How many seconds after --contribute-by the members list the contributions. Default 600.
     registrar
-        Public key of who lets in contributors that have no entry: it makes --vouchers for them, with quietmean study vouchers.
+        Public key of the registrar, who admits contributors that no entry names. The registrar makes their vouchers with
+        quietmean study vouchers.
     vouchers
-        How many there are: so many contributors are admitted besides those with an entry, one contribution each.
+        How many vouchers there are. Each admits one contribution, from a contributor without an entry.
     """
 
     contribute_by: str | None = None
@@ -140,12 +142,12 @@ def new_command(
     column
         Column; repeat for several. Each is declared by one of those that follow, or by the dictionary.
     dictionary
-        The data dictionary of a REDCap project: it declares those of its fields that --column names, or all that can be columns.
-        Beside the study, STUDY.format.toml says which codes of raw exports are which levels.
+        The data dictionary of a REDCap project. It declares the fields that --column names, or all that can be columns.
+        STUDY.format.toml, beside the study, maps the codes of raw exports to levels.
     no_privacy
-        Write a study whose protocol protects nothing, such as gossip; refused otherwise.
+        Allow a study whose protocol protects nothing, such as gossip. Refused otherwise.
     save
-        Where to write the study; a file that is there stays.
+        Where to write the study. An existing file stays as it is.
     json
         One JSON document on standard output.
     """

@@ -64,7 +64,7 @@ class ProtocolOptions:
     Parameters
     ----------
     chosen_with
-        NAME=VALUE: an option of the protocol or committee, such as rounds=20; repeat for several. quietmean help protocol NAME
+        NAME=VALUE: an option of the protocol or committee, such as rounds=20. Repeat for several. quietmean help protocol NAME
         lists them.
     """
 
@@ -178,13 +178,13 @@ class AgreementOptions:
     Parameters
     ----------
     roster
-        Names, addresses and public keys of all parties; for a study that is not sealed.
+        Names, addresses and public keys of all parties. For a study that is not signed.
     key
         This party's private key, from quietmean key new.
     plan
-        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
+        A plan from quietmean plan, the same for all parties. By default each party makes the same plan from the study.
     no_privacy
-        Agree to a study whose protocol protects nothing; refused otherwise.
+        Agree to a study whose protocol protects nothing. Refused otherwise.
     """
 
     roster: Path | None = None
@@ -210,18 +210,18 @@ class StudyOptions:
     Parameters
     ----------
     study
-        Plan this study instead of a target, and tell the expected widths of its intervals; refused if noise hides all. A sealed
-        study, or a study file with --roster or --parties.
+        Plan this study instead of a target, with the expected width of each interval. Give a signed study, or a study file with
+        --roster or --parties. Refused if the noise hides every answer.
     roster
-        Names, addresses and public keys of all parties of a study that is not sealed.
+        Names, addresses and public keys of all parties. For a study that is not signed.
     records
-        With --study: how many records all parties have together, as far as is public.
+        With --study: how many records all parties have together, if that is public.
     width
-        With --study: also say how many records or parties, or which epsilon, make the interval of each statistic's first answer
-        no wider than this.
+        With --study: the width that you want. The answer says how many records or parties, or which epsilon, give each
+        statistic's first interval this width.
     power
-        With --study: also say what gives each statistic's test this power at the 5 % level, such as 0.8, where the study's
-        expect is true.
+        With --study: the power that you want, such as 0.8. The answer says what gives each test this power at the 5 % level, if
+        the effects in the study's `expect` are true.
     """
 
     study: Path | None = None

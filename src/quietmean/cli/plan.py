@@ -56,21 +56,21 @@ class AskedTarget(PromiseOptions):
     Parameters
     ----------
     dimension
-        Coordinates of a value; default 1.
+        How many numbers each party's value has. Default 1.
     colluding
-        How many parties may collude: a count, or a fraction below 1; default one in ten.
+        How many parties may collude: a number, or a fraction below 1. Default one in ten.
     dropouts
-        Fraction of parties expected to drop out permanently; default 0.
+        Fraction of parties expected to leave and not return. Default 0.
     responding
         Instead of dropouts: how many parties are expected to stay.
     sensitivity
-        L2 change of a party's value when one protected unit is replaced; default 1.
+        By how much (L2 norm) a party's value changes when one protected unit is replaced. Default 1.
     domain
-        Instead of sensitivity: where values lie. unit-ball is L2 norm at most 1, so that replacement has sensitivity 2.
+        Instead of sensitivity: where values lie. unit-ball: L2 norm at most 1, which gives sensitivity 2.
     convention
         Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
     unit
-        What is protected: one record, or all of a party, which is the default.
+        What is protected: one record, all rows of one person, or all records of a party. Default party.
     """
 
     dimension: int | None = None
@@ -134,21 +134,21 @@ class SearchOptions:
     Parameters
     ----------
     protocol
-        Only these protocols; repeat for several. auto, the default: all peer-to-peer protocols, of which packed secret sharing
-        is taken where its conditions hold, else the least predicted error.
+        Only these protocols; repeat for several. auto, the default: all protocols without a server. It takes packed-sharing
+        where its conditions hold, else the one with the least predicted error.
     server
-        What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
+        Which server may take part: none; aggregator, not trusted with values; curator, which sees them.
     max_messages
-        Messages that a party may send on average, before the result is disseminated.
+        How many messages a party may send on average, before the result is shared.
     calibration
         exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
     trials
-        Simulated histories that must all pass the gate before a release: 299 show a chance of no result of at most 1 %, 59 one of
-        5 %. Default: as many as take seconds; none against more than 500 coalitions.
+        Simulated runs that must all pass the check before a release. If 299 pass, the chance of no result is at most 1 %; if 59
+        pass, at most 5 %. Default: what takes a few seconds; none for more than 500 coalitions.
     no_privacy
-        Plan protocols that protect nothing, such as gossip; refused otherwise.
+        Allow protocols that protect nothing, such as gossip. Refused otherwise.
     details
-        Also show rounds, messages, bytes and reasons; without a study also when another protocol would be first.
+        Also show rounds, messages, bytes and reasons. Without a study, also show when another protocol would be first.
     """
 
     protocol: list[str] | None = None
@@ -193,7 +193,7 @@ def plan_command(
     Parameters
     ----------
     parties
-        Number of parties; or give --study.
+        Number of parties. Or give --study.
     save
         Write the best plan to this file.
     json

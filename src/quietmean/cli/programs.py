@@ -44,9 +44,9 @@ def completion_command(shell: Shell | None = None, *, install: bool = False) -> 
     Parameters
     ----------
     shell
-        Which shell; default that of the environment variable SHELL.
+        Which shell. Default: the one that the environment variable SHELL names.
     install
-        Write it where the shell looks for it, and say where.
+        Install it where the shell looks for it, and print that place.
     """
     from quietmean.cli.main import make_app
 

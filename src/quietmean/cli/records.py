@@ -38,13 +38,13 @@ def audit_command(
     Parameters
     ----------
     what
-        "show" the entries, or "verify" them.
+        show the entries, or verify that nothing was changed.
     against
-        Receipts of studies of this site, its own or those of other parties, which tell how far the log had come then.
+        Receipts of studies of this site, from any party. Each shows how long the log was when its study ended.
     log
-        The file; by default the policy's, or audit.jsonl in the user's folder for data.
+        The log file. Default: the policy's, or audit.jsonl in the user's data folder.
     policy
-        What this site takes part in; by default policy.toml in the user's folder for settings.
+        This site's rules for taking part. Default: policy.toml in the user's settings folder.
     json
         One JSON document on standard output.
     """
@@ -146,9 +146,9 @@ def status_command(
     Parameters
     ----------
     store
-        The store that was given to join, or is its default: STUDY-PARTY.store.
+        The store that was given to join. Its default is STUDY-PARTY.store.
     study
-        Instead of a store: the study file, for all nodes whose stores are beside it.
+        Instead of a store: the study file. Shows all nodes whose stores are beside it.
     json
         One JSON document on standard output.
     """
@@ -236,11 +236,11 @@ def clean_command(
     Parameters
     ----------
     folder
-        Where the stores are; default the current folder.
+        The folder that holds the stores. Default: the current folder.
     remove
-        A store to be removed, with the files that belong to it; repeat for several.
+        A store to remove, with the files that belong to it. Repeat for several.
     abandon
-        Remove stores of studies that have not ended, too. Such a study cannot be continued; what it was charged stays charged.
+        Also remove stores of studies that have not ended. Such a study cannot be continued, and its charge stays.
     json
         One JSON document on standard output.
     """

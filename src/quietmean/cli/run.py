@@ -71,14 +71,14 @@ class RehearsalOptions:
     parties
         Number of parties.
     party_column
-        Column that says which party a row belongs to, instead of --parties.
+        Instead of --parties: the column that names the party of each row.
     round_timeout
-        Seconds that a round waits for parties that do not answer. Default: 10, or a tenth for each party if that is more, and
-        longer as this machine starts processes more slowly.
+        Seconds that a round waits for parties that do not answer. Default: 10, or 0.1 for each party if that is more; longer on
+        a slow machine.
     no_privacy
-        Run a protocol that protects nothing, such as gossip; refused otherwise.
+        Allow a protocol that protects nothing, such as gossip. Refused otherwise.
     a_priori_above_target
-        Run although nothing promises beforehand that it costs no more than the target; refused otherwise.
+        Allow a run whose cost is known only afterwards: no guarantee keeps it within the target. Refused otherwise.
     """
 
     parties: int | None = None
@@ -109,15 +109,15 @@ def run_command(
     Parameters
     ----------
     data
-        A file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). Its rows are split
-        evenly over the parties, or by --party-column.
+        A file, or a database such as postgresql://HOST/DATABASE (docs/analyse/data.md). The parties share its rows evenly, or
+        as --party-column says.
     ask
         Questions with the domains of their columns, such as "mean(age in 0..110)" "crosstab(sex in {f, m}, ill in yes/no)".
         Other columns are not read.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
     out
-        New folder for the receipt, the report and the privacy page; default quietmean-run-DATE-TIME.
+        New folder for the receipt, the report and the privacy page. Default quietmean-run-DATE-TIME.
     details
         Also show all assumptions, notes, and what other adversaries learn.
     json

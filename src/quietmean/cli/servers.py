@@ -86,13 +86,13 @@ class LimitOptions:
     Parameters
     ----------
     connections
-        How many connections to hold at a time.
+        The most connections at the same time.
     pairs
-        How many pairs of parties to hold at a time; each takes at most 192 KiB of memory here.
+        The most connected pairs of parties at the same time. Each takes at most 192 KiB of memory.
     rate
-        How many connections one party may begin each second, after a burst of 1024.
+        How many connections one party may open each second, after a burst of 1024.
     stalled
-        Seconds after which who takes nothing of what is sent to it is cut off.
+        Seconds after which a party that reads none of its messages is disconnected.
     """
 
     connections: int = 10_400
@@ -123,14 +123,15 @@ def relay_command(
         HOST:PORT to listen on, or :PORT for all addresses of this machine.
     certificate
         The certificate of this relay's host, with its chain (PEM), from an authority that the parties' machines trust. Without
-        one it speaks plain WebSocket: on a loopback address, or behind a server that ends TLS.
+        it, the relay uses no TLS: only on a loopback address, or behind a server that provides TLS.
     private_key
         The certificate's private key (PEM), without a passphrase.
     admit
-        Whom it serves; repeat for several: a sealed study or a roster, whose parties may meet in that study; or a file with one
-        public key a line, whose owners may meet in any. By default nobody, but on a loopback address anybody.
+        Whom the relay serves; repeat for several. A signed study or a roster admits its parties, in that study. A file with one
+        public key a line admits their owners, in any study. Default: nobody; on a loopback address, everybody.
     name
-        The host in the parties' address relay:HOST:PORT, if the server in front of this one asks for another; repeat for several.
+        The host in the parties' address relay:HOST:PORT, if the server in front of this relay uses another name. Repeat for
+        several.
     json
         One JSON document on standard output, once it listens.
     """
@@ -218,11 +219,11 @@ class DropLimitOptions:
     Parameters
     ----------
     connections
-        How many connections to hold at a time.
+        The most connections at the same time.
     rate
-        How many contributions to look at in a second, after a burst of ten times as many.
+        How many contributions to check each second, after a burst of ten times that number.
     stalled
-        Seconds after which a contribution that does not come is given up.
+        Seconds after which an upload without progress is cancelled.
     """
 
     connections: int = 256
@@ -250,16 +251,16 @@ def drop_command(
     Parameters
     ----------
     study
-        The sealed study.
+        The signed study.
     listen
         HOST:PORT to listen on, or :PORT for all addresses of this machine.
     folder
-        Where to keep contributions, for quietmean join --contributions; made if it is not there.
+        The folder for contributions, as for quietmean join --contributions. It is created if it does not exist.
     key
         The private key with which receipts are signed, from quietmean key new.
     certificate
-        The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without one it
-        speaks plain HTTP: on a loopback address, or behind a server that ends TLS.
+        The certificate of this host, with its chain (PEM), from an authority that contributors' machines trust. Without it, the
+        drop uses plain HTTP: only on a loopback address, or behind a server that provides TLS.
     private_key
         The certificate's private key (PEM), without a passphrase.
     json

@@ -49,15 +49,15 @@ def simulate_command(
     plan
         Plan file, from quietmean plan --out.
     runs
-        Number of independent runs, each with its own schedule, dropouts, values and noise.
+        Number of independent runs. Each has its own schedule, dropouts, values and noise.
     seed
         The same seed gives the same runs.
     dropouts
-        Fraction of parties that drop out permanently; default as planned.
+        Fraction of parties that leave and do not return. Default as planned.
     gate
-        Certify every history before its release, as parties do; takes far longer.
+        Check each run before its release, as parties do. This takes far longer.
     workers
-        How many processes of this machine run them; or the address of a Dask scheduler, such as tcp://host:8786.
+        How many processes of this machine share the work; or the address of a Dask scheduler, such as tcp://host:8786.
     json
         One JSON document on standard output.
     """
@@ -104,19 +104,22 @@ class AdversaryOptions:
     Parameters
     ----------
     corrupt
-        Parties that collude, by their names in the receipt or their numbers, such as north,east or 0,4,7; an empty text for none.
+        Parties that collude, by their names in the receipt or their numbers, such as north,east or 0,4,7. An empty text ("")
+        means none.
     observed
-        JSON file with intercepted messages, a list of [party, round].
+        JSON file with the intercepted messages: a list of [party, round].
     observe_fraction
         Intercept each message with this probability instead.
     seed
         Seed of the interception; default 0.
     colluding
-        Size of the coalitions; default from the receipt, or one party in ten.
+        How many parties collude. Default: from the receipt, or one party in ten.
     effort
-        Seconds of one core that trying all coalitions may take, as counted beforehand: else there is a bound; default 180.
+        The most seconds of one core for trying all coalitions, as estimated beforehand. Beyond that, the answer is an upper
+        bound. Default 180.
     workers
-        How many processes of this machine try them, default 1; or the address of a Dask scheduler, such as tcp://host:8786.
+        How many processes of this machine share the work, default 1; or the address of a Dask scheduler, such as
+        tcp://host:8786.
     """
 
     corrupt: str | None = None
@@ -223,7 +226,7 @@ class TrialOptions:
     seed
         The same seed gives the same trials.
     workers
-        How many processes of this machine try; or the address of a Dask scheduler, such as tcp://host:8786.
+        How many processes of this machine share the work; or the address of a Dask scheduler, such as tcp://host:8786.
     """
 
     trials: int = 100_000
@@ -250,17 +253,17 @@ def attack_command(
     Parameters
     ----------
     execution
-        Execution file or receipt (JSON); by default the receipt of the newest run in this folder.
+        A receipt or execution file (JSON). Default: the receipt of the newest run in this folder.
     target
         The party under attack, by its name in the receipt or its number from 0.
     corrupt
-        Parties that collude, such as north,east or 0,4,7; default none.
+        Parties that collude, such as north,east or 0,4,7. Default none.
     observed
-        JSON file with intercepted messages, a list of [party, round].
+        JSON file with the intercepted messages: a list of [party, round].
     delta
-        Bound the epsilon at this delta; default from the receipt, or 1e-6.
+        Bound the epsilon at this delta. Default: from the receipt, or 1e-6.
     details
-        Also show both bounds as mu, and how sure they are.
+        Also show both bounds as mu, and their confidence level.
     json
         One JSON document on standard output.
     """

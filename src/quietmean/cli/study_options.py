@@ -26,15 +26,15 @@ class PromiseOptions:
     Parameters
     ----------
     epsilon
-        Privacy target, together with delta; default 1.
+        Privacy target, together with delta. Default 1.
     delta
-        Probability with which the epsilon guarantee may fail; default 1e-6.
+        Probability with which the epsilon guarantee may fail. Default 1e-6.
     nats
-        Instead of epsilon and delta: the exact mean, of which colluders learn so much of a coordinate of a party's value at
-        most. Mutual information, an average over values and no differential privacy; of protocol adqsp, for unit party.
+        Instead of epsilon and delta: release the exact mean, and bound what colluders learn of each number of a party, in nats.
+        This is mutual information, an average over values: not differential privacy. Only for protocol adqsp and unit party.
     eavesdropping
-        The adversary also reads messages between honest parties: each with this chance, or all-after-first, which leaves those of
-        the first round private. Of protocols such as inca.
+        The adversary also reads messages between honest parties. Give the chance for each message, or all-after-first: all but
+        those of the first round. For protocols such as inca.
     """
 
     epsilon: float | None = None
@@ -56,25 +56,26 @@ class TargetOptions(PromiseOptions):
     Parameters
     ----------
     unit
-        What is protected: one record, all rows of one person, or all of a party. Which rows are one person's each site says in
-        the settings of its data.
+        What is protected: one record, all rows of one person, or all records of a party. For person, each site's data settings
+        say which rows belong to one person.
     rows
-        For unit person, which of a person's rows count: mean, each with 1 over their number, so that a person counts once; first
-        or last, one row by its date; or a number k, the sum of k rows at most, with k times the noise and --count private.
-        Default mean.
+        For unit person: which of a person's rows count. mean: all, with the weight of one row together. first or last: one row,
+        by its date. A number k: at most k rows, with k times the noise; it needs --count private. Default mean.
     sites_per_person
-        For unit person: at how many parties one person is at most, an assumption; the noise grows with it. Default 1.
+        For unit person: the largest number of parties that one person is at. This is an assumption, and the noise grows with
+        it. Default 1.
     count
-        private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
+        public: every party's number of records is known to all. private: nobody learns it, and one record more or less changes
+        next to nothing.
     most_records
-        With private counts: room for so many records of each party, a public number; default 20000.
+        With private counts: the largest number of records that a party may have. It is public. Default 20000.
     colluding
-        How many parties may pool what they see; default one in ten, at least one.
+        How many parties may collude, that is share all that they see. Default one in ten, at least one.
     dropouts
-        Fraction of the parties expected to leave for good: run kills so many processes, each in a random round.
+        Fraction of the parties expected to leave and not return. run stops that many processes, each in a random round.
     protocol
-        The protocol; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
-        predicted error between peers; chosen when the parties are known.
+        The protocol; quietmean plan compares them. auto: packed-sharing where its conditions hold, else the protocol without a
+        server that has the least predicted error. It is chosen once the parties are known.
     """
 
     unit: PrivacyUnit = PrivacyUnit.RECORD
@@ -107,8 +108,8 @@ class CommitteeShape:
     Parameters
     ----------
     committee
-        So many members hold shares, and everybody else only contributes a file. Nobody learns more than the result unless more
-        of them collude than planned, no matter who else does. quietmean help protocol committee lists what --with says of it.
+        How many members hold shares; all other parties only contribute a file. Nobody learns more than the result, unless more
+        members collude than planned. quietmean help protocol committee lists its options for --with.
     """
 
     committee: int | None = None
@@ -242,13 +243,13 @@ class ColumnOptions:
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
     missing
-        What a cell without a number counts as. indicator: nothing, statistics are those of the present values, whose number is
-        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
+        What a cell without a number counts as. indicator: nothing; a statistic covers the values present, and their number is
+        estimated too. centre: the middle of the bounds; answers with such cells are flagged.
     allocate
-        How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
-        error, are as narrow as they can be together.
+        How statistics share the budget. shares: each as it declares. widths: all intervals as narrow as possible, each relative
+        to its sampling error.
     accept_wide
-        Go on although noise hides all that the bounds of a statistic do not tell.
+        Go on although the noise of a statistic is wider than its bounds.
     """
 
     bounds: list[tuple[float, float]] | None = None

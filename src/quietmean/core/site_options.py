@@ -18,22 +18,24 @@ class PaymentOptions:
     Parameters
     ----------
     ledger
-        The ledger that is charged before the first message leaves, and that refuses a study which its budget does not allow; by
-        default the policy's, or this user's own, where the first account is made at the first study.
+        The ledger, which holds your privacy budgets. It is charged before the first message leaves, and refuses a study beyond
+        the budget. Default: the policy's ledger, or this user's own, which the first study creates.
     no_ledger
-        Charge nothing: for rehearsals, and where something else keeps account.
+        Charge no budget: for rehearsals, or if another system keeps the budget.
     account
-        The ledger's account for the people of these data, in whatever file; by default the name of that file without its ending.
+        The budget account for the people in these data. All files about the same people use one account. Default: the file's
+        name without its ending.
     new_account
-        Make an account of this name: these people are in none of the ledger's accounts. Without it no second one is made.
+        Make a new budget account with this name, for people who are in no account of the ledger. Without this, no second
+        account is made.
     new_people
-        With --account: new people beside those of that account, as in a weekly export of new patients. They get a budget of
-        their own, and anyone who is known in an account pays there, too.
+        With --account: these data also have new people, as in a weekly export of new patients. They get their own budget. A
+        person known from an earlier account is charged there too.
     group
-        Charge for so many units that change together, by default one: the most rows of one person where the data do not say
-        whose they are, or all records of this party for an account that counts per party.
+        How many units can change together; the charge covers them all. Default 1. Give the most rows of one person, if the data
+        do not name persons. For an account per party, give all records of this party.
     policy
-        What this site takes part in (docs/answer/policy.md); by default policy.toml in the user's folder for settings.
+        This site's rules for taking part (docs/answer/policy.md). Default: policy.toml in the user's settings folder.
     """
 
     ledger: Path | None = None
@@ -52,16 +54,16 @@ class ConsentOptions(PaymentOptions):
     Parameters
     ----------
     accept
-        Say yes to the study by the digest that site contract prints, or its first 32 digits or more, instead of at the terminal.
+        Say yes without being asked: give the digest that site contract prints, or at least its first 32 digits.
     yes
-        Say yes without naming the digest: only for a site whose policy says unattended = true.
+        Say yes without a digest. Only if the site's policy has unattended = true.
     approval
-        A yes that was signed by the data owner, from site approve; repeat for several.
+        A yes that the data owner signed with site approve. Repeat for several.
     compared
-        A party with whom the words of the sealed study were compared; repeat for several, or separate them by commas. The
-        others count as colluders.
+        A party with whom you compared the safety code. Repeat for several, or separate them by commas. All other parties count
+        as colluders.
     a_priori_above_target
-        Take part although nothing promises beforehand that the study costs no more than its target; refused otherwise.
+        Take part although the cost is known only afterwards: no guarantee keeps it within the target. Refused otherwise.
     """
 
     accept: str | None = None
@@ -78,10 +80,10 @@ class NodeOptions(PaymentOptions):
     Parameters
     ----------
     store
-        Where this party keeps its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
+        Where this party keeps its state: a file, or a folder. Default: STUDY-PARTY.store beside the study.
     listen
-        HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
-        port. A party that nobody can dial takes part too, as long as it can dial the others.
+        HOST:PORT to listen on, if it differs from the address in the roster. Example: 0.0.0.0:7001 behind a router that
+        forwards a port. A party that others cannot reach can still take part, if it can reach them.
     """
 
     store: Path | None = None
@@ -100,12 +102,13 @@ class SiteOptions(ConsentOptions, NodeOptions):
     Parameters
     ----------
     receipt
-        Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
+        Where to write the receipt. Default: STUDY-PARTY.receipt.json beside the study.
     folder
-        Folder of the study at this site, if its messages are files (docs/take-part/connect.md); by default the policy's.
+        This site's folder for the messages, if the study goes through a folder (docs/take-part/connect.md). Default: the
+        policy's.
     once
-        Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
-        as cron, that runs the same command again and again.
+        For a study through a folder: do what is possible now, then end. The exit code is 4 if the study goes on. Let a
+        schedule, such as cron, repeat the command.
     """
 
     receipt: Path | None = None
@@ -132,12 +135,12 @@ class SessionOptions:
     Parameters
     ----------
     program
-        Of a session: the Python program that makes this party's vectors. It has the rounds by qm.joined(), and its end is the
-        end of this party's part (docs/models/sessions.md).
+        For a session: the Python program that makes this party's vectors. It gets the rounds from qm.joined(). When it ends,
+        this party has left (docs/models/sessions.md).
     records
-        Of a session that protects records: how many this party has in every round, which is public.
+        For a session that protects records: how many records this party has in every round. This number is public.
     most
-        Of a session: take part in so many rounds and pay for no more.
+        For a session: the most rounds to take part in, and to pay for.
     """
 
     program: Path | None = None

@@ -239,14 +239,14 @@ def model_of(study: SessionStudy, parties: int) -> ModelByRounds:
     if purpose.get("version") != VERSION:
         raise InputError(
             f"the session fits a model by version {purpose.get('version', 1)} of its rounds, and this program by version "
-            f"{VERSION}: install at all sites the version that its convener has"
+            f"{VERSION}: install at all sites the version that its coordinator has"
         )
     fields_of_model = {name: value for name, value in purpose.items() if name not in _NAMES}
     try:
         model = kind(**fields_of_model, rounds=study.rounds, epsilon=study.epsilon, delta=study.delta)
     except TypeError:
-        raise InputError("the session says no whole model: its convener writes it by save_study") from None
+        raise InputError("the session says no whole model: its coordinator writes it by save_study") from None
     fields = model._asked(model._design_for(parties), OnPaper(count=parties))
     if fields["purpose"] != purpose or fields["dimension"] != study.dimension:
-        raise InputError("the session and its model do not belong together: its convener writes both by save_study")
+        raise InputError("the session and its model do not belong together: its coordinator writes both by save_study")
     return model

@@ -42,7 +42,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         if sorted(self.conveners) != list(range(self.parties)):
-            raise InputError("the order of conveners does not name every party once: seal the study again")
+            raise InputError("the order of coordinators does not name every party once: seal the study again")
         if not isinstance(self.colluding, int) or not 0 <= self.colluding < self.parties:
             raise InputError(f"{self.colluding} colluding parties of {self.parties} are impossible: give a number of parties")
         least = self.least
@@ -271,7 +271,7 @@ class Machine:
             raise PeerError("it is in an attempt to start that the study does not allow")
         by = self.rules.convener(proposal.attempt)
         if not (self.rules.for_all or proposal.is_by(by, self.rules.session, self._signatures)):
-            raise PeerError("it is in an attempt to start that its convener did not sign")
+            raise PeerError("it is in an attempt to start that its coordinator did not sign")
 
     def _is_current(self, progress: StartProgress, proposal: Proposal) -> bool:
         return progress.attempt is not None and progress.attempt.proposal.same_as(proposal)

@@ -173,7 +173,7 @@ def require_ahead(start_by: datetime | None, now: datetime) -> None:
 
 def start_text(start_by: datetime, parties: int, fewest: int) -> str:
     """When and with whom a study starts that does not wait for all, in a sentence."""
-    fewer = f", with those who are there if they are {fewest} or more, or before that if its first convener says so"
+    fewer = f", with those who are there if they are {fewest} or more, or before that if its first coordinator says so"
     fewer = fewer if fewest < parties else ""
     return (
         f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on "
@@ -284,7 +284,7 @@ class CommitteeTerms(BaseModel):
         if now >= self.contribute_by:
             raise InputError(
                 f"contributions came until {in_words(self.contribute_by)}, and members take none that comes later: nothing was "
-                f"charged, ask the convener for another study ({by_this_clock(now)})"
+                f"charged, ask the coordinator for another study ({by_this_clock(now)})"
             )
 
     def describe(self) -> dict[str, Any]:

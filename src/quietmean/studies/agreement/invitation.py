@@ -83,14 +83,16 @@ class Invitation:
         body = signed.decode(_Body)
         if not signed.is_by(body.convener):
             raise InputError(
-                f"the invitation does not match the signature of its convener {body.convener}: it was changed "
+                f"the invitation does not match the signature of its coordinator {body.convener}: it was changed "
                 "on the way, ask for it again"
             )
         decode_base64(body.nonce, NONCE_BYTES, "the nonce of the invitation")
         if body.version < 1 or (body.version == 1) != (body.previous is None):
-            raise InputError(f"the invitation has version {body.version} and previous {body.previous!r}: ask the convener again")
+            raise InputError(
+                f"the invitation has version {body.version} and previous {body.previous!r}: ask the coordinator again"
+            )
         if body.previous is not None and not is_digest(body.previous):
-            raise InputError("the previous seal that the invitation names is not a digest: ask the convener for another")
+            raise InputError("the previous seal that the invitation names is not a digest: ask the coordinator for another")
         study = any_of_tables(body.study, "the study of the invitation")
         return cls(signed, study, body.convener, body.version, body.previous, body.nonce)
 

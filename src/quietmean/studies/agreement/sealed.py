@@ -58,7 +58,7 @@ class Sealed:
         """Seal a study. Raises :class:`InputError` if it is not this convener's, or where :meth:`verified` does."""
         if invitation.convener != convener.public_key:
             raise InputError(
-                f"the invitation is by {invitation.convener}, your key is {convener.public_key}: only its convener can seal"
+                f"the invitation is by {invitation.convener}, your key is {convener.public_key}: only its coordinator can seal"
             )
         ordered = sorted(entries, key=lambda entry: entry.identity_bytes)
         identities = [entry.identity for entry in _computing(invitation, ordered)]
@@ -86,7 +86,7 @@ class Sealed:
         invitation = Invitation.verified(from_parts(Purpose.INVITATION, body.invitation, "the invitation in the sealed study"))
         if not signed.is_by(invitation.convener):
             raise InputError(
-                f"the sealed study does not match the signature of its convener {invitation.convener}: it was "
+                f"the sealed study does not match the signature of its coordinator {invitation.convener}: it was "
                 "changed on the way, ask for it again"
             )
         entries = tuple(
@@ -96,7 +96,7 @@ class Sealed:
         _require_fitting(invitation, entries)
         computing = {entry.identity for entry in _computing(invitation, entries)}
         if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != computing:
-            raise InputError("the order of conveners in the sealed study does not name every party once: seal it again")
+            raise InputError("the order of coordinators in the sealed study does not name every party once: seal it again")
         decode_base64(body.instance, INSTANCE_BYTES, "the instance of the sealed study")
         return cls(signed, invitation, entries, body.conveners, body.instance)
 
@@ -165,20 +165,22 @@ class Sealed:
             keys.voucher.require_for(self.invitation, own.identity)
             return own
         if not matching:
-            raise InputError(f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its convener")
+            raise InputError(
+                f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its coordinator"
+            )
         (entry,) = matching
         if entry.signed.body != own.signed.body:
             names = ("name", "exchange", "mailbox", "encapsulation", "nonce", "address", "formerly", "invitation")
             changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
             raise InputError(
                 f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): "
-                "send the convener your entry again, it has to seal again"
+                "send the coordinator your entry again, it has to seal again"
             )
         return entry
 
     def holders(self) -> list[tuple[str, str]]:
         """Who has which identity key, or had it before: all keys that a site may distrust."""
-        holders = [("the convener", self.invitation.convener)]
+        holders = [("the coordinator", self.invitation.convener)]
         if (vouching := vouching_of(self.invitation)) is not None:
             holders.append(("the registrar", vouching.registrar))
         for entry in self.entries:

@@ -234,7 +234,7 @@ class StudyKeys:
         if self.sealed not in (None, sealed):
             raise InputError(
                 f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one "
-                f"is {sealed[:32]}: what was sealed again is another study, its convener has to invite again"
+                f"is {sealed[:32]}: what was sealed again is another study, its coordinator has to invite again"
             )
 
     @cached_property

@@ -92,7 +92,7 @@ class Voucher:
         """Raises :class:`InputError` unless it admits the owner of this identity key to the study of an invitation."""
         vouching = vouching_of(invitation)
         if vouching is None:
-            raise InputError("this study admits nobody by a voucher: its convener has to invite you")
+            raise InputError("this study admits nobody by a voucher: its coordinator has to invite you")
         if self.invitation != invitation.digest:
             raise InputError(
                 "the voucher is for another study, or another invitation to it: ask the registrar for one for this one"
@@ -128,7 +128,7 @@ class Registrar:
         vouching = vouching_of(invitation)
         if vouching is None:
             raise InputError(
-                f"this study has no vouchers: its convener writes {named('registrar')} and {named('vouchers')} into "
+                f"this study has no vouchers: its coordinator writes {named('registrar')} and {named('vouchers')} into "
                 "quietmean study new"
             )
         if vouching.registrar != identity.public_key:

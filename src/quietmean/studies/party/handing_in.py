@@ -217,7 +217,9 @@ def send_to_drop(url: str, content: bytes, session: str, contributor: str, diges
     if status == 409:
         first = _receipt(url, str(reply.get("receipt", "")).encode())
         why = f"another contribution with this key is there, {first.digest[:16]}, since {first.came}, and one counts"
-    raise InputError(f"drop {url} does not take this contribution ({why}): it stays charged, tell the convener if that is wrong")
+    raise InputError(
+        f"drop {url} does not take this contribution ({why}): it stays charged, tell the coordinator if that is wrong"
+    )
 
 
 def _receipt(url: str, content: bytes) -> DropReceipt:
