@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from quietmean.cli.console import (
+    err,
+    note,
     out,
     output_options,
     print_choice,
@@ -19,9 +23,9 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.core.domain import counted_text
-from quietmean.core.errors import only_shown
+from quietmean.core.errors import ProtocolFailure, only_shown
 from quietmean.core.extensions import can_report, no_report_sentence
-from quietmean.core.file_kinds import study_and_party
+from quietmean.core.file_kinds import read_json, study_and_party
 from quietmean.core.output import Output
 from quietmean.core.readable import count_of
 from quietmean.core.readable import printable as readable_line
@@ -74,8 +78,8 @@ class ResultScreen:
             print_not_counted(document)
         if self.effort:
             out.print(self.effort)
-        for note in document.get("notes", ()):
-            out.print(f"note: {printable(note)}")
+        for text in document.get("notes", ()):
+            out.print(f"note: {printable(text)}")
 
     def show_more(self) -> None:
         """Where all the rest is, and how much; nothing where it is shown."""
@@ -86,6 +90,28 @@ class ResultScreen:
         notes = sum(len(notes_of(document["flagged"])) for document in result.get("statistics", ()))
         about = [count_of(assumptions, "assumption")] + [f"{count_of(notes, 'note')} on the answers"] * (notes > 0)
         out.print(f"{'More':10}{self.command} --details    {', '.join(about)}")
+
+
+@contextmanager
+def no_answer_shown(*, one_line: bool = False) -> Iterator[None]:
+    """A study that is paid for and fails inside has the screen that :func:`show_receipt` makes of its receipt, on standard error.
+
+    ``one_line``, and for a program that reads documents: the sentence alone.
+    """
+    try:
+        yield
+    except ProtocolFailure as error:
+        if one_line or output_options.json or not error.charged:
+            raise
+        note(str(error), logging.ERROR)
+        ended = (
+            {"no_result": {"reason": str(error), "charged": error.charged}} if error.receipt is None else read_json(error.receipt)
+        )
+        for line in first_screen(ended):
+            err.print(readable_line(line))
+        if error.receipt is not None:
+            err.print(f"Receipt   {near(error.receipt)}")
+        raise SystemExit(error.exit_code) from None
 
 
 def near(path: Path) -> str:

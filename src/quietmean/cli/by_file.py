@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, near
+from quietmean.cli.answers import Pages, ResultScreen, near, no_answer_shown
 from quietmean.cli.common import Out, execution_or_newest
 from quietmean.cli.console import (
     choice_document,
@@ -44,10 +44,8 @@ from quietmean.core.readable import printable as readable_line
 from quietmean.core.site_options import ConsentOptions
 from quietmean.node.monitor import now
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.committee.result import check_result, merge_results, read_result
 from quietmean.protocols.mechanism import vector_bytes
-from quietmean.studies import save_impossible
 from quietmean.studies.agreement.any_study import has_committee
 from quietmean.studies.agreement.contribution import session_of
 from quietmean.studies.agreement.sealed import Sealed, sealed_with_committee
@@ -56,7 +54,7 @@ from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.data import account_name
 from quietmean.studies.outcome.feasible import Forecast
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy, names_of
-from quietmean.studies.outcome.outcome import StudyRun, receipt_at
+from quietmean.studies.outcome.outcome import StudyRun, receipt_at, without_answer
 from quietmean.studies.party import Observers, Person, file_name
 from quietmean.studies.party.by_file import combine
 from quietmean.studies.party.handing_in import contributor_keys, hand_in, hand_over, is_contribution, own_place, require_drop_for
@@ -67,6 +65,10 @@ if TYPE_CHECKING:
     from quietmean.statistics import Encoded
     from quietmean.studies import StudyOutcome
     from quietmean.studies.party.handing_in import Delivered
+
+
+# How a study without an answer is paid for by who contributed.
+CONTRIBUTIONS_STAY = "by every contribution"
 
 
 class Opened(Protocol):
@@ -323,11 +325,11 @@ def combine_command(
     choice = sealed.choice()
     plan = choice.plan
     pages = OpenedPages(sealed, choice, path, "by_file")
-    try:
-        combined = combine(sealed, plan, files)
-    except ImpossibleResult as error:
-        save_impossible(path, plan.target, error.execution, error, pages.belongs)
-        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    with no_answer_shown():
+        try:
+            combined = combine(sealed, plan, files)
+        except ProtocolFailure as error:
+            raise without_answer(error, path, plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     for file, reason in combined.left_out:
         warn(f"left out {file}: {reason}")
     effort: dict[str, Any] = {
@@ -424,11 +426,11 @@ def _open_sums(study: Path, files: Sequence[Path], written: OpenedOptions, *, de
         size += len(content)
     pages = OpenedPages(sealed, choice, path)
     checked = check_result(session, merge_results(results))
-    try:
-        opened = OpenedStudy.of(sealed, choice.plan, checked)
-    except ImpossibleResult as error:
-        save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest})
-        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    with no_answer_shown():
+        try:
+            opened = OpenedStudy.of(sealed, choice.plan, checked)
+        except ProtocolFailure as error:
+            raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort = {"messages": len(results), "bytes": size, "seconds": round(time.monotonic() - begun, 3)}
     pages.write(opened, effort, json=json, details=details)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text, near
-from quietmean.cli.by_file import OpenedPages, show_receipt, write_contribution
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, near, no_answer_shown
+from quietmean.cli.by_file import CONTRIBUTIONS_STAY, OpenedPages, show_receipt, write_contribution
 from quietmean.cli.common import EXAMPLES
 from quietmean.cli.console import (
     choice_document,
@@ -31,16 +31,15 @@ from quietmean.core.file_kinds import FileKind, read_json, require_program
 from quietmean.core.output import Output, has_fields
 from quietmean.core.site_options import SessionOptions, SiteOptions
 from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
-from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.printed import TidyTerms
-from quietmean.studies import save_impossible
 from quietmean.studies.agreement.sealed import sealed_with_committee
 from quietmean.studies.agreement.session_study import MODEL
 from quietmean.studies.agreement.study_keys import Distrusted
 from quietmean.studies.data import account_name
 from quietmean.studies.outcome.feasible import feasible_sealed
 from quietmean.studies.outcome.opened_by_committee import OpenedStudy
+from quietmean.studies.outcome.outcome import without_answer
 from quietmean.studies.party import (
     Contract,
     Observers,
@@ -229,16 +228,16 @@ def take_part_as_member(
         end = asyncio.run(open_with_others(member, contributions, observers, rules.folder, lambda text: shown.warn([text])))
     except ProtocolFailure as error:
         ended(auditor, {}, result=False, reason="the committee opened nothing here")
-        raise ProtocolFailure(
-            f"{error}; contributions stay charged, and this member takes no part in this study again: if others have the result, "
-            "one file NAME.sums of theirs shows it, with quietmean result"
-        ) from None
+        over = ProtocolFailure(
+            f"{error}; this member takes no part in this study again: if others have the result, one file NAME.sums of theirs "
+            "shows it, with quietmean result"
+        )
+        raise without_answer(over, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     ended(auditor, {}, result=True)
     try:
         opened = OpenedStudy.of(sealed, choice.plan, end.checked, end.left_out)
-    except ImpossibleResult as error:
-        save_impossible(path, choice.plan.target, error.execution, error, {"session": sealed.digest, "party": files.name})
-        raise ProtocolFailure(f"{error}; every contribution stays charged; receipt {path}") from None
+    except ProtocolFailure as error:
+        raise without_answer(error, path, choice.plan, CONTRIBUTIONS_STAY, pages.belongs) from None
     effort: dict[str, Any] = {
         "messages": end.result.transfers,
         "bytes": end.result.bytes_sent,
@@ -306,7 +305,7 @@ def join_command(
                 raise InputError("--contributions is for members of a committee, and this study has none: leave it out")
     forbid_core_dumps()
     forbid_tracing()
-    with display(events) as shown:
+    with no_answer_shown(one_line=events is True), display(events) as shown:
         shown.details = details
         if sealed is not None:
             _refuse_session_options(session)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.answers import Pages, ResultScreen, effort_text
+from quietmean.cli.answers import Pages, ResultScreen, effort_text, no_answer_shown
 from quietmean.cli.common import RUN, refuse_stray
 from quietmean.cli.console import (
     Progress,
@@ -44,17 +44,15 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.file_kinds import package_version
 from quietmean.core.outage import refuse_outage
 from quietmean.node.monitor import now, sentence, until
-from quietmean.planning.gate import GateRefused
-from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics.coding import what_did_not_fit
 from quietmean.statistics.registry import is_statistic
-from quietmean.studies import save_impossible, save_refusal
 from quietmean.studies.agreement.study import StudyTerms
 from quietmean.studies.data import account_name
 from quietmean.studies.data.sources import parties_of_table, query_of_data
 from quietmean.studies.outcome.feasible import Forecast, feasible
 from quietmean.studies.outcome.here import execute
+from quietmean.studies.outcome.outcome import without_answer
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
@@ -138,7 +136,7 @@ def run_command(
             **({} if rehearsal.round_timeout is None else {"round_timeout": rehearsal.round_timeout}),
         }
     )
-    with new_folder(out) as folder:
+    with no_answer_shown(), new_folder(out) as folder:
         run_local_study(study, data, rehearsal, folder, details=details, json=json)
 
 
@@ -203,12 +201,8 @@ def run_local_study(
     with progress(_what_starts(target)) as line:
         try:
             run = execute(study, plan, encoded, names, query, _watch(line, target.parties))
-        except GateRefused as error:
-            save_refusal(folder / "receipt.json", plan.target, error.record)
-            raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
-        except ImpossibleResult as error:
-            save_impossible(folder / "receipt.json", plan.target, error.execution, error, _origin(plan, names))
-            raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
+        except ProtocolFailure as error:
+            raise without_answer(error, folder / "receipt.json", plan, "in no ledger", _origin(plan, names)) from None
     seconds = time.monotonic() - begun
     remark = {"notes": [run.remark]} if run.remark else {}
     run = replace(run, origin={**_origin(plan, names), **query.to_json(), **remark}, receipt=folder / "receipt.json")

@@ -9,6 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Around the name of a field in the text of an error, and between its values.
 _BEGIN, _BETWEEN, _END = "\x02", "\x1f", "\x03"
@@ -71,7 +75,21 @@ class InputError(QuietmeanError):
 
 
 class ProtocolFailure(QuietmeanError):
-    """A protocol could not finish (too few parties, a peer that never connected). Exit code 3."""
+    """A protocol could not finish (too few parties, a peer that never connected). Exit code 3.
+
+    ``charged``: what stays charged, in words; ``receipt``: the file that says so, and why there is no answer. Empty and None
+    where nothing is known to be paid for.
+    """
+
+    charged: str = ""
+    receipt: Path | None = None
+
+    def paid(self, charged: str, receipt: Path | None = None) -> Self:
+        """Return this error with what stays charged, which its sentence says where there is a ``receipt``."""
+        self.charged, self.receipt = charged, receipt
+        if receipt is not None:
+            self.args = (f"{self.text}; charged: {charged}; receipt {receipt}",)
+        return self
 
 
 class NothingPublished(ProtocolFailure):

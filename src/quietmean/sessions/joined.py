@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, NotStarted, ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.core.readable import epsilon_text
+from quietmean.core.readable import count_of, delta_shown, epsilon_shown, epsilon_text
 from quietmean.core.site_options import SiteOptions
 from quietmean.ledger import Account
 from quietmean.node import RoundEnd, Series
@@ -198,10 +198,20 @@ class JoinedSession:
         before = self._seen
         try:
             end = await self._series.mean(value)
+            # Others take who is busy for silent: what has to be computed is in a thread.
+            return await asyncio.to_thread(self._mean_of, end, bound, max(0, end.number - before - 1))
+        except ProtocolFailure as error:
+            error.paid(self._paid)
+            raise
         finally:
             self._seen = self._series.progress.current
-        # Others take who is busy for silent: what has to be computed is in a thread.
-        return await asyncio.to_thread(self._mean_of, end, bound, max(0, end.number - before - 1))
+
+    @property
+    def _paid(self) -> str:
+        study = self.contract.study
+        on = "" if self.over else "; the same command goes on"
+        cost = f"epsilon {epsilon_shown(self.epsilon)} (delta {delta_shown(study.delta)}) at most"
+        return f"{self.begun} of {count_of(study.rounds, 'round')}, {cost}{on}"
 
     def _bound(self, clip: float | None) -> float:
         return self.contract.study.clip if clip is None else checked_clip(clip)

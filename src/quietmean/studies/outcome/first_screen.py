@@ -224,7 +224,11 @@ ALWAYS: tuple[AlwaysFact[Ended], ...] = (
     AlwaysFact(
         "AWAY",
         lambda end: end.away,
-        lambda end: f"{_and(end.away)} {_is_or_are(end.away)} not in the answer ({end.whose} are).",
+        lambda end: (
+            f"{_and(end.away)} took no part."
+            if end.failed
+            else f"{_and(end.away)} {_is_or_are(end.away)} not in the answer ({end.whose} are)."
+        ),
     ),
     AlwaysFact(
         "FALSE",

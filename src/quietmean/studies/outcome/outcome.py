@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from quietmean.core.assumptions import Assumption, QueryStatement, assumptions_j
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import to_plain
 from quietmean.core.domain import counted_text
+from quietmean.core.errors import NothingPublished, ProtocolFailure
 from quietmean.core.file_kinds import study_and_party
 from quietmean.core.output import Output, json_object
 from quietmean.core.party import PartyId, Vector
-from quietmean.core.readable import Fact, listed
+from quietmean.core.readable import Fact, delta_shown, epsilon_shown, listed
 from quietmean.planning.accuracy import stated_variance
-from quietmean.planning.gate import GateRecord, kept_at_gate
+from quietmean.planning.gate import GateRecord, GateRefused, kept_at_gate
 from quietmean.planning.influence import ImpossibleResult, Influence, ReleasedSum, influence_of, require_possible
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis, mu_of_budget
@@ -36,6 +37,8 @@ from quietmean.studies.outcome.influence import StudyInfluence, checked_text
 if TYPE_CHECKING:
     from quietmean.ledger import Account
     from quietmean.node.session import NodeResult
+
+Failure = TypeVar("Failure", bound=ProtocolFailure)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,43 +238,35 @@ class StudyOutcome:
         }
 
 
-def save_without_result(
-    path: Path,
-    target: Target,
-    reason: str,
-    charged: str,
-    origin: Mapping[str, Any] | None = None,
-    execution: Execution | None = None,
-) -> None:
-    """Write the receipt of a study that was paid for and has no result: why, what stays charged, and how to certify.
+def without_answer(error: Failure, path: Path, plan: Plan, paid_by: str, origin: Mapping[str, Any] | None = None) -> Failure:
+    """Write the receipt of a study that was paid for and has no answer: why, what stays charged, and how to certify.
 
-    ``execution``: as far as this party knows it; without it, what was promised beforehand is all that can be said.
+    Return the error with both. ``paid_by``: by what it stays charged, such as "all that was reserved". The execution is in it as
+    far as the error knows it.
     """
+    record = error.record if isinstance(error, GateRefused) else None
+    happened = record.execution if record is not None else error.execution if isinstance(error, ImpossibleResult) else None
+    delta, most = plan.target.delta, plan.epsilon_a_priori
+    if record is not None:
+        most = min(most, replace(plan.charge, mu=record.before_release).epsilon(delta))
+        paid_by = "for nothing was released from here"
+    elif happened is not None:
+        paid_by += ": everything had been released"
+    bound = (
+        f"epsilon {epsilon_shown(most)} (delta {delta_shown(delta)}) at most" if math.isfinite(most) else "what nothing bounds"
+    )
+    charged = f"{bound}, {paid_by}"
+    if isinstance(error, NothingPublished):
+        charged = "nothing but the sampler's part of delta: nobody published anything"
     receipt = {
-        **({} if execution is None else execution.to_json()),
-        "certify": _how_to_certify(target),
-        "no_result": {"reason": reason, "charged": charged},
+        **({} if happened is None else happened.to_json()),
+        "certify": _how_to_certify(plan.target),
         **({} if origin is None else {"origin": to_plain(origin)}),
+        **({} if record is None else {"gate": record.to_json(record.execution)}),
+        "no_result": {"reason": str(error), "charged": charged},
     }
     receipt_at(path, origin).write_json(receipt)
-
-
-def save_impossible(
-    path: Path, target: Target, execution: Execution, error: ImpossibleResult, origin: Mapping[str, Any] | None = None
-) -> None:
-    """Write the receipt of a study with an impossible result. Its privacy cost is charged in full: everything was released."""
-    save_without_result(path, target, str(error), "in full: everything had been released", origin, execution)
-
-
-def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping[str, Any] | None = None) -> None:
-    """Write the receipt of a study whose gate refused the result: the execution, how to certify it, and the reason."""
-    receipt = {
-        **record.execution.to_json(),
-        "certify": _how_to_certify(target),
-        **({} if origin is None else {"origin": to_plain(origin)}),
-        "gate": record.to_json(record.execution),
-    }
-    receipt_at(path, origin).write_json(receipt)
+    return error.paid(charged, path)
 
 
 def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:

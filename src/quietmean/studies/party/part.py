@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,20 +11,18 @@ from typing import Any
 from quietmean.core.assumptions import QueryStatement
 from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
 from quietmean.core.limits import least_minimum
-from quietmean.core.readable import epsilon_text
 from quietmean.node import NodeResult, Started, run_party
 from quietmean.planning import Plan
 from quietmean.planning.gate import GateRefused
 from quietmean.planning.influence import ImpossibleResult
 from quietmean.protocols import Target
 from quietmean.studies.outcome.outcome import (
+    Failure,
     StudyOutcome,
     StudyRun,
     conclude_possible,
     opened_of,
-    save_impossible,
-    save_refusal,
-    save_without_result,
+    without_answer,
 )
 from quietmean.studies.party.admission import NodeGrant
 from quietmean.studies.party.ending import lies_of, not_started, notes_of, origin_of, unsettled
@@ -56,21 +53,21 @@ async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: 
     except NotStarted as error:
         ended_so, origin = not_started(error, charge), own.ended("it did not start with this party")
         if charge is not None and not ended_so.refunded:
-            raise NotStarted(own.without_result(origin, ended_so)) from None
+            raise own.without_answer(NotStarted(str(ended_so)), origin) from None
         raise ended_so from None
     except GateRefused as error:
         origin = own.ended("the gate before the release was closed")
-        save_refusal(receipt, own.plan.target, error.record, origin)
+        failure = own.without_answer(error, origin)
         if charge is not None:
             charge.settle_refusal(error.record, own.plan.charge)
-        raise ProtocolFailure(f"{error}; receipt {receipt}") from None
+        raise failure from None
     except tuple(_UNFINISHED) as error:
         if isinstance(error, NothingPublished) and charge is not None:
             charge.settle_unpublished(own.plan.charge)
         origin = own.ended(next(why for kind, why in _UNFINISHED.items() if isinstance(error, kind)))
-        if charge is None or not isinstance(error, ProtocolFailure):
+        if not isinstance(error, ProtocolFailure):
             raise
-        raise type(error)(own.without_result(origin, error)) from None
+        raise own.without_answer(error, origin) from None
     say("certifying what happened")
     files, plan = own.files, own.plan
     execution, opened = opened_of(result, plan)
@@ -78,17 +75,15 @@ async def take_part(ready: NodeGrant, say: Callable[[str], None] = lambda text: 
         outcome = conclude_possible(plan, files.workload, execution, opened, result.gate)
     except ImpossibleResult as error:
         # The ledger keeps what was reserved: everything had been released.
-        save_impossible(receipt, plan.target, result.execution, error, own.ended("a result that cannot be", result))
-        charged = "" if charge is None else "; what was reserved stays charged in full, for everything had been released"
-        raise ImpossibleResult(f"{error}{charged}; receipt {receipt}", error.execution) from None
+        error.execution = result.execution
+        raise own.without_answer(error, own.ended("a result that cannot be", result)) from None
     outcome = replace(outcome, query=QueryStatement.of_json(ready.approval.get("query")))
     account = None if charge is None else charge.settle_outcome(outcome, files.party)
     if ready.settings.start is not None:
         try:
             require_enough(ready.settings.plan.target, outcome)
         except ProtocolFailure as error:
-            origin = own.ended("too few parties are counted")
-            raise ProtocolFailure(own.without_result(origin, error)) from None
+            raise own.without_answer(error, own.ended("too few parties are counted")) from None
     origin = own.ended(None, result)
     outcome.save_receipt(receipt, origin)
     files.forget_opening_keys()
@@ -146,15 +141,10 @@ class _PartySoFar:
         end = {"result": True} if why_not is None else {"result": False, "reason": why_not}
         return origin_of(self.files, self.settings, self._ready.ended(**end), result, self._start_json)
 
-    def without_result(self, origin: Mapping[str, Any], error: ProtocolFailure) -> str:
-        """The sentence of an end without a result, with the receipt that says what was paid for."""
-        plan, receipt = self.plan, self._ready.receipt
-        most = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} at most"
-        charged = "nothing but the sampler's part of delta: nobody published anything"
-        if not isinstance(error, NothingPublished):
-            charged = f"all that was reserved, {most}" if math.isfinite(plan.epsilon_a_priori) else "all that was reserved"
-        save_without_result(receipt, plan.target, str(error), charged, origin)
-        return f"{error}; receipt {receipt}"
+    def without_answer(self, error: Failure, origin: Mapping[str, Any]) -> Failure:
+        """Write the receipt that says what was paid for; return the error with it."""
+        paid_by = "in no ledger" if self._ready.charge is None else "all that was reserved"
+        return without_answer(error, self._ready.receipt, self.plan, paid_by, origin)
 
     @property
     def _start_json(self) -> dict[str, Any]:
