@@ -10,7 +10,9 @@ from quietmean.node.session.context import FailureDetector
 
 Deed = tuple[str, float]
 DEEDS = st.tuples(
-    st.sampled_from(("heard", "missed", "gave_up", "delivered", "found_faulty", "presume_absent", "expect", "record_wait")),
+    st.sampled_from(
+        ("heard", "missed", "gave_up", "delivered", "found_faulty", "presume_absent", "leave", "expect", "record_wait")
+    ),
     st.floats(0.0, 50.0),
 )
 

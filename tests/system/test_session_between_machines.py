@@ -30,6 +30,7 @@ from quietmean.learning import SharedModel
 from quietmean.ledger import Ledger
 from quietmean.node import NodeSettings, Roster, RosterEntry
 from quietmean.node.net import format_address
+from quietmean.node.series.party import SeriesParty, SeriesProgress
 from quietmean.node.session import StudySession
 from quietmean.node.start.policy import WhenAllAreThere
 from quietmean.planning.influence import require_possible
@@ -309,34 +310,40 @@ def before_the_round_has_a_store(patch: pytest.MonkeyPatch) -> None:
 
 
 def as_soon_as_it_is_on_disk_that_it_begins(patch: pytest.MonkeyPatch) -> None:
-    def killed(store: Path) -> None:
+    saved = SeriesParty.save
+
+    def killed(party: SeriesParty, progress: SeriesProgress) -> None:
+        saved(party, progress)
         raise _KilledError
 
-    patch.setattr(import_module("quietmean.node.series.party"), "empty", killed)
+    patch.setattr(SeriesParty, "save", killed)
 
 
 @pytest.mark.parametrize(
-    ("dies", "gone"),
+    ("dies", "gone", "number"),
     [
-        (before_the_round_has_a_store, False),
-        (before_the_round_has_a_store, True),
-        pytest.param(as_soon_as_it_is_on_disk_that_it_begins, False, marks=pytest.mark.slow),
+        (before_the_round_has_a_store, False, 2),
+        (before_the_round_has_a_store, True, 2),
+        (as_soon_as_it_is_on_disk_that_it_begins, False, 1),
+        pytest.param(as_soon_as_it_is_on_disk_that_it_begins, False, 2, marks=pytest.mark.slow),
+        pytest.param(before_the_round_has_a_store, False, 1, marks=pytest.mark.slow),
     ],
 )
 def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(
-    dies: Callable[[pytest.MonkeyPatch], None], gone: bool, monkeypatch: pytest.MonkeyPatch
+    dies: Callable[[pytest.MonkeyPatch], None], gone: bool, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of the round has left: it is not missed. Where what was kept of it is gone nobody knows, and it is."""
 
     async def story() -> None:
         running = {name: part(name, UNSTEADY) for name in NAMES}
         rounds = dict(zip(NAMES, await asyncio.gather(*(one.__aenter__() for one in running.values())), strict=True))
-        assert await mean_of_all(rounds) == {(1, NAMES)}
+        for before in range(1, number):
+            assert await mean_of_all(rounds) == {(before, NAMES)}
         with monkeypatch.context() as patch:
             dies(patch)
             with pytest.raises(_KilledError):
                 await rounds["east"].mean(VECTORS["east"])
-        assert rounds["east"].begun == 2
+        assert rounds["east"].begun == number
         await interrupt(running["east"])
         if gone:
             Path("averaging-east.store.round").unlink()
@@ -352,7 +359,7 @@ def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(
 
         others = {name: one for name, one in rounds.items() if name != "east"}
         found = await asyncio.gather(mean_of_all(others), late(), return_exceptions=True)
-        expected = (2, NAMES) if not gone else (2, NAMES[:2])
+        expected = (number, NAMES) if not gone else (number, NAMES[:2])
         assert found[0] == {expected}
         if not gone:
             assert found[1] == expected
@@ -364,6 +371,44 @@ def test_who_is_killed_as_it_begins_a_round_takes_part_in_it_when_it_is_back(
             await story()
 
     asyncio.run(with_end())
+
+
+# Fifteen exchanges, in each of which who is away could be waited for.
+MIXED: dict[str, Any] = TERMS | {"rounds": 2, "epsilon": 8.0, "protocol": "muffliato", "unit": "record", "round_timeout": 12.0}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_is_past_a_round_holds_nobody_up_in_it(late: bool) -> None:
+    """Whether what it kept of the round is gone, or it comes back once the others have given it up there."""
+    terms = MIXED | {"round_timeout": 4.0} if late else MIXED
+    records = np.full((40, D), 0.1)
+
+    async def story() -> tuple[float, list[int], list[int]]:
+        loop, running = asyncio.get_running_loop(), {name: part(name, terms, records=40) for name in NAMES}
+        rounds = dict(zip(NAMES, await asyncio.gather(*(one.__aenter__() for one in running.values())), strict=True))
+        if not late:
+            with pytest.MonkeyPatch.context() as patch:
+                before_the_round_has_a_store(patch)
+                with pytest.raises(_KilledError):
+                    await rounds["east"].mean(records)
+            Path("averaging-east.store.round").unlink()
+        await interrupt(running["east"])
+        others = [asyncio.create_task(rounds[name].mean(records)) for name in NAMES[:2]]
+        # Nobody is given up before the time-out; some time after it they are in another exchange.
+        await asyncio.sleep(1.4 * terms["round_timeout"] if late else 0.5)
+        back, running["east"] = loop.time(), part("east", terms, records=40)
+        east = await running["east"].__aenter__()
+        comes = asyncio.create_task(east.mean(records))
+        first = [(await one).round for one in others]
+        seconds = loop.time() - back
+        second = await asyncio.gather(*(rounds[name].mean(records) for name in NAMES[:2]), comes)
+        for party in running.values():
+            await interrupt(party)
+        return seconds, first, [one.round for one in second]
+
+    seconds, first, second = asyncio.run(story())
+    assert (first, second) == ([1, 1], [2, 2, 2])
+    assert seconds < 2 * terms["round_timeout"]
 
 
 PROGRAM = """

@@ -23,9 +23,10 @@ from quietmean.node.net import AnswerFrame, Heartbeat, InRound, Limits, Link, Lo
 from quietmean.node.net.stream import FrameReader
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.phase import Phase
-from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundPosition
+from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead, RoundPosition
 from quietmean.node.series.ways import _HELD, OpenRequests
 from quietmean.node.session.context import FLOOR, Context, FailureDetector, Wait
+from quietmean.node.session.session import StudySession
 from quietmean.node.storage import LAST, ROUND, Store, empty, outbox_path, remove_store, size_of
 from support.refusals import raised
 from support.virtual_time import run_virtually
@@ -173,6 +174,72 @@ def test_a_wait_sees_that_a_process_has_ended() -> None:
         return loop.time() - begun
 
     assert run_virtually(story()) == pytest.approx(0.3, abs=0.11)
+
+
+@pytest.mark.parametrize("full_time", ["nobody", "alive", "all"])
+@pytest.mark.parametrize("answer_due", [False, True])
+@pytest.mark.parametrize("phase", list(Phase))
+def test_nobody_waits_for_who_never_comes_back(phase: Phase, answer_due: bool, full_time: Any) -> None:
+    """In no phase, for no answer and no message: neither in the wait that goes on, nor in any that follows."""
+
+    async def story() -> list[float]:
+        loop = asyncio.get_running_loop()
+        link = SimpleNamespace(unreachable=False, ask=lambda *request: asyncio.sleep(1e6))
+        context = Context(
+            settings=cast(Any, SimpleNamespace(waits=Waits(10.0), names=("own", "past"), party=0, folder=None)),
+            store=cast(Any, None),
+            inbox=cast(Any, SimpleNamespace(position=(int(phase), 1))),
+            links=cast(Any, {1: link}),
+            failure_detector=FailureDetector(10.0, loop.time),
+            report=lambda event: None,
+            changed=asyncio.Event(),
+            fail=lambda error: None,
+            agreement=b"",
+            gossip=cast(Any, None),
+        )
+        session = cast(Any, SimpleNamespace(failure_detector=context.failure_detector, _context=context))
+        loop.call_later(0.5, StudySession.left, session, 1)
+        ends = []
+        for _ in range(4):
+            begun = loop.time()
+            assert await Wait(context, lambda: {1: answer_due}, full_time).until_over() == {1}
+            ends.append(loop.time() - begun)
+            # What was on its way when it left is read later.
+            context.failure_detector.heard(1, (int(phase), 1))
+        await context.stop()
+        return ends
+
+    assert run_virtually(story()) == [pytest.approx(0.5), 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("returning", [False, True])
+@pytest.mark.parametrize("ahead", [1, 2, 5, 8])
+def test_who_is_too_late_says_so_before_it_waits(ahead: int, returning: bool) -> None:
+    """Else the others wait in the round that goes on for one that waits for its end."""
+
+    async def story() -> tuple[list[tuple[int, float]], int, float]:
+        loop, passed = asyncio.get_running_loop(), list[tuple[int, float]]()
+
+        async def ask(*request: Any) -> None:
+            """Nothing new."""
+
+        links = {peer: cast(Link, SimpleNamespace(unreachable=False, ask=ask)) for peer in (1, 2)}
+        others = Others(links, colluding=1, silence=5.0)
+
+        def all_are(round_: int, place: tuple[int, int]) -> None:
+            for peer in links:
+                others.note(peer, RoundPosition(round_, place))
+
+        all_are(ahead, (int(Phase.DISSEMINATION), 2))
+        loop.call_later(30.0, all_are, ahead, CLOSING)
+        plan = SimpleNamespace(protocol=SimpleNamespace(rounds=9, traits=SimpleNamespace(releases_are_public=True)))
+        party = RoundAhead(others, cast(Any, SimpleNamespace(waits=Waits(10.0), plan=plan)), 8, 1)
+        number = await party.in_time(1, returning=returning, passed=lambda number: passed.append((number, loop.time())))
+        return passed, number, loop.time()
+
+    passed, number, ended = run_virtually(story())
+    assert (passed, number) == ([(ahead, 0.0)], ahead + 1)
+    assert ended == (pytest.approx(30.0, abs=1.0) if number <= 8 else 0.0)
 
 
 async def test_as_many_as_may_lie_move_nobody() -> None:

@@ -50,16 +50,12 @@ class RoundPosition(NamedTuple):
 
 
 class RoundLink:
-    """What one round sees of the connection to a peer, which outlives it.
+    """What one round sees of the connection to a peer, which outlives it."""
 
-    A peer that is past this round is like one whose process has ended: it never answers in this round again.
-    """
-
-    def __init__(self, link: Link, peer: PartyId, number: int, past: Callable[[], bool], monitor: Monitor) -> None:
+    def __init__(self, link: Link, peer: PartyId, number: int, monitor: Monitor) -> None:
         self._link = link
         self._peer = peer
         self._number = number
-        self._past = past
         self._monitor = monitor
         self._own_trouble: str | None = None
 
@@ -73,7 +69,7 @@ class RoundLink:
 
     @property
     def unreachable(self) -> bool:
-        return self._past() or self._link.unreachable
+        return self._link.unreachable
 
     async def ask(
         self,
@@ -155,8 +151,11 @@ class RoundAhead:
                 )
             await asyncio.sleep(_ASKING)
 
-    async def in_time(self, first: int, *, returning: bool) -> int:
-        """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
+    async def in_time(self, first: int, *, returning: bool, passed: Callable[[int], None] = lambda number: None) -> int:
+        """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it.
+
+        ``passed`` learns, as soon as that is known, up to which round it is too late.
+        """
         number = first
         while number <= self._rounds:
             current = self._first_open(number, returning=returning or number > first)
@@ -164,7 +163,8 @@ class RoundAhead:
                 current = await self._wait_for(number, returning=returning or number > first)
             if current == number:
                 break
-            number = current
+            passed(current - 1)
+            self._here = number = current
         return number
 
     def _first_open(self, number: int, *, returning: bool) -> int:

@@ -197,6 +197,9 @@ class SeriesParty(Party):
         if (last := self._last_ended) is not None:
             keep_last(self._last_mean, last)
         del last
+        if not self.round_store.exists():
+            # Before the record says that the round has begun: a store that is not there then was lost, and the round with it.
+            empty(self.round_store)
         self.save(msgspec.structs.replace(progress, current=number, begun=progress.begun + 1))
         self.number, self.ended, self._last = number, False, None
         empty(self.round_store)
@@ -242,6 +245,10 @@ class SeriesParty(Party):
             return_free_memory()
         self.ended = True
         return end
+
+    def pass_by(self, number: int) -> None:
+        """Take no part in rounds up to this one; it costs nothing, and a process after this one decides anew."""
+        self.number = number
 
     def pass_all(self) -> None:
         """Note that the others are past the last round."""

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 
@@ -25,7 +24,7 @@ from quietmean.node.folder import FolderSettings, Outbox
 from quietmean.node.mesh import Mesh
 from quietmean.node.net import ACCEPTED, REFUSED, AnswerFrame, AnyRequest, Heartbeat, InRound, Payload, inner_request
 from quietmean.node.phase import Phase, Position
-from quietmean.node.series.others import CLOSING, FIRST_ASKING, Others, RoundAhead, RoundLink, RoundPosition
+from quietmean.node.series.others import FIRST_ASKING, Others, RoundAhead, RoundLink, RoundPosition
 from quietmean.node.series.party import SeriesParty
 from quietmean.node.session import Carrier, NodeResult, NodeSettings, RetryPolicy, StudySession, position_of, retry
 from quietmean.node.storage import Store
@@ -146,7 +145,12 @@ class RoundsOverConnections:
     async def next_round(self) -> int:
         ahead = self._ahead
         await ahead.require_others()
-        return await ahead.in_time(self._party.progress.current + 1, returning=self._may_know_more)
+        return await ahead.in_time(self._party.number + 1, returning=self._may_know_more, passed=self._pass_by)
+
+    def _pass_by(self, number: int) -> None:
+        """Say, from now on, that this party is past a round that it is too late for: else the others wait for it there."""
+        self._party.pass_by(number)
+        self._requests.turn()
 
     async def run(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
         party, number = self._party, self._party.number
@@ -163,7 +167,7 @@ class RoundsOverConnections:
             if other in self._where.absent:
                 detector.presume_absent(other)
             elif self._where.is_past(other, number):
-                detector.heard(other, CLOSING)
+                session.left(other)
             else:
                 detector.expect(other)
         self._may_know_more = self._requests.lost_some = False
@@ -259,20 +263,14 @@ class RoundsOverConnections:
         if index is None:
             return
         if self._where.note(index, place) and party.session is not None and self._where.is_past(index, party.number):
-            # It is past this round, and never comes back to it.
-            party.session.heard(index, CLOSING)
+            party.session.left(index)
 
     def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
         """The links of a round to those who are in; in round 0, the start, to all."""
-
-        def past(peer: PartyId) -> bool:
-            # Who is past the agreement still answers about it.
-            return number > 0 and self._where.is_past(peer, number)
-
         party = self._party
         members = party.members if number else range(len(party.settings.roster))
         return {
-            index: RoundLink(self._mesh.links[member], member, number, partial(past, index), party.monitor)
+            index: RoundLink(self._mesh.links[member], member, number, party.monitor)
             for index, member in enumerate(members)
             if member in self._mesh.links
         }

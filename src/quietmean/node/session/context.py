@@ -36,6 +36,8 @@ FLOOR = 0.5
 _MEMORY = 0.125
 # Additional part of the time-out for answers that are on their way.
 GRACE = 0.1
+# Where a party is from which nothing of this session comes any more: beyond all of its phases.
+_LEFT: Position = (int(Phase.FINALIZATION) + 1, 0)
 
 
 def longest_wait(phase: int) -> float:
@@ -105,6 +107,13 @@ class FailureDetector:
         """Wait no more for a party that sent what no correct one does: it sends the same again."""
         self._faulty.add(party)
 
+    def leave(self, party: PartyId) -> None:
+        """Wait no more for a party that is past this whole session: it never comes back to it."""
+        self.heard(party, _LEFT)
+
+    def has_left(self, party: PartyId) -> bool:
+        return self._positions.get(party, (0, 0)) >= _LEFT
+
     def presume_absent(self, party: PartyId) -> None:
         """Wait no more for a party that was not there just before, until it is heard."""
         self._suspects.add(party)
@@ -140,7 +149,7 @@ class FailureDetector:
 
     def deadline(self, party: PartyId, phase: int, start: float, answer_due: bool, gone: bool = False) -> float:
         """The end of the wait for a party that began at ``start``, in a phase; ``gone``: nobody listens at its address now."""
-        if party in self._absent or party in self._faulty:
+        if party in self._absent or party in self._faulty or self.has_left(party):
             return start
         silence, stalled = self._timeout if party in self._expected else self.silence_timeout, self._stalled.get(party) == phase
         window = silence * (SUSPECT_WAIT if party in self._suspects or stalled else 1.0)
@@ -362,7 +371,7 @@ class Wait:
         gone = self._context.links[party].unreachable
         failure_detector = self._context.failure_detector
         deadline = failure_detector.deadline(party, self._context.inbox.position[0], self._start, answer_due, gone)
-        patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
+        patient = not failure_detector.has_left(party) and (self._full_time == "all" or (self._full_time == "alive" and not gone))
         return max(deadline, failure_detector.full_time(self._start, gone)) if patient else deadline
 
     def _send_heartbeats(self, missing: Mapping[PartyId, bool], now: float) -> None:

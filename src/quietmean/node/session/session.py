@@ -341,6 +341,11 @@ class StudySession:
         """Where a peer says that it is, with a greeting or an answer."""
         self.failure_detector.heard(peer, position)
 
+    def left(self, peer: PartyId) -> None:
+        """A peer is past this whole session: a wait for it is over."""
+        self.failure_detector.leave(peer)
+        self._context.changed.set()
+
     def handed(self, sender: PartyId, transfer: Transfer) -> None:
         """A message of ``sender`` came before this session began, and could be read; it comes again, or was taken back."""
         if transfer.agreement == self._context.agreement:
