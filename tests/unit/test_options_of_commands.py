@@ -10,6 +10,7 @@ import pytest
 
 from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.cli.mistakes import _MEANT, _arguments
+from quietmean.cli.options import OF_COMMITTEE
 from quietmean.core import schema
 from quietmean.protocols import registry
 
@@ -83,6 +84,30 @@ def test_what_is_typed_for_something_else_leads_there(line: str, words: str, cap
 )  # fmt: skip
 def test_help_and_version_by_other_names(line: str, same: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(line, capsys) == said(same, capsys)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "--with" in options_of(command)])
+def test_an_option_of_a_protocol_in_its_old_place_leads_to_with(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    declared = {
+        option.flag: option.key for kind in registry().values() for option in schema.options_of(kind).values() if option.flag
+    }
+    own = options_of(command)
+    for flag, key in {**declared, **{name: name.replace("-", "_") for name in OF_COMMITTEE}}.items():
+        for typed in {f"--{flag}", f"--{key}"} - set(own):
+            code, _, errors = said(f"{command} {typed} 3", capsys)
+            assert code == 2
+            assert errors.startswith(f"quietmean: {typed} is an option of a protocol. Write --with {flag}=VALUE"), errors
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if " " in command])
+def test_a_command_with_a_hyphen_leads_to_the_two_words(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for typed in (command.replace(" ", "-"), command.replace(" ", "-").title()):
+        assert f"Write for example quietmean {command} " in said(f"{typed} x", capsys)[2]
+
+
+@pytest.mark.parametrize("line", ["site status my store", "key revoke my key.revocation", "study start my study.sealed"])
+def test_a_name_with_blanks_is_to_be_quoted(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "put a name with blanks in quotation marks" in said(line, capsys)[2]
 
 
 @pytest.mark.parametrize("word", _MEANT)

@@ -25,6 +25,7 @@ from cyclopts import (
 )
 
 from quietmean.cli.common import EXAMPLES, GROUPS, StrayValue, command_of
+from quietmean.cli.options import with_option
 from quietmean.cli.study_options import ABOUT, attach
 from quietmean.core.errors import InputError
 
@@ -120,7 +121,10 @@ def _unknown_command(command: str, app: App, error: UnknownCommandError) -> str:
     if named and not group:
         groups = " or ".join(line.split()[0] for line in named)
         return f"{word!r} belongs to {groups}. Write for example {' or '.join(EXAMPLES[line] for line in named)}"
-    if meant := named[:1] or [_MEANT[word]] if named or word in _MEANT else []:
+    # Two words with a hyphen between them, as other programs name a command.
+    spaced = word.replace("-", " ").lower()
+    meant = named[:1] or ([spaced] if "-" in word and spaced in EXAMPLES else [_MEANT[word]] if word in _MEANT else [])
+    if meant:
         return f"{word!r} is not a command{f' of {group}' if group else ''}. Write for example {EXAMPLES[meant[0]]}"
     known = {line.split()[-1]: line for line in reversed(EXAMPLES)} | {name: name for name in app if not name.startswith("-")}
     own = {line.split()[-1]: line for line in EXAMPLES if group and line.startswith(f"{group} ")}
@@ -196,7 +200,10 @@ def _arguments(app: App, tokens: Sequence[str]) -> list[Argument]:
         if word not in own:
             return []
         own = own[word]
-    return list(own.assemble_argument_collection(parse_docstring=False)) if own is not app and own.default_command else []
+    if own is app or not own.default_command:
+        return []
+    # What nobody can type on a command line is not parsed.
+    return [argument for argument in own.assemble_argument_collection(parse_docstring=False) if argument.parse]
 
 
 def _kinds(hint: Any) -> set[Any]:
@@ -221,6 +228,8 @@ def _unknown_option(error: UnknownOptionError, command: str | None, listed: str)
 
 
 def _no_option(name: str, names: Sequence[str], command: str | None, listed: str) -> str:
+    if "--with" in names and (of_protocol := with_option(name.lstrip("-"))):
+        return f"{name} is an option of a protocol. Write --with {of_protocol}=VALUE; quietmean help protocol NAME lists those."
     instead = f"; {name}: {_FORMER[name]}" if name in _FORMER else ""
     near = "" if instead else _near(name, names)
     return f"{name} is not an option of {command or 'quietmean'}{near}{instead}: {listed}"
@@ -285,7 +294,10 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
         placed = [one for _, one in _placed(app, tokens)]
         if len(placed) > 1:
             few = "one value" if len(placed) == 2 else "fewer values"
-            return f"{command} takes {few} without an option, not {shlex.join(placed)}. Leave out what is too much; {listed}"
+            return (
+                f"{command} takes {few} without an option, not {shlex.join(placed)}. Leave out what is too much, or put a name "
+                f"with blanks in quotation marks; {listed}"
+            )
         return f"{value!r} is a value too many for {command}: leave it out, or name the option that it is for; {listed}"
     option, values = tokens[before], tokens[before + 1 : index + 1]
     arguments = {name: argument for argument in _arguments(app, tokens) for name in argument.names}
@@ -302,7 +314,8 @@ def _unused(value: str, app: App, command: str | None, tokens: Sequence[str], li
     if own is not None and texts and own.token_count() == (1, False) and len(values) > 1 and option not in ABOUT:
         whole = f"write {option} {shlex.quote(' '.join(values))}"
         return f"{value!r} stands behind {option}, which takes one value. Leave it out, or {whole}; {listed}"
-    few = "no value" if own is not None and not own.token_count()[0] else "fewer values"
+    single = own is not None and get_origin(_plain(own.hint)) is not list
+    few = {0: "no value", 1: "one value"}.get(own.token_count()[0], "fewer values") if own and single else "fewer values"
     return f"{value!r} stands behind {option}, which takes {few}: leave it out, or name the option that it is for; {listed}"
 
 

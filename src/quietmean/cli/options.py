@@ -102,6 +102,14 @@ class ProtocolOptions:
         return said
 
 
+def with_option(name: str) -> str | None:
+    """The name that --with has for an option of a protocol or committee, of which this is the flag or the key; else None."""
+    flags = {key: flag for flag, option in _collect().items() for key in (flag, option.key)} | {
+        flag: flag for flag in OF_COMMITTEE
+    }
+    return flags.get(name) or flags.get(name.replace("_", "-"))
+
+
 def _value(name: str, text: str, kinds: set[type]) -> Any:
     """What a text means for an option of these types. Raises :class:`InputError` where it means nothing."""
     if bool in kinds and text.lower() in (*_TRUE, *_FALSE):

@@ -208,7 +208,8 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
 
     def unreadable(reason: str) -> InputError:
         if (kind := kind_of_file(path)) is not None:
-            return InputError(f"file {path} holds {kind.words}, not a list of [party, round].{kind.advice(str(path))}")
+            advice = kind.advice(str(path)) or " Give a JSON file with that list."
+            return InputError(f"file {path} holds {kind.words}, not a list of [party, round].{advice}")
         return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): correct it")
 
     return frozenset(read_as(path, list[tuple[int, int]], unreadable))

@@ -386,7 +386,7 @@ def _require_key_of_party(sealed: Sealed, key: Path) -> None:
     try:
         public = Identity.load(key).public_key
     except InputError:
-        if key.is_file() and b"PRIVATE KEY" not in key.read_bytes():
+        if key.is_dir() or (key.is_file() and b"PRIVATE KEY" not in key.read_bytes()):
             raise
         return
     if all(entry.identity != public for entry in sealed.entries):
