@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,10 @@ def test_joining_needs_a_yes_and_the_own_keys(kind: Kind, capsys: pytest.Capture
     sealed = sealed_study(capsys, kind)
     join = ["join", "study.sealed", *kind.join, "--key", "south.key"]
     accept = yes_of("south", "study.sealed")
-    assert "nobody said yes" in fails(join, capsys)
+    # What a refusal would offer is copied: a digest stands only below the terms.
+    refused = fails(join, capsys)
+    assert "nobody said yes" in refused
+    assert not re.search(r"[0-9a-f]{32}", refused)
     for copied in (accept[:31], sealed["digest"], yes_of("north", "study.sealed"), "0" * 64):
         assert "is not the digest" in fails([*join, "--accept", copied], capsys)
     assert "leave --roster out" in fails([*join, "--roster", "roster.toml"], capsys)

@@ -421,9 +421,8 @@ def _somebody_to_ask(contract: Agreement, policy: Policy, questions: Questions) 
     if contract.sealed is None and policy.path is None:
         return False
     raise InputError(
-        "nobody said yes to this study, nothing has left this machine: give "
-        f"{named('accept', contract.digest[:DIGITS])} after "
-        "you read quietmean site contract, or join at a terminal"
+        "nobody said yes to this study, and nothing has left this machine. Read quietmean site contract, then give "
+        f"{named('accept', 'DIGEST')} with the digest below it, or join at a terminal."
     )
 
 
